@@ -1,0 +1,2 @@
+//! `thumper`: the command line.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Checksums, compression and parity: pure functions of bytes.

@@ -1,0 +1,1 @@
+//! Devices: files, block devices and simulated disks behind one narrow trait.

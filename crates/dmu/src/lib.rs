@@ -1,0 +1,1 @@
+//! Object sets, dnodes, records and the objects built from them.

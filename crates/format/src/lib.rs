@@ -1,0 +1,31 @@
+//! The on-disk structures of OpenZFS pools, as types: parsed from hostile bytes, built to the byte.
+//!
+//! Place: pure, beside the storeys; knows of no I/O, no thread, no clock.
+//! The one idea: every offset, size and bit of the format is written down here once, checked at
+//! compile time, and nowhere else.
+//!
+//! Structures are `zerocopy` views of little-endian words. A block written by a big-endian host is
+//! swapped once when it is read, so there is one definition of each structure.
+#![deny(missing_docs, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
+pub mod blkptr;
+pub mod dnode;
+pub mod error;
+pub mod ids;
+pub mod objset;
+
+pub use blkptr::{BlkPtr, Dva};
+pub use dnode::DnodePhys;
+pub use error::{FormatError, Result};
+pub use ids::{Checksum, Compress, ObjectType};
+pub use objset::ObjsetPhys;
+
+/// Bytes in one sector of the format: the unit of sizes and offsets in block pointers.
+pub const SECTOR: u64 = 512;
+/// log2 of [`SECTOR`].
+pub const SECTOR_SHIFT: u32 = 9;
+/// The pool version that has feature flags.
+pub const SPA_VERSION: u64 = 5000;
+/// The largest block that the engine writes or reads, in bytes.
+pub const BLOCK_SIZE_MAX: u64 = 16 << 20;

@@ -1,0 +1,1 @@
+//! Pools: open, create, the txg pipeline, data sets, properties, history.

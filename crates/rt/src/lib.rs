@@ -1,0 +1,1 @@
+//! The seam: threads, locks, time, randomness, buffers and the memory account come from here.

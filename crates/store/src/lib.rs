@@ -1,0 +1,1 @@
+//! Block pointers to bytes and back: checksums, compression, allocation.

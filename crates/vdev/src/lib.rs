@@ -1,0 +1,1 @@
+//! Virtual devices: labels, mirrors and RAID-Z on top of devices.

@@ -1,0 +1,1 @@
+//! What every door can ask of the engine: typed requests, typed reports.

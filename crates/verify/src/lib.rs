@@ -1,0 +1,1 @@
+//! The judge: walks a pool by itself and says what is wrong with it.

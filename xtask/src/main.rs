@@ -1,0 +1,2 @@
+//! The project's own tool.
+fn main() {}
