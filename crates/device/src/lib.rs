@@ -1,1 +1,59 @@
-//! Devices: files, block devices and simulated disks behind one narrow trait.
+//! Disks and files: positioned reads and writes, flush, size, and disks made of memory for tests.
+//!
+//! Place: above `rt`; knows bytes at offsets and nothing of what they mean.
+//! The one idea: what can only read and what can write are two types (INV-4). A read-only open
+//! holds [`Device`]s; a [`WriteDevice`] is made only by an open that also takes the lock.
+#![deny(missing_docs)]
+
+mod error;
+mod file;
+
+pub use error::{DeviceError, Operation, Result};
+pub use file::{ReadFile, WriteFile};
+
+use std::io::{IoSlice, IoSliceMut};
+
+/// A disk, partition or image file that can be read.
+pub trait Device: Send + Sync {
+    /// The name to tell people: the path for files and disks.
+    fn name(&self) -> &str;
+
+    /// Size in bytes.
+    fn size(&self) -> u64;
+
+    /// Bytes that the disk writes at once: 512 or 4096 (a power of two). A tear never lies within.
+    fn sector_size(&self) -> u32;
+
+    /// Fills `buf` with the bytes at `offset`. All or an error.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// Fills the buffers, one after the other, with the bytes from `offset` on. All or an error.
+    fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
+        let mut at = offset;
+        for buf in bufs {
+            self.read_at(at, buf)?;
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// A device that can be written. What was written is on stable storage only after a later
+/// [`WriteDevice::flush`] returned without error.
+pub trait WriteDevice: Device {
+    /// Writes `bytes` at `offset`. All or an error; after an error any part may be written.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Writes the buffers, one after the other, from `offset` on, in as few operations as possible.
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+        let mut at = offset;
+        for buf in bufs {
+            self.write_at(at, buf)?;
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Waits until every write that returned before is on stable storage.
+    fn flush(&self) -> Result<()>;
+}

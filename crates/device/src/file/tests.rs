@@ -1,0 +1,89 @@
+use super::*;
+use std::fs;
+
+fn image(size: u64) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("d00");
+    fs::File::create(&path).and_then(|f| f.set_len(size)).expect("an image");
+    (dir, path)
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let (_dir, path) = image(1 << 20);
+    let disk = WriteFile::open(&path).expect("opens");
+    assert_eq!((disk.size(), disk.sector_size()), (1 << 20, 512));
+    disk.write_at(4096, b"one").expect("writes");
+    let bufs = [IoSlice::new(b"two"), IoSlice::new(b""), IoSlice::new(b"three")];
+    disk.write_vectored_at(4099, &bufs).expect("writes");
+    disk.flush().expect("flushes");
+    let reader = ReadFile::open(&path).expect("opens beside the writer");
+    let mut all = [0; 11];
+    reader.read_at(4096, &mut all).expect("reads");
+    assert_eq!(&all, b"onetwothree");
+    let (mut a, mut b, mut none) = ([0; 4], [0; 7], [0; 0]);
+    let mut bufs = [IoSliceMut::new(&mut none), IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)];
+    reader.read_vectored_at(4096, &mut bufs).expect("reads");
+    assert_eq!((&a, &b), (b"onet", b"wothree"));
+}
+
+#[test]
+fn more_buffers_than_one_call_takes() {
+    let (_dir, path) = image(1 << 20);
+    let disk = WriteFile::open(&path).expect("opens");
+    let bytes: Vec<u8> = (0..30_000u32).map(|n| (n % 251) as u8).collect();
+    let bufs: Vec<_> = bytes.chunks(10).map(IoSlice::new).collect();
+    disk.write_vectored_at(7, &bufs).expect("writes");
+    let mut back = vec![0; bytes.len()];
+    let mut bufs: Vec<_> = back.chunks_mut(11).map(IoSliceMut::new).collect();
+    disk.read_vectored_at(7, &mut bufs).expect("reads");
+    assert!(back == bytes);
+}
+
+#[test]
+fn one_writer_at_a_time() {
+    let (_dir, path) = image(1 << 20);
+    let first = WriteFile::open(&path).expect("opens");
+    let second = WriteFile::open(&path).err().expect("refused");
+    assert_eq!(second, DeviceError::Busy { device: path.display().to_string() });
+    drop(first);
+    WriteFile::open(&path).expect("free again");
+}
+
+#[test]
+fn never_beyond_the_end() {
+    let (_dir, path) = image(8192);
+    let disk = WriteFile::open(&path).expect("opens");
+    let mut buf = [0; 4096];
+    disk.read_at(4096, &mut buf).expect("the last page is there");
+    for offset in [4097, 8192, u64::MAX] {
+        assert!(matches!(disk.read_at(offset, &mut buf), Err(DeviceError::Range { .. })));
+        assert!(matches!(disk.write_at(offset, &buf), Err(DeviceError::Range { .. })));
+        let bufs = [IoSlice::new(&buf)];
+        assert!(matches!(disk.write_vectored_at(offset, &bufs), Err(DeviceError::Range { .. })));
+    }
+    assert_eq!(fs::metadata(&path).expect("is there").len(), 8192);
+    // Made shorter under us: an error, not zeros and no endless loop.
+    fs::File::options().write(true).open(&path).and_then(|f| f.set_len(4096)).expect("cut");
+    let error = disk.read_at(4096, &mut buf).expect_err("nothing there");
+    assert_eq!(error.errno(), Errno::IO);
+    assert_eq!(
+        error.to_string(),
+        format!("{}: read of 4096 bytes at 4096: Input/output error (os error 5)", path.display())
+    );
+}
+
+#[test]
+fn what_is_no_disk_is_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let missing = ReadFile::open(dir.path().join("none")).err().expect("refused");
+    assert_eq!(missing.errno(), Errno::NOENT);
+    for path in [dir.path(), Path::new("/dev/null")] {
+        assert!(matches!(ReadFile::open(path), Err(DeviceError::Kind { .. })));
+        assert!(matches!(WriteFile::open(path), Err(DeviceError::Kind { .. })));
+    }
+    let pipe = dir.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::from(0o600), 0)
+        .expect("pipe");
+    assert!(matches!(ReadFile::open(&pipe), Err(DeviceError::Kind { .. })));
+}

@@ -1,0 +1,13 @@
+//! Locks, condition variables, channels, atomics.
+//!
+//! The one idea: `lock()` gives the guard. A lock whose holder panicked is a broken invariant, so
+//! the panic goes on to whoever asks for the lock next; nobody handles poison.
+
+#[path = "sync/std.rs"]
+mod form;
+
+pub mod mpsc;
+
+pub use form::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use form::{atomic, hint};
+pub use std::sync::Weak;
