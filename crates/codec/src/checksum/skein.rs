@@ -1,0 +1,158 @@
+//! Skein-512, version 1.3, with a key: the `skein` checksum.
+//!
+//! One idea: a tweakable cipher (Threefish-512) turned into a hash by chaining; key, parameters,
+//! message and output are blocks of different type through the same function.
+//! Source: "The Skein Hash Function Family", version 1.3.
+
+const WORDS: usize = 8;
+const BLOCK: usize = 64;
+/// Rotation distances of the four mixes in each of eight rounds.
+const ROTATIONS: [[u32; 4]; 8] = [
+    [46, 36, 19, 37],
+    [33, 27, 14, 42],
+    [17, 49, 36, 39],
+    [44, 9, 54, 56],
+    [39, 30, 34, 24],
+    [13, 50, 10, 17],
+    [25, 29, 39, 43],
+    [8, 35, 56, 22],
+];
+/// Which word is the first, which the second of each mix, in each of four rounds: the permutation
+/// between rounds (2,1,4,7,6,5,0,3) followed through, so that words stay where they are.
+const PAIRS: [[(usize, usize); 4]; 4] = [
+    [(0, 1), (2, 3), (4, 5), (6, 7)],
+    [(2, 1), (4, 7), (6, 5), (0, 3)],
+    [(4, 1), (6, 3), (0, 5), (2, 7)],
+    [(6, 1), (0, 7), (2, 5), (4, 3)],
+];
+/// Parity word of the key schedule.
+const KEY_PARITY: u64 = 0x1bd1_1bda_a9fc_1a22;
+
+/// Types of blocks, in the tweak.
+const TYPE_KEY: u64 = 0;
+const TYPE_CONFIG: u64 = 4;
+const TYPE_MESSAGE: u64 = 48;
+const TYPE_OUTPUT: u64 = 63;
+const FIRST: u64 = 1 << 62;
+const FINAL: u64 = 1 << 63;
+
+/// A Skein-512 hash being computed.
+#[derive(Clone)]
+pub struct Skein512 {
+    chain: [u64; WORDS],
+    /// Message bytes that went into the chain.
+    position: u64,
+    /// The last block waits here, since it is marked as final.
+    held: [u8; BLOCK],
+    held_len: usize,
+}
+
+impl Skein512 {
+    /// Starts a hash under `key` (empty: none) with `output` bytes, at most 64.
+    pub fn keyed(key: &[u8], output: usize) -> Skein512 {
+        debug_assert!(output <= BLOCK);
+        let mut chain = [0; WORDS];
+        if !key.is_empty() {
+            chain = single(chain, TYPE_KEY, key);
+        }
+        let mut config = [0; 32];
+        config[..4].copy_from_slice(b"SHA3");
+        config[4] = 1; // version
+        config[8..16].copy_from_slice(&(output as u64 * 8).to_le_bytes());
+        chain = single(chain, TYPE_CONFIG, &config);
+        Skein512 { chain, position: 0, held: [0; BLOCK], held_len: 0 }
+    }
+
+    /// Takes the next bytes of the message.
+    pub fn update(&mut self, mut piece: &[u8]) {
+        if piece.is_empty() {
+            return;
+        }
+        if self.held_len > 0 {
+            let take = (BLOCK - self.held_len).min(piece.len());
+            self.held[self.held_len..self.held_len + take].copy_from_slice(&piece[..take]);
+            self.held_len += take;
+            piece = &piece[take..];
+            if piece.is_empty() {
+                return;
+            }
+            let held = self.held;
+            self.message(&held);
+        }
+        // At least one byte stays behind.
+        let whole = (piece.len() - 1) / BLOCK * BLOCK;
+        for block in piece[..whole].as_chunks::<BLOCK>().0 {
+            self.message(block);
+        }
+        let rest = &piece[whole..];
+        self.held[..rest.len()].copy_from_slice(rest);
+        self.held_len = rest.len();
+    }
+
+    fn message(&mut self, block: &[u8; BLOCK]) {
+        let first = if self.position == 0 { FIRST } else { 0 };
+        self.position += BLOCK as u64;
+        self.chain = ubi(self.chain, [self.position, TYPE_MESSAGE << 56 | first], block);
+    }
+
+    /// The hash; of its 64 bytes only the output length asked for has a meaning.
+    pub fn finish(mut self) -> [u8; BLOCK] {
+        let first = if self.position == 0 { FIRST } else { 0 };
+        self.held[self.held_len..].fill(0);
+        let tweak = [self.position + self.held_len as u64, TYPE_MESSAGE << 56 | first | FINAL];
+        let chain = ubi(self.chain, tweak, &self.held);
+        let words = single(chain, TYPE_OUTPUT, &0u64.to_le_bytes());
+        let mut out = [0; BLOCK];
+        for (bytes, word) in out.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+        out
+    }
+}
+
+/// A message of one block at most.
+fn single(chain: [u64; WORDS], kind: u64, bytes: &[u8]) -> [u64; WORDS] {
+    debug_assert!(bytes.len() <= BLOCK);
+    let mut block = [0; BLOCK];
+    block[..bytes.len()].copy_from_slice(bytes);
+    ubi(chain, [bytes.len() as u64, kind << 56 | FIRST | FINAL], &block)
+}
+
+/// One step of the chain: the block enciphered under the chain, added to itself.
+fn ubi(chain: [u64; WORDS], tweak: [u64; 2], block: &[u8; BLOCK]) -> [u64; WORDS] {
+    let mut plain = [0; WORDS];
+    for (word, bytes) in plain.iter_mut().zip(block.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    let cipher = threefish(&chain, tweak, &plain);
+    std::array::from_fn(|i| cipher[i] ^ plain[i])
+}
+
+/// Threefish-512: 72 rounds, a subkey added before each four of them and at the end.
+fn threefish(key: &[u64; WORDS], tweak: [u64; 2], plain: &[u64; WORDS]) -> [u64; WORDS] {
+    let mut keys = [0; WORDS + 1];
+    keys[..WORDS].copy_from_slice(key);
+    keys[WORDS] = key.iter().fold(KEY_PARITY, |parity, word| parity ^ word);
+    let tweaks = [tweak[0], tweak[1], tweak[0] ^ tweak[1]];
+    let mut v = *plain;
+    let add_subkey = |v: &mut [u64; WORDS], s: usize| {
+        for (i, word) in v.iter_mut().enumerate() {
+            *word = word.wrapping_add(keys[(s + i) % 9]);
+        }
+        v[5] = v[5].wrapping_add(tweaks[s % 3]);
+        v[6] = v[6].wrapping_add(tweaks[(s + 1) % 3]);
+        v[7] = v[7].wrapping_add(s as u64);
+    };
+    for s in 0..18 {
+        add_subkey(&mut v, s);
+        for round in 0..4 {
+            let rotations = &ROTATIONS[(s % 2) * 4 + round];
+            for ((x, y), rotation) in PAIRS[round].into_iter().zip(rotations) {
+                v[x] = v[x].wrapping_add(v[y]);
+                v[y] = v[y].rotate_left(*rotation) ^ v[x];
+            }
+        }
+    }
+    add_subkey(&mut v, 18);
+    v
+}
