@@ -61,6 +61,24 @@ pub enum FormatError {
         /// The largest that fits.
         max: u64,
     },
+    /// Something is wrong in one block of an object.
+    #[error("block {block}: {error}")]
+    InBlock {
+        /// Number of the block in its object.
+        block: u64,
+        /// What is wrong.
+        error: Box<FormatError>,
+    },
+}
+
+impl FormatError {
+    /// This error, found in block `block` of an object.
+    pub fn in_block(self, block: u64) -> FormatError {
+        match self {
+            FormatError::InBlock { .. } => self,
+            error => FormatError::InBlock { block, error: Box::new(error) },
+        }
+    }
 }
 
 /// Result of parsing or building.

@@ -14,6 +14,7 @@ pub mod dnode;
 pub mod error;
 pub mod ids;
 pub mod objset;
+pub mod zap;
 
 pub use blkptr::{BlkPtr, Dva};
 pub use dnode::DnodePhys;

@@ -1,0 +1,232 @@
+//! Keys, values and entries of a ZAP, apart from how they are stored.
+
+use std::fmt;
+
+/// What an entry is looked up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key<'a> {
+    /// A name, without a NUL.
+    Name(&'a [u8]),
+    /// Words, in ZAPs with [`super::FatFlags::UINT64_KEY`] (dedup tables).
+    Words(&'a [u64]),
+}
+
+impl Key<'_> {
+    /// The bytes of the key as a leaf stores them.
+    pub fn stored(&self) -> Vec<u8> {
+        match self {
+            Key::Name(name) => {
+                let mut bytes = Vec::with_capacity(name.len() + 1);
+                bytes.extend_from_slice(name);
+                bytes.push(0);
+                bytes
+            }
+            Key::Words(words) => words.iter().flat_map(|w| w.to_be_bytes()).collect(),
+        }
+    }
+
+    /// Length of [`Key::stored`] in bytes.
+    pub fn stored_len(&self) -> usize {
+        match self {
+            Key::Name(name) => name.len() + 1,
+            Key::Words(words) => words.len() * 8,
+        }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Key<'a> {
+    fn from(name: &'a [u8]) -> Self {
+        Key::Name(name)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Key<'a> {
+    fn from(name: &'a [u8; N]) -> Self {
+        Key::Name(name)
+    }
+}
+
+impl<'a> From<&'a str> for Key<'a> {
+    fn from(name: &'a str) -> Self {
+        Key::Name(name.as_bytes())
+    }
+}
+
+/// The value of an entry: an array of integers of 1, 2, 4 or 8 bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Value(Repr);
+
+/// Almost all values are one word, so that needs no allocation. `Array` is never one u64.
+#[derive(Clone, PartialEq, Eq)]
+enum Repr {
+    U64(u64),
+    Array {
+        /// Bytes of each integer.
+        int_size: u8,
+        /// The integers, big-endian, as a leaf stores them.
+        bytes: Vec<u8>,
+    },
+}
+
+impl Value {
+    /// The value from the bytes of a leaf; what is left over after the last integer is dropped.
+    pub(super) fn from_stored(int_size: u8, mut bytes: Vec<u8>) -> Value {
+        if let (8, Ok(word)) = (int_size, <[u8; 8]>::try_from(bytes.as_slice())) {
+            return Value(Repr::U64(u64::from_be_bytes(word)));
+        }
+        bytes.truncate(bytes.len() - bytes.len() % usize::from(int_size.max(1)));
+        Value(Repr::Array { int_size, bytes })
+    }
+
+    /// One 64-bit integer.
+    pub fn u64(value: u64) -> Value {
+        Value(Repr::U64(value))
+    }
+
+    /// An array of 64-bit integers.
+    pub fn words(words: &[u64]) -> Value {
+        Value::from_stored(8, words.iter().flat_map(|w| w.to_be_bytes()).collect())
+    }
+
+    /// An array of 32-bit integers.
+    pub fn u32s(ints: &[u32]) -> Value {
+        Value::from_stored(4, ints.iter().flat_map(|w| w.to_be_bytes()).collect())
+    }
+
+    /// An array of 16-bit integers.
+    pub fn u16s(ints: &[u16]) -> Value {
+        Value::from_stored(2, ints.iter().flat_map(|w| w.to_be_bytes()).collect())
+    }
+
+    /// Bytes as they are.
+    pub fn bytes(bytes: &[u8]) -> Value {
+        Value::from_stored(1, bytes.to_vec())
+    }
+
+    /// A string; its NUL is added.
+    pub fn string(text: &[u8]) -> Value {
+        Value::from_stored(1, [text, &[0]].concat())
+    }
+
+    /// Bytes of each integer: 1, 2, 4 or 8.
+    pub fn int_size(&self) -> u8 {
+        match &self.0 {
+            Repr::U64(_) => 8,
+            Repr::Array { int_size, .. } => *int_size,
+        }
+    }
+
+    /// Number of integers.
+    pub fn count(&self) -> usize {
+        match &self.0 {
+            Repr::U64(_) => 1,
+            Repr::Array { int_size, bytes } => bytes.len() / usize::from((*int_size).max(1)),
+        }
+    }
+
+    /// Calls `f` with the bytes as a leaf stores them: big-endian integers.
+    pub fn with_stored<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        match &self.0 {
+            Repr::U64(word) => f(&word.to_be_bytes()),
+            Repr::Array { bytes, .. } => f(bytes),
+        }
+    }
+
+    /// The value, if it is exactly one 64-bit integer.
+    pub fn as_u64(&self) -> Option<u64> {
+        match self.0 {
+            Repr::U64(word) => Some(word),
+            Repr::Array { .. } => None,
+        }
+    }
+
+    /// The integers, each widened to 64 bits.
+    pub fn ints(&self) -> Vec<u64> {
+        match &self.0 {
+            Repr::U64(word) => vec![*word],
+            Repr::Array { int_size, bytes } => bytes
+                .chunks_exact(usize::from((*int_size).max(1)))
+                .map(|int| int.iter().fold(0, |sum, &b| sum << 8 | u64::from(b)))
+                .collect(),
+        }
+    }
+
+    /// The bytes, if the integers are bytes.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Repr::Array { int_size: 1, bytes } => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The bytes up to the first NUL, if the integers are bytes.
+    pub fn as_string(&self) -> Option<&[u8]> {
+        self.as_bytes().and_then(|bytes| bytes.split(|&b| b == 0).next())
+    }
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        Value::u64(value)
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::U64(word) => write!(f, "{word}"),
+            Repr::Array { int_size: 1, bytes } => write!(f, "\"{}\"", bytes.escape_ascii()),
+            Repr::Array { int_size, .. } => write!(f, "u{}{:?}", int_size * 8, self.ints()),
+        }
+    }
+}
+
+/// An entry as read from a ZAP.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name without its NUL; for keys of words, their big-endian bytes ([`Entry::words`]).
+    pub name: Vec<u8>,
+    /// What it is mapped to.
+    pub value: Value,
+    /// The hash, left-aligned.
+    pub hash: u64,
+    /// Collision number among entries of this hash.
+    pub cd: u32,
+}
+
+impl Entry {
+    /// The key of an entry of a ZAP whose keys are words.
+    pub fn words(&self) -> Vec<u64> {
+        let word = |b: &[u8]| b.first_chunk().map_or(0, |b| u64::from_be_bytes(*b));
+        self.name.chunks_exact(8).map(word).collect()
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\" = {:?}", self.name.escape_ascii(), self.value)?;
+        write!(f, " (hash {:x}, cd {})", self.hash, self.cd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_integers() {
+        assert_eq!(Value::words(&[7]), Value::u64(7));
+        assert_eq!(Value::words(&[7]).as_u64(), Some(7));
+        assert_eq!(Value::words(&[1, 2]).ints(), [1, 2]);
+        assert_eq!(Value::words(&[1, 2]).as_u64(), None);
+        assert_eq!(Value::u16s(&[0x102, 3]).ints(), [0x102, 3]);
+        assert_eq!(Value::u32s(&[0x1020304]).count(), 1);
+        assert_eq!(Value::string(b"on").as_bytes(), Some(&b"on\0"[..]));
+        assert_eq!(Value::string(b"on").as_string(), Some(&b"on"[..]));
+        assert_eq!(Value::bytes(&[]).count(), 0);
+        assert_eq!(Value::words(&[]).ints(), [0; 0]);
+        // A value of int size 0 (hostile) is empty, and no division by zero.
+        assert_eq!(Value::from_stored(0, vec![]).count(), 0);
+        assert_eq!(format!("{:?}", Value::u16s(&[5, 6])), "u16[5, 6]");
+    }
+}
