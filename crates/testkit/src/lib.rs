@@ -1,0 +1,19 @@
+//! What tests lean on: golden pools with their truth, OpenZFS's own tools, disk images.
+//!
+//! Place: beside the house, a dev-dependency of any crate; it uses none of them, so that a test
+//! never judges the engine by the engine's own arithmetic.
+//! The one idea: a helper that cannot do its work panics with what is missing and how to get it.
+//! Nothing here skips quietly.
+
+pub mod golden;
+pub mod paths;
+pub mod scratch;
+pub mod tool;
+pub mod truth;
+pub mod vm;
+
+pub use golden::{golden, golden_copy};
+pub use scratch::{Images, fresh_images, temp_dir};
+pub use tool::{Ran, poolaudit, zdb};
+pub use truth::{Entry, Kind, Truth, truth};
+pub use vm::Vm;
