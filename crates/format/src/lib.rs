@@ -10,10 +10,20 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 pub mod blkptr;
+pub mod bookmark;
+pub mod bpobj;
+pub mod bptree;
+pub mod deadlist;
 pub mod dnode;
+pub mod dsl_dataset;
+pub mod dsl_dir;
+pub mod dtl;
 pub mod error;
 pub mod ids;
+pub mod indirect;
 pub mod objset;
+pub mod space_map;
+mod view;
 pub mod zap;
 
 pub use blkptr::{BlkPtr, Dva};
