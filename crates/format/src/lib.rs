@@ -21,7 +21,9 @@ pub mod dtl;
 pub mod error;
 pub mod ids;
 pub mod indirect;
+pub mod nvlist;
 pub mod objset;
+mod reader;
 pub mod space_map;
 mod view;
 pub mod zap;
@@ -30,6 +32,7 @@ pub use blkptr::{BlkPtr, Dva};
 pub use dnode::DnodePhys;
 pub use error::{FormatError, Result};
 pub use ids::{Checksum, Compress, ObjectType};
+pub use nvlist::NvList;
 pub use objset::ObjsetPhys;
 
 /// Bytes in one sector of the format: the unit of sizes and offsets in block pointers.
