@@ -1,1 +1,2 @@
 //! Pools: open, create, the txg pipeline, data sets, properties, history.
+pub mod props;
