@@ -7,6 +7,7 @@
 
 mod error;
 mod file;
+pub mod sim;
 
 pub use error::{DeviceError, Operation, Result};
 pub use file::{ReadFile, WriteFile};
