@@ -6,4 +6,6 @@
 #![deny(missing_docs)]
 
 pub mod checksum;
+pub mod compress;
 pub mod embedded;
+pub mod parity;
