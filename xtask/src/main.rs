@@ -1,2 +1,62 @@
-//! The project's own tool.
-fn main() {}
+//! `cargo xtask VERB`: all that is done to this repository besides writing it.
+//!
+//! The one idea: a newcomer needs Rust and these verbs; each says what it is about to do, installs
+//! what it needs where it may, and otherwise says exactly what is missing.
+
+mod bench;
+mod demo;
+mod packages;
+mod run;
+mod suites;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask VERB
+
+  demo                  make a pool of eleven image files, fill it, hurt it, get everything back
+  test [--no-kernel]    everything that must hold before a change lands
+  tidy                  the rules of the house alone (seconds)
+  fuzz [TARGET] [SECS]  feed the parsers hostile bytes
+  bench [ROUNDS]        speed, beside libzpool and the limits of this machine
+  interop               the long rounds with the OpenZFS kernel, zdb and the simulator
+";
+
+/// The top directory of the repository.
+fn top() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match dispatch(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(words: &[&str]) -> Result<()> {
+    match words {
+        ["demo"] => demo::demo(),
+        ["test"] => suites::test(true),
+        ["test", "--no-kernel"] => suites::test(false),
+        ["tidy"] => suites::tidy(),
+        ["fuzz", rest @ ..] => suites::fuzz(rest),
+        ["bench", rest @ ..] => bench::bench(rest),
+        ["interop"] => suites::interop(),
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        _ => bail!("no such verb\n\n{USAGE}"),
+    }
+}

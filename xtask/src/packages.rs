@@ -1,0 +1,178 @@
+//! What Debian must provide, and getting it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// Packages that belong together.
+pub(crate) struct Need {
+    /// What cannot be done without them.
+    what: &'static str,
+    packages: &'static [&'static str],
+    /// What can be done all the same.
+    without: &'static str,
+}
+
+/// OpenZFS's own user-space tools and poolaudit.
+pub(crate) const REFEREES: Need = Need {
+    what: "the referees zdb and poolaudit",
+    packages: &["zfsutils-linux", "python3"],
+    without: "`cargo test --workspace --exclude acceptance --exclude testkit` \
+              and `cargo xtask tidy` run without them",
+};
+
+/// What unpacks golden pools where no test helper does.
+pub(crate) const UNPACK: Need = Need {
+    what: "golden pools",
+    packages: &["tar", "zstd", "diffutils", "coreutils"],
+    without: "`cargo xtask test` runs without them",
+};
+
+/// The peers of the bench.
+pub(crate) const PEERS: Need = Need {
+    what: "the peers of the bench",
+    packages: &[
+        "gcc",
+        "make",
+        "libc6-dev",
+        "libzfslinux-dev",
+        "zfsutils-linux",
+        "libisal-dev",
+        "liburing-dev",
+        "libjemalloc2",
+        "python3",
+    ],
+    without: "`cargo xtask test` and `cargo xtask demo` run without them",
+};
+
+/// Makes sure that the packages of `needs` are there, or says which are not and what runs without.
+pub(crate) fn ensure(needs: &[&Need]) -> Result<()> {
+    let mut missing = Vec::new();
+    for need in needs {
+        let absent = absent(need.packages)?;
+        if !absent.is_empty() {
+            println!("{} need: {}", need.what, absent.join(" "));
+        }
+        missing.extend(absent.into_iter().filter(|p| !missing.contains(p)).collect::<Vec<_>>());
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let without: Vec<&str> = needs.iter().map(|need| need.without).collect();
+    let list = missing.join(" ");
+    if !is_root() {
+        bail!(
+            "not root, and these Debian packages are missing: {list}\n\
+             (zfsutils-linux and libzfslinux-dev are in contrib)\n{}",
+            without.join("\n")
+        );
+    }
+    println!("installing from Debian: {list}");
+    install(&missing).with_context(|| {
+        format!(
+            "these packages are missing and could not be installed: {list}\n{}",
+            without.join("\n")
+        )
+    })
+}
+
+/// Those of `packages` that are not installed.
+fn absent(packages: &[&'static str]) -> Result<Vec<&'static str>> {
+    let output = Command::new("dpkg-query")
+        .args(["-W", "-f", "${db:Status-Status} ${Package}\n"])
+        .args(packages)
+        .stderr(Stdio::null())
+        .output()
+        .with_context(|| {
+            format!("this is not Debian; you need what it calls {}", packages.join(" "))
+        })?;
+    let installed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let is_there = |package: &&&str| installed.lines().any(|l| l == format!("installed {package}"));
+    Ok(packages.iter().filter(|package| !is_there(package)).copied().collect())
+}
+
+fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    uids.and_then(|uids| uids.split_whitespace().nth(1)) == Some("0")
+}
+
+fn install(packages: &[&str]) -> Result<()> {
+    enable_contrib(Path::new("/etc/apt"))?;
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").arg("-q").args(arguments);
+        crate::run::run(command.stdout(Stdio::null()))
+    };
+    apt(&["update"])?;
+    let mut arguments = vec!["install", "-y", "--no-install-recommends"];
+    arguments.extend(packages);
+    apt(&arguments)
+}
+
+/// Enables Debian's contrib, where OpenZFS is, in whichever form the sources of apt are written.
+fn enable_contrib(etc_apt: &Path) -> Result<()> {
+    let mut lists = vec![etc_apt.join("sources.list")];
+    let below = std::fs::read_dir(etc_apt.join("sources.list.d")).into_iter().flatten();
+    lists.extend(below.flatten().map(|entry| entry.path()));
+    let mut texts = Vec::new();
+    for path in lists {
+        if let Ok(text) = std::fs::read_to_string(&path) {
+            texts.push((path, text));
+        }
+    }
+    if texts.iter().any(|(_, text)| text.lines().any(|line| has_component(line, "contrib"))) {
+        return Ok(());
+    }
+    for (path, text) in texts {
+        if let Some(changed) = with_contrib(&text) {
+            println!("enabling contrib in {}", path.display());
+            std::fs::write(&path, changed).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// True if `line` is a source, of either form, with `component`.
+fn has_component(line: &str, component: &str) -> bool {
+    let is_source = line.starts_with("Components:") || line.starts_with("deb ");
+    is_source && line.split_whitespace().any(|word| word == component)
+}
+
+/// `text` with contrib beside each main; nothing if there is no main.
+fn with_contrib(text: &str) -> Option<String> {
+    text.lines().any(|line| has_component(line, "main")).then(|| {
+        let widen = |line: &str| {
+            if !has_component(line, "main") {
+                return format!("{line}\n");
+            }
+            let words = line.split(' ').map(|w| if w == "main" { "main contrib" } else { w });
+            words.collect::<Vec<_>>().join(" ") + "\n"
+        };
+        text.lines().map(widen).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_sources_are_widened() {
+        let old = "# x\ndeb http://mirror/debian bookworm main non-free-firmware\ndeb-src x y z\n";
+        let new = "Types: deb\nSuites: bookworm\nComponents: main\n";
+        let widened = with_contrib(old).unwrap();
+        assert!(widened.contains("bookworm main contrib non-free-firmware\n"), "{widened}");
+        assert!(widened.starts_with("# x\n") && widened.ends_with("deb-src x y z\n"), "{widened}");
+        assert!(with_contrib(new).unwrap().ends_with("Components: main contrib\n"));
+        assert_eq!(with_contrib("# deb x main\n"), None);
+        assert!(has_component("Components: main contrib", "contrib"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let absent = absent(&["dpkg", "no-such-package-at-all"]).unwrap();
+        assert_eq!(absent, ["no-such-package-at-all"]);
+    }
+}

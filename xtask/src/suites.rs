@@ -1,0 +1,92 @@
+//! The verbs that test: what they run, in which order, and what they say at the end.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::packages;
+use crate::run::{Steps, cargo, run, run_tests, target_dir};
+
+/// Crates whose tests also run under the simulator's scheduler.
+const SIMULATED: &[&str] = &["rt", "device"];
+
+/// `cargo xtask test`.
+pub(crate) fn test(kernel: bool) -> Result<()> {
+    packages::ensure(&[&packages::REFEREES])?;
+    if kernel {
+        build_vm()?;
+    } else {
+        println!("--no-kernel: what the OpenZFS kernel says of our pools is NOT shown");
+    }
+    let mut steps = Steps::new();
+    steps.step("format", |_| run(cargo().args(["fmt", "--all", "--check"])));
+    steps.step("tidy", |_| tidy());
+    steps.step("clippy", |_| {
+        let lints = ["clippy", "--workspace", "--all-targets", "--quiet", "--locked"];
+        run(cargo().args(lints).args(["--", "-D", "warnings"]))
+    });
+    steps.step("documents", |_| {
+        let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
+        run(cargo().args(doc).arg("--locked").env("RUSTDOCFLAGS", "-D warnings"))
+    });
+    steps.step("tests", |tally| {
+        let mut command = cargo();
+        command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+        if !kernel {
+            command.env("THUMPER_NO_KERNEL", "1");
+        }
+        run_tests(&mut command, tally)
+    });
+    steps.step("simulated", |tally| run_tests(&mut simulated(), tally));
+    steps.close(if kernel { "" } else { "what the OpenZFS kernel says (--no-kernel)" })
+}
+
+/// The tests of the crates that know the simulator, built for it, in a directory of their own.
+fn simulated() -> Command {
+    let mut command = cargo();
+    command.args(["test", "--locked", "--no-fail-fast"]);
+    command.args(SIMULATED.iter().flat_map(|name| ["-p", name]));
+    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+    command.env("RUSTFLAGS", format!("{flags} --cfg sim"));
+    command.env("CARGO_TARGET_DIR", target_dir().join("sim"));
+    command
+}
+
+/// Builds the VM with the OpenZFS kernel module if it is not there yet.
+fn build_vm() -> Result<()> {
+    let zfsvm = crate::top().join("tools/zfsvm");
+    run(Command::new(zfsvm).arg("--build")).context(
+        "the VM with the OpenZFS kernel cannot be built; `cargo xtask test --no-kernel` \
+         does without, and then does not show what the kernel says of our pools",
+    )
+}
+
+/// `cargo xtask tidy`.
+pub(crate) fn tidy() -> Result<()> {
+    let found = crate::tidy::check(&crate::top())?;
+    for finding in &found {
+        println!("{finding}");
+    }
+    if !found.is_empty() {
+        bail!("{} against the rules (xtask/src/tidy/rules.rs)", found.len());
+    }
+    Ok(())
+}
+
+/// `cargo xtask fuzz [TARGET] [SECONDS]`.
+pub(crate) fn fuzz(words: &[&str]) -> Result<()> {
+    run(cargo().args(["run", "--release", "--locked", "-p", "fuzz", "--"]).args(words))
+}
+
+/// `cargo xtask interop`: the referees' tests again, with the long rounds that they keep for it.
+pub(crate) fn interop() -> Result<()> {
+    packages::ensure(&[&packages::REFEREES])?;
+    build_vm()?;
+    let mut steps = Steps::new();
+    steps.step("interop", |tally| {
+        let mut command = cargo();
+        command.args(["test", "--release", "--locked", "--no-fail-fast", "-p", "acceptance"]);
+        run_tests(command.env("THUMPER_ROUNDS", "long"), tally)
+    });
+    steps.close("")
+}
