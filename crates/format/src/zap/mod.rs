@@ -20,14 +20,16 @@
 //! form a chain. Entries of equal hash differ in their collision number, `cd`; (hash, cd) is the
 //! order in which a ZAP is listed, and the cookie of a listing that is to go on later.
 //!
-//! Here are the structures in a block ([`hash`], [`micro`], [`header`], [`leaf`]) and a reader that
-//! only needs a closure giving blocks ([`read`]). What needs several blocks to be changed together
-//! lives in the storey that owns objects. FORMAT: section 6.
+//! Here are the structures in a block ([`hash`], [`mod@micro`], [`header`], [`leaf`]), a reader that
+//! only needs a closure giving blocks ([`read`]), and a judge that finds everything that is wrong
+//! ([`mod@check`]). What needs several blocks to be changed together lives in the storey that owns
+//! objects. FORMAT: section 6.
 //!
 //! Hostile bytes: every chain is walked for at most as many steps as there are chunks, the chunks
 //! of all entries of a leaf together are at most those of the leaf, and the table is at most
 //! [`SHIFT_MAX`] bits wide.
 
+pub mod check;
 pub mod hash;
 pub mod header;
 pub mod leaf;
@@ -35,12 +37,13 @@ pub mod micro;
 pub mod read;
 mod value;
 
+pub use check::{Finding, Problem, check};
 pub use hash::{NormFlags, zap_hash};
 pub use header::{FatFlags, FatHeader};
 pub use leaf::Leaf;
 pub use micro::Micro;
 pub use read::Reader;
-pub use value::{Entry, Key, Value};
+pub use value::{Cursor, Entry, Key, Value};
 
 /// First word of a micro ZAP's block.
 pub const KIND_MICRO: u64 = (1 << 63) + 3;

@@ -9,7 +9,7 @@ use super::hash::zap_hash;
 use super::header::{self, FatHeader, pointer};
 use super::leaf::Leaf;
 use super::micro::Micro;
-use super::{Entry, Key, Kind, Value, kind};
+use super::{Cursor, Entry, Key, Kind, Value, kind};
 use crate::{FormatError, Result};
 
 /// A ZAP to read.
@@ -154,7 +154,12 @@ where
     /// A leaf or a part of the table that cannot be read is one error, after which the listing goes
     /// on with the next; an entry that cannot be read likewise.
     pub fn entries(&mut self) -> Entries<'_, F, B> {
-        Entries { reader: self, ready: Vec::new(), place: Place::Start }
+        self.entries_from(Cursor::START)
+    }
+
+    /// The entries from a place on, see [`Reader::entries`].
+    pub fn entries_from(&mut self, from: Cursor) -> Entries<'_, F, B> {
+        Entries { reader: self, ready: Vec::new(), from, place: Place::Start }
     }
 }
 
@@ -163,6 +168,8 @@ pub struct Entries<'r, F, B> {
     reader: &'r mut Reader<F, B>,
     /// Entries that were read and not given out, last first.
     ready: Vec<Result<Entry>>,
+    /// Entries before this are passed over.
+    from: Cursor,
     place: Place<B>,
 }
 
@@ -193,10 +200,12 @@ where
             match (self.reader.head, std::mem::replace(&mut self.place, Place::End)) {
                 (_, Place::End) => return None,
                 (Head::Micro { salt, normflags }, _) => {
-                    self.ready = micro_entries(&self.reader.block0, salt, normflags);
+                    self.ready = micro_entries(&self.reader.block0, salt, normflags, self.from);
                 }
-                (Head::Fat { .. }, Place::Start) => {
-                    self.place = Place::Pointer { index: 0, table: None };
+                (Head::Fat { .. }, Place::Start) if self.from == Cursor::END => {}
+                (Head::Fat { head, .. }, Place::Start) => {
+                    let index = head.pointer_index(self.from.hash);
+                    self.place = Place::Pointer { index, table: None };
                 }
                 (Head::Fat { head, bs }, Place::Pointer { index, table }) => {
                     if let Err(error) = self.advance(&head, bs, index, table) {
@@ -254,17 +263,15 @@ where
         let same = |place: &usize| pointer(bytes, *place).is_ok_and(|p| p == leaf_block);
         let other = index + (place..words).take_while(same).count() as u64;
         let result = match (self.reader.read)(leaf_block) {
-            Ok(bytes) => {
-                leaf_entries(&bytes, head, index).map_err(|e| e.in_block(leaf_block).into())
-            }
+            Ok(bytes) => leaf_entries(&bytes, head, index, self.from)
+                .map_err(|e| e.in_block(leaf_block).into()),
             Err(error) => Err(error),
         };
         let (next, result) = match result {
-            Ok((owned, entries)) => {
+            Ok((owned_end, entries)) => {
                 self.ready = entries;
                 // A leaf of many pointers goes on in the next block of the table. Where another
                 // leaf stands among them, the table is wrong, and that leaf is tried as well.
-                let owned_end = index + owned;
                 (if other == past_block { owned_end } else { owned_end.min(other) }, Ok(()))
             }
             Err(error) => (other, Err(error)),
@@ -275,7 +282,7 @@ where
 }
 
 /// The entries of a micro ZAP, last first.
-fn micro_entries(block: &[u8], salt: u64, normflags: u64) -> Vec<Result<Entry>> {
+fn micro_entries(block: &[u8], salt: u64, normflags: u64, from: Cursor) -> Vec<Result<Entry>> {
     let micro = match Micro::new(block) {
         Ok(micro) => micro,
         Err(error) => return vec![Err(error.in_block(0))],
@@ -291,26 +298,38 @@ fn micro_entries(block: &[u8], salt: u64, normflags: u64) -> Vec<Result<Entry>> 
             Entry { name: name.to_vec(), value: Value::u64(e.value.get()), hash, cd: e.cd.get() }
         })
         .collect();
+    entries.retain(|e| Cursor { hash: e.hash, cd: e.cd } >= from);
     entries.sort_by_key(|e| std::cmp::Reverse((e.hash, e.cd)));
     entries.into_iter().map(Ok).collect()
 }
 
-/// Number of pointers that a leaf owns, and its entries, last first; `index` is the first pointer
-/// that names it.
-fn leaf_entries(block: &[u8], head: &FatHeader, index: u64) -> Result<(u64, Vec<Result<Entry>>)> {
+/// The pointer after the last that a leaf owns, and its entries from a place on, last first.
+///
+/// `index` is the first pointer that names it, unless the listing began in the middle of the leaf.
+fn leaf_entries(
+    block: &[u8],
+    head: &FatHeader,
+    index: u64,
+    from: Cursor,
+) -> Result<(u64, Vec<Result<Entry>>)> {
     const WHAT: &str = "zap leaf";
     let leaf = Leaf::new(block)?;
     let flags = head.flags.get();
     let shift = head.table_shift.get();
     let prefix = leaf.head.prefix.get();
     let len = u64::from(leaf.head.prefix_len.get());
+    let bits = shift.checked_sub(len);
+    let first = bits.map(|bits| prefix << bits);
+    let begun =
+        index == head.pointer_index(from.hash) && bits.is_some_and(|b| index >> b == prefix);
     // A leaf at pointers that are not its own would be listed twice, or for ever.
-    if len > shift || prefix << (shift - len) != index {
+    let (Some(bits), Some(first)) = (bits, first.filter(|&first| first == index || begun)) else {
         let expected = "that of its first pointer";
         return Err(FormatError::Field { what: WHAT, field: "prefix", seen: prefix, expected });
-    }
-    let owned = 1u64 << (shift - len);
+    };
+    let place = |chunk| leaf.entry(chunk).map(|e| Cursor { hash: e.hash.get(), cd: e.cd.get() });
     let chunks = leaf.sorted(flags)?;
-    let entries = chunks.iter().rev().map(|&chunk| leaf.read(chunk, flags)).collect();
-    Ok((owned, entries))
+    let chunks = chunks.iter().rev().filter(|&&chunk| place(chunk).is_ok_and(|at| at >= from));
+    let entries = chunks.map(|&chunk| leaf.read(chunk, flags)).collect();
+    Ok((first + (1 << bits), entries))
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::hash::hash_bits;
+
 /// What an entry is looked up by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key<'a> {
@@ -209,9 +211,68 @@ impl fmt::Debug for Entry {
     }
 }
 
+/// A place in the listing of a ZAP: before the first entry whose (hash, cd) is not lower.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor {
+    /// Hash, left-aligned.
+    pub hash: u64,
+    /// Collision number.
+    pub cd: u32,
+}
+
+impl Cursor {
+    /// Before all entries.
+    pub const START: Cursor = Cursor { hash: 0, cd: 0 };
+    /// After all entries: no hash has its lowest bits set.
+    pub const END: Cursor = Cursor { hash: u64::MAX, cd: u32::MAX };
+
+    /// Right after an entry.
+    pub fn after(entry: &Entry) -> Cursor {
+        match entry.cd.checked_add(1) {
+            Some(cd) => Cursor { hash: entry.hash, cd },
+            None => entry.hash.checked_add(1).map_or(Self::END, |hash| Cursor { hash, cd: 0 }),
+        }
+    }
+
+    /// The place as one word, as OpenZFS hands it to readers of directories: the bits of the hash
+    /// low, the collision number above them. `flags` are [`super::FatFlags`].
+    pub fn to_cookie(self, flags: u64) -> u64 {
+        if self == Self::END {
+            return u64::MAX;
+        }
+        let bits = hash_bits(flags);
+        (self.hash >> (64 - bits)) | u64::from(self.cd) << bits
+    }
+
+    /// The place of a cookie.
+    pub fn from_cookie(cookie: u64, flags: u64) -> Cursor {
+        if cookie == u64::MAX {
+            return Self::END;
+        }
+        let bits = hash_bits(flags);
+        let cd = u32::try_from(cookie >> bits).unwrap_or(u32::MAX);
+        Cursor { hash: cookie << (64 - bits), cd }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cookies_keep_the_place() {
+        for flags in [0, 1] {
+            let hash = 0xabcd_ef01_2345_6789 & !(u64::MAX >> hash_bits(flags));
+            for cd in [0, 1, 0xffff] {
+                let place = Cursor { hash, cd };
+                assert_eq!(Cursor::from_cookie(place.to_cookie(flags), flags), place);
+            }
+            assert_eq!(Cursor::from_cookie(Cursor::END.to_cookie(flags), flags), Cursor::END);
+            assert_eq!(Cursor::START.to_cookie(flags), 0);
+        }
+        let entry = Entry { name: vec![], value: Value::u64(0), hash: 1 << 40, cd: 3 };
+        assert_eq!(Cursor::after(&entry).to_cookie(0), 16 | 4 << 28);
+    }
 
     #[test]
     fn values_keep_their_integers() {

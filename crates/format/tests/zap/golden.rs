@@ -4,12 +4,10 @@
 //! line per entry, `name=int,int,...`, with bytes other than printable ASCII as `%xx`. Those of
 //! [`ZDB_ORDER`] are in the order in which zdb lists them.
 
-#![allow(clippy::unwrap_used)]
-
-use std::path::Path;
-
 use format::FormatError;
-use format::zap::{Entry, FatFlags, Kind, Reader};
+use format::zap::{Cursor, Entry, FatFlags, Key, Kind, Reader, check};
+
+use crate::{blocks, unpack};
 
 const ALL: &[&str] = &[
     "bookmarks",
@@ -30,17 +28,6 @@ const ALL: &[&str] = &[
 ];
 const ZDB_ORDER: &[&str] =
     &["feature-descriptions", "micro-features", "object-directory", "properties", "rz1-directory"];
-
-fn unpack(file: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/zap").join(file);
-    zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()
-}
-
-fn blocks(name: &str) -> Vec<Vec<u8>> {
-    let bytes = unpack(&format!("{name}.zap.zst"));
-    let (size, data) = bytes.split_first_chunk::<8>().unwrap();
-    data.chunks_exact(u64::from_le_bytes(*size) as usize).map(<[u8]>::to_vec).collect()
-}
 
 fn line(entry: &Entry, flags: u64) -> String {
     let name = if flags & FatFlags::UINT64_KEY != 0 {
@@ -76,13 +63,30 @@ fn every_entry_is_listed_and_found() {
         for entry in &entries {
             let words = entry.words();
             let key = if zap.flags() & FatFlags::UINT64_KEY != 0 {
-                format::zap::Key::Words(&words)
+                Key::Words(&words)
             } else {
-                format::zap::Key::Name(&entry.name)
+                Key::Name(&entry.name)
             };
             assert_eq!(zap.lookup(key).unwrap().as_ref(), Some(&entry.value), "{name}");
         }
+        // A listing goes on after any entry.
+        for (i, entry) in entries.iter().enumerate().step_by(7) {
+            let cookie = Cursor::after(entry).to_cookie(zap.flags());
+            let rest = zap.entries_from(Cursor::from_cookie(cookie, zap.flags()));
+            let rest: Vec<_> = rest.take(9).collect::<Result<_, _>>().unwrap();
+            assert_eq!(rest, entries[i + 1..entries.len().min(i + 10)], "{name}");
+        }
+        assert_eq!(zap.entries_from(Cursor::END).count(), 0);
         assert_eq!(zap.lookup("no such name").unwrap(), None);
         assert_eq!(zap.lookup("").unwrap(), None);
+    }
+}
+
+#[test]
+fn the_judge_finds_nothing_wrong() {
+    for name in ALL {
+        let blocks = blocks(name);
+        let read = |blkid: u64| Ok::<_, FormatError>(blocks[blkid as usize].as_slice());
+        assert_eq!(check(read, blocks.len() as u64 - 1), [], "{name}");
     }
 }

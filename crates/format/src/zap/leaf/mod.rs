@@ -5,11 +5,17 @@
 //! chunk numbers, so everything can be a cycle: a walk counts its steps. FORMAT: section 6.4.
 
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute_ref};
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute_mut, transmute_ref,
+};
 
 use super::header::block_shift;
 use super::{Entry, FatFlags, KIND_LEAF, Key, Value};
 use crate::{FormatError, Result};
+
+mod edit;
+
+pub use edit::{LeafMut, Outcome, Stored};
 
 const WHAT: &str = "zap leaf";
 /// Magic number of a leaf.
@@ -390,3 +396,6 @@ impl<'a> Iterator for Chain<'a> {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests;
