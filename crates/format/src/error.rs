@@ -39,6 +39,14 @@ pub enum FormatError {
         /// What is allowed, in words ("at most 3").
         expected: &'static str,
     },
+    /// A field that has to be there is not.
+    #[error("{what}: {field} is missing")]
+    Missing {
+        /// The structure.
+        what: &'static str,
+        /// The field.
+        field: &'static str,
+    },
     /// A length, count or nesting goes beyond what the parser accepts.
     #[error("{what}: {field} at byte {at} goes beyond its bounds")]
     Bounds {

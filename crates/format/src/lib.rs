@@ -11,20 +11,25 @@
 
 pub mod blkptr;
 pub mod bookmark;
+pub mod bootenv;
 pub mod bpobj;
 pub mod bptree;
+pub mod config;
 pub mod deadlist;
 pub mod dnode;
 pub mod dsl_dataset;
 pub mod dsl_dir;
 pub mod dtl;
+pub mod eck;
 pub mod error;
 pub mod ids;
 pub mod indirect;
+pub mod label;
 pub mod nvlist;
 pub mod objset;
 mod reader;
 pub mod space_map;
+pub mod uberblock;
 mod view;
 pub mod zap;
 
@@ -34,6 +39,7 @@ pub use error::{FormatError, Result};
 pub use ids::{Checksum, Compress, ObjectType};
 pub use nvlist::NvList;
 pub use objset::ObjsetPhys;
+pub use uberblock::Uberblock;
 
 /// Bytes in one sector of the format: the unit of sizes and offsets in block pointers.
 pub const SECTOR: u64 = 512;

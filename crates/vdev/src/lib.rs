@@ -5,5 +5,20 @@
 //! enough redundancy that the checksum can tell which leaf lied.
 #![deny(missing_docs)]
 
+mod error;
+mod examine;
+pub mod foreign;
 pub mod raidz;
+mod read;
+mod rebuild;
 pub mod sizes;
+pub mod spec;
+mod tree;
+mod write;
+
+pub use error::{LeafFailure, Result, VdevError};
+pub use examine::Examined;
+pub use read::{Check, Fault, FaultKind, ReadReport, ReadScratch};
+pub use spec::{Kind, Spec};
+pub use tree::{ErrorCounts, Found, Leaf, LeafState, Top, Tree};
+pub use write::{WriteReport, WriteScratch, WriteTree};

@@ -114,8 +114,8 @@ mod kind {
 }
 
 impl Value {
-    /// Number of the type on disk.
-    fn kind(&self) -> u32 {
+    /// Number of the type on disk (`data_type_t`).
+    pub fn type_number(&self) -> u32 {
         match self {
             Value::Boolean => kind::BOOLEAN,
             Value::Byte(_) => kind::BYTE,

@@ -226,7 +226,7 @@ fn build_pairs(list: &NvList, out: &mut Vec<u8>, depth: usize) -> Result<()> {
         out.extend_from_slice(&name_size.to_le_bytes());
         out.extend_from_slice(&[0; 2]);
         put_word(out, stored_u32(pair.value.count(), "count")?);
-        put_word(out, pair.value.kind());
+        put_word(out, pair.value.type_number());
         put_string(out, &pair.name, "name")?;
         pad(out, start);
         build_value(&pair.value, out)?;

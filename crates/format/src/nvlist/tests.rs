@@ -6,10 +6,10 @@ const ALL_XDR: &[u8] = include_bytes!("../../tests/data/nvlist_all.xdr");
 const ALL_NATIVE: &[u8] = include_bytes!("../../tests/data/nvlist_all.native");
 /// Lists of the first label of a device of golden pools, with some of the zeros after them.
 const LABELS: [&[u8]; 4] = [
-    include_bytes!("../../tests/data/label_single.nvlist"),
-    include_bytes!("../../tests/data/label_mir.nvlist"),
-    include_bytes!("../../tests/data/label_rz1.nvlist"),
-    include_bytes!("../../tests/data/label_rz2.nvlist"),
+    include_bytes!("../../tests/data/configs/label_single_d00"),
+    include_bytes!("../../tests/data/configs/label_mir_d00"),
+    include_bytes!("../../tests/data/configs/label_rz1_d00"),
+    include_bytes!("../../tests/data/configs/label_rz2_d00"),
 ];
 
 /// The list that tests/data/make_nvlists.py makes with OpenZFS's library.

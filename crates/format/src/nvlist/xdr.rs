@@ -184,7 +184,7 @@ fn build_list(list: &NvList, out: &mut Vec<u8>, depth: usize) -> Result<()> {
         put_word(out, 0);
         put_word(out, stored_u32(pair_memory_size(&pair.name, &pair.value), "pair")?);
         put_string(out, &pair.name, "name")?;
-        put_word(out, pair.value.kind());
+        put_word(out, pair.value.type_number());
         put_word(out, stored_u32(pair.value.count(), "count")?);
         build_value(&pair.value, out, depth)?;
         let quirk = if is_empty_numbers(&pair.value) { 4 } else { 0 };
@@ -200,7 +200,7 @@ fn build_list(list: &NvList, out: &mut Vec<u8>, depth: usize) -> Result<()> {
 /// Is this an empty array of what has a count of its own in XDR?
 fn is_empty_numbers(value: &Value) -> bool {
     let numbers = matches!(
-        value.kind(),
+        value.type_number(),
         kind::I16_ARRAY..=kind::U64_ARRAY | kind::BOOLEAN_ARRAY..=kind::U8_ARRAY
     );
     numbers && value.count() == 0

@@ -1,0 +1,214 @@
+//! Examining a block: every copy and every parity column of it, not only what a reader needs.
+//!
+//! Place: the reads of `verify`.
+//! The one idea: the block's bytes are found as a reader finds them; then every leaf's piece,
+//! parity included, is compared with what it must be.
+
+use crate::error::{Result, VdevError};
+use crate::raidz::Columns;
+use crate::read::{Check, Fault, FaultKind, ReadReport, ReadScratch, clip};
+use crate::rebuild::{generate, is_padded};
+use crate::sizes::{DATA_START, Layout};
+use crate::tree::{Top, Tree};
+
+/// What an examination found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Examined {
+    /// Pieces that are unreadable or wrong.
+    pub faults: Vec<Fault>,
+    /// Pieces whose leaf is not there (or not trusted: offline, without a label).
+    pub missing: usize,
+    /// Pieces on leaves that are still being filled and do not have the block yet.
+    pub unfilled: usize,
+    /// The block's bytes cannot be found. The faults then tell only of unreadable pieces.
+    pub lost: Option<VdevError>,
+}
+
+impl Examined {
+    /// Is every piece there and right?
+    pub fn is_whole(&self) -> bool {
+        *self == Examined::default()
+    }
+}
+
+impl Tree {
+    /// Reads every piece of the block of `buf.len()` bytes at `offset` of the vdev and says which
+    /// leaves have it right. Then `buf` holds the block, unless it is lost.
+    ///
+    /// # Errors
+    /// If no block can be at that address. A lost block is not an error but a finding.
+    pub fn examine(
+        &self,
+        top: u32,
+        offset: u64,
+        buf: &mut [u8],
+        scratch: &mut ReadScratch,
+        check: Check<'_>,
+    ) -> Result<Examined> {
+        let (vdev, layout) = self.locate(top, offset, buf.len())?;
+        match layout {
+            Layout::Plain { .. } => self.examine_copies(vdev, offset, buf, scratch, check),
+            Layout::Raidz(geometry) => {
+                let columns = geometry.columns(offset, buf.len() as u64);
+                self.examine_columns(vdev, offset, &columns, buf, scratch, check)
+            }
+        }
+    }
+
+    fn examine_copies(
+        &self,
+        top: &Top,
+        offset: u64,
+        buf: &mut [u8],
+        scratch: &mut ReadScratch,
+        check: Check<'_>,
+    ) -> Result<Examined> {
+        let mut examined = Examined::default();
+        let mut good = false;
+        let size = buf.len() as u64;
+        for leaf in top.slots.iter().flatten().copied() {
+            let Some(device) = self.leaves()[leaf].online() else {
+                examined.missing += 1;
+                continue;
+            };
+            // The first good copy stays in `buf`.
+            let to = if good { scratch.parity(buf.len()) } else { &mut *buf };
+            let result = device.read_at(DATA_START + offset, to);
+            let kind = match result {
+                // Without a checksum that decides, copies must at least be equal.
+                Ok(()) if check(to) && (!good || *buf == *scratch.parity(buf.len())) => {
+                    good = true;
+                    continue;
+                }
+                Ok(()) => FaultKind::Checksum,
+                Err(error) => FaultKind::Read(error),
+            };
+            self.judge(&mut examined, Fault { leaf, offset, size, kind });
+        }
+        if !good {
+            examined.lost = self.read(top.id(), offset, buf, check).err();
+        } else {
+            self.count_faults(&examined, &ReadReport::default());
+        }
+        Ok(examined)
+    }
+
+    fn examine_columns(
+        &self,
+        top: &Top,
+        offset: u64,
+        columns: &Columns,
+        buf: &mut [u8],
+        scratch: &mut ReadScratch,
+        check: Check<'_>,
+    ) -> Result<Examined> {
+        let size = columns.parity_size();
+        let parity_bytes = columns.parity() * size;
+        // One half for the parity as it is, one as it should be.
+        let (as_read, as_due) = scratch.parity(2 * parity_bytes).split_at_mut(parity_bytes);
+        let mut whole = true;
+        for index in 0..columns.count() {
+            let column = columns.column(index);
+            let to = match index.checked_sub(columns.parity()) {
+                None => &mut as_read[index * size..][..size],
+                Some(data) => {
+                    let range = clip(columns.data_range(data), buf.len());
+                    &mut buf[range]
+                }
+            };
+            let slot = &top.slots[column.disk];
+            let mut online = slot.iter().map(|leaf| self.leaves()[*leaf].online());
+            whole &= match (online.next(), online.next()) {
+                (Some(Some(device)), None) => {
+                    device.read_at(DATA_START + column.offset, to).is_ok()
+                }
+                _ => false,
+            };
+        }
+        // Padding of the last sector is not in `buf`; blocks that have some go the long way.
+        if whole && columns.data_size() == buf.len() && check(buf) {
+            generate(columns, buf, as_due);
+            if as_read == as_due {
+                return Ok(Examined::default());
+            }
+        }
+        let found = self.read_with(top.id(), offset, buf, scratch, check);
+        let mut examined = Examined::default();
+        let mut counted = ReadReport::default();
+        let truth = match found {
+            Ok(report) => {
+                counted = report;
+                let due = scratch.parity(parity_bytes);
+                generate(columns, buf, due);
+                Some(&*due)
+            }
+            Err(error) => {
+                examined.lost = Some(error);
+                None
+            }
+        };
+        self.compare_columns(top, columns, buf, truth, &mut examined);
+        if examined.lost.is_none() {
+            self.count_faults(&examined, &counted);
+        }
+        Ok(examined)
+    }
+
+    /// Reads every piece again and compares it with the truth, if that is known: `buf` and
+    /// `parity`. The long way, for blocks with something wrong.
+    fn compare_columns(
+        &self,
+        top: &Top,
+        columns: &Columns,
+        buf: &[u8],
+        parity: Option<&[u8]>,
+        examined: &mut Examined,
+    ) {
+        let mut bytes = Vec::new();
+        for index in 0..columns.count() {
+            let column = columns.column(index);
+            bytes.resize(column.size, 0);
+            for leaf in top.slots[column.disk].iter().copied() {
+                let Some(device) = self.leaves()[leaf].online() else {
+                    examined.missing += 1;
+                    continue;
+                };
+                let result = device.read_at(DATA_START + column.offset, &mut bytes);
+                let kind = match (result, parity) {
+                    (Err(error), _) => FaultKind::Read(error),
+                    (Ok(()), None) => continue,
+                    (Ok(()), Some(parity)) => {
+                        let truth = match index.checked_sub(columns.parity()) {
+                            None => &parity[index * column.size..][..column.size],
+                            Some(data) => &buf[clip(columns.data_range(data), buf.len())],
+                        };
+                        if is_padded(&bytes, truth) {
+                            continue;
+                        }
+                        FaultKind::Checksum
+                    }
+                };
+                let (offset, size) = (column.offset, column.size as u64);
+                self.judge(examined, Fault { leaf, offset, size, kind });
+            }
+        }
+    }
+
+    /// Adds a finding, which is none against a leaf that is still being filled.
+    fn judge(&self, examined: &mut Examined, fault: Fault) {
+        if self.is_trusted(fault.leaf) {
+            examined.faults.push(fault);
+        } else {
+            examined.unfilled += 1;
+        }
+    }
+
+    /// Adds the faults to the leaves' counters, but not those that a read has counted.
+    fn count_faults(&self, examined: &Examined, counted: &ReadReport) {
+        let is_new = |fault: &&Fault| {
+            !counted.faults.iter().any(|f| (f.leaf, f.offset) == (fault.leaf, fault.offset))
+        };
+        let faults = examined.faults.iter().filter(is_new).cloned().collect();
+        self.count(&ReadReport { faults, degraded: false });
+    }
+}

@@ -1,0 +1,288 @@
+//! Reading blocks: the data columns straight into the caller's buffer, the rest only when needed.
+//!
+//! Place: [`Tree`]'s readers, called by `store` and `verify`.
+//! The one idea: data columns are consecutive pieces of the block, so each leaf's read lands where
+//! the bytes belong and nothing is copied. Three steps, each only if the one before failed:
+//! 1. read the data columns, check;
+//! 2. leaves known to be missing: read as many parity columns, rebuild in place, check;
+//! 3. somebody lies: [`crate::rebuild`] reads everything and tries every combination.
+//!
+//! Steps 1 and 2 allocate nothing per block (parity goes to the caller's [`ReadScratch`]).
+
+use crate::error::{Result, VdevError};
+use crate::raidz::{Columns, PARITY_MAX};
+use crate::rebuild::rebuild;
+use crate::sizes::{DATA_START, Layout};
+use crate::tree::{Top, Tree};
+use device::DeviceError;
+use rt::buf::Buf;
+use rt::sync::atomic::Ordering;
+use std::ops::Range;
+
+/// Decides whether the bytes of a block are right: its checksum.
+pub type Check<'a> = &'a mut dyn FnMut(&[u8]) -> bool;
+
+/// What was wrong while a block was read, although its bytes were found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadReport {
+    /// Pieces that could not be read or held wrong bytes; empty if all was well.
+    pub faults: Vec<Fault>,
+    /// Were bytes rebuilt from parity, or taken from another copy than the first?
+    pub degraded: bool,
+}
+
+/// A piece of a block that a leaf did not give rightly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The leaf, by its place in [`Tree::leaves`].
+    pub leaf: usize,
+    /// Where the piece lies in the leaf's allocatable space, in bytes.
+    pub offset: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// What was wrong.
+    pub kind: FaultKind,
+}
+
+/// What was wrong with a piece of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The device reported an error.
+    Read(DeviceError),
+    /// The bytes are not those that were written.
+    Checksum,
+}
+
+/// Memory that readers use again for every block: one for each thread that reads.
+#[derive(Default)]
+pub struct ReadScratch {
+    parity: Buf,
+}
+
+impl ReadScratch {
+    /// At least `size` bytes for parity, with whatever they held before.
+    pub(crate) fn parity(&mut self, size: usize) -> &mut [u8] {
+        if self.parity.len() < size {
+            self.parity = Buf::zeroed(size.next_power_of_two());
+        }
+        &mut self.parity[..size]
+    }
+}
+
+impl Tree {
+    /// Reads the block of `buf.len()` bytes (its physical size) at `offset` of the vdev, until
+    /// `check` says that the bytes are right.
+    ///
+    /// # Errors
+    /// [`VdevError::Lost`] if no combination of copies or columns is right; `buf` then holds
+    /// anything. [`VdevError::BadAddress`], [`VdevError::NoSuchTop`], [`VdevError::Unsupported`]
+    /// if no block can be there.
+    pub fn read(
+        &self,
+        top: u32,
+        offset: u64,
+        buf: &mut [u8],
+        check: Check<'_>,
+    ) -> Result<ReadReport> {
+        self.read_with(top, offset, buf, &mut ReadScratch::default(), check)
+    }
+
+    /// As [`Tree::read`], with memory that is used again.
+    pub fn read_with(
+        &self,
+        top: u32,
+        offset: u64,
+        buf: &mut [u8],
+        scratch: &mut ReadScratch,
+        check: Check<'_>,
+    ) -> Result<ReadReport> {
+        let (vdev, layout) = self.locate(top, offset, buf.len())?;
+        match layout {
+            Layout::Plain { .. } => self.read_copies(vdev, offset, buf, check),
+            Layout::Raidz(geometry) => {
+                let columns = geometry.columns(offset, buf.len() as u64);
+                self.read_columns(vdev, offset, &columns, buf, scratch, check)
+            }
+        }
+    }
+
+    /// Reads a leaf or a mirror: one copy after the other until one is right.
+    fn read_copies(
+        &self,
+        top: &Top,
+        offset: u64,
+        buf: &mut [u8],
+        check: Check<'_>,
+    ) -> Result<ReadReport> {
+        let mut report = ReadReport::default();
+        let slot = top.slots.first().map(Vec::as_slice).unwrap_or_default();
+        let (mut missing, mut unreadable) = (0, 0);
+        for (place, leaf) in copies_in_order(self, slot, offset).enumerate() {
+            let Some(device) = self.leaves()[leaf].device() else {
+                missing += 1;
+                continue;
+            };
+            let size = buf.len() as u64;
+            let kind = match device.read_at(DATA_START + offset, buf) {
+                Ok(()) if check(buf) => {
+                    report.degraded = place > 0;
+                    self.count(&report);
+                    return Ok(report);
+                }
+                Ok(()) => FaultKind::Checksum,
+                Err(error) => {
+                    unreadable += 1;
+                    FaultKind::Read(error)
+                }
+            };
+            if self.is_trusted(leaf) {
+                report.faults.push(Fault { leaf, offset, size, kind });
+            }
+        }
+        self.count(&report);
+        top.lost.fetch_add(1, Ordering::Relaxed);
+        Err(VdevError::Lost {
+            top: top.id(),
+            offset,
+            size: buf.len() as u64,
+            pieces: slot.len(),
+            missing,
+            unreadable,
+            tried: (slot.len() - missing - unreadable) as u64,
+        })
+    }
+
+    /// Reads a raidz block: steps 1 and 2 of the head of this file.
+    fn read_columns(
+        &self,
+        top: &Top,
+        offset: u64,
+        columns: &Columns,
+        buf: &mut [u8],
+        scratch: &mut ReadScratch,
+        check: Check<'_>,
+    ) -> Result<ReadReport> {
+        let mut report = ReadReport::default();
+        let mut absent = Absent::default();
+        for index in 0..columns.data_count() {
+            let range = clip(columns.data_range(index), buf.len());
+            let column = columns.data_column(index);
+            let slot = &top.slots[column.disk];
+            if !self.read_slot(slot, column.offset, &mut buf[range], &mut report) {
+                absent.push(index);
+            }
+        }
+        let complete = absent.count == 0
+            || self.rebuild_absent(top, columns, &absent, buf, scratch, &mut report);
+        if complete && check(buf) {
+            report.degraded |= absent.count > 0;
+            self.count(&report);
+            return Ok(report);
+        }
+        self.search(top, offset, columns, buf, check)
+    }
+
+    /// Reads a piece from the first leaf of the slot that gives it.
+    fn read_slot(
+        &self,
+        slot: &[usize],
+        offset: u64,
+        buf: &mut [u8],
+        report: &mut ReadReport,
+    ) -> bool {
+        for leaf in slot.iter().copied() {
+            let Some(device) = self.leaves()[leaf].online() else { continue };
+            match device.read_at(DATA_START + offset, buf) {
+                Ok(()) => return true,
+                Err(error) => {
+                    let (size, kind) = (buf.len() as u64, FaultKind::Read(error));
+                    report.faults.push(Fault { leaf, offset, size, kind });
+                }
+            }
+        }
+        false
+    }
+
+    /// Puts the absent data columns into `buf` by means of as many parity columns.
+    fn rebuild_absent(
+        &self,
+        top: &Top,
+        columns: &Columns,
+        absent: &Absent,
+        buf: &mut [u8],
+        scratch: &mut ReadScratch,
+        report: &mut ReadReport,
+    ) -> bool {
+        let Some(absent) = absent.list() else { return false };
+        let size = columns.parity_size();
+        let mut chosen = [None; PARITY_MAX];
+        let parity = scratch.parity(columns.parity() * size);
+        let mut have = 0;
+        for (index, to) in parity.chunks_exact_mut(size).enumerate() {
+            let column = columns.column(index);
+            if have < absent.len()
+                && self.read_slot(&top.slots[column.disk], column.offset, to, report)
+            {
+                chosen[index] = Some(&*to);
+                have += 1;
+            }
+        }
+        have == absent.len() && rebuild(columns, buf, &chosen[..columns.parity()], absent)
+    }
+
+    /// Should the leaf have every block, so that wrong bytes are a fault of it?
+    pub(crate) fn is_trusted(&self, leaf: usize) -> bool {
+        let leaf = &self.leaves()[leaf];
+        leaf.online().is_some() && !leaf.spec.marks.filling
+    }
+
+    /// Adds what a report says to the leaves' counters.
+    pub(crate) fn count(&self, report: &ReadReport) {
+        for fault in &report.faults {
+            let leaf = &self.leaves()[fault.leaf];
+            match fault.kind {
+                FaultKind::Read(_) => leaf.errors.add_read(),
+                FaultKind::Checksum => leaf.errors.add_checksum(),
+            }
+        }
+    }
+}
+
+/// Data columns that could not be read, as long as parity could make up for them.
+#[derive(Default)]
+struct Absent {
+    index: [usize; PARITY_MAX],
+    count: usize,
+}
+
+impl Absent {
+    fn push(&mut self, index: usize) {
+        if let Some(place) = self.index.get_mut(self.count) {
+            *place = index;
+        }
+        self.count += 1;
+    }
+
+    /// `None` if there are too many.
+    fn list(&self) -> Option<&[usize]> {
+        self.index.get(..self.count)
+    }
+}
+
+/// The part of a column that lies within the block: the last sector may be padding in part.
+pub(crate) fn clip(range: Range<usize>, size: usize) -> Range<usize> {
+    range.start.min(size)..range.end.min(size)
+}
+
+/// The leaves of a mirror in the order in which they are asked: those that are online first,
+/// beginning with another one for every MiB, so that a long read keeps all of them busy.
+fn copies_in_order<'a>(
+    tree: &'a Tree,
+    slot: &'a [usize],
+    offset: u64,
+) -> impl Iterator<Item = usize> + 'a {
+    let start = (offset >> 20) as usize % slot.len().max(1);
+    let turned = move || slot[start..].iter().chain(&slot[..start]).copied();
+    let first = turned().filter(|leaf| tree.is_trusted(*leaf));
+    first.chain(turned().filter(|leaf| !tree.is_trusted(*leaf)))
+}

@@ -1,0 +1,360 @@
+//! Writing blocks: parity while the block is in cache, one write to each disk for a whole run.
+//!
+//! Place: the only way from the engine to the bytes of a leaf's allocatable space.
+//! The one idea: blocks that follow each other in the vdev's address space follow each other on
+//! every disk, too, once the skip sectors between them are filled. So a worker that has a run of
+//! records computes their parity and then hands each disk a single gathered write.
+//!
+//! A [`WriteTree`] is made from [`WriteDevice`]s only: a pool that was opened to be read has no way
+//! to get one (INV-4). Nothing is allocated per block: parity and the list of pieces live in the
+//! caller's [`WriteScratch`].
+
+use crate::error::{LeafFailure, Result, VdevError};
+use crate::raidz::ASHIFT_MAX;
+use crate::read::clip;
+use crate::rebuild::generate;
+use crate::sizes::{DATA_START, Layout};
+use crate::spec::Spec;
+use crate::tree::{Found, Top, Tree};
+use device::{Device, WriteDevice};
+use rt::buf::Buf;
+use rt::sync::Arc;
+use rt::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+
+/// What skip sectors and padding are filled with; as long as the largest sector.
+static ZEROS: [u8; 1 << ASHIFT_MAX] = [0; 1 << ASHIFT_MAX];
+
+/// Memory that a writer uses again for every run: one for each thread that writes.
+#[derive(Default)]
+pub struct WriteScratch {
+    parity: Buf,
+    vectors: Vec<IoSlice<'static>>,
+}
+
+/// What came of a write that enough leaves took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteReport {
+    /// Leaves whose device failed, by their place in [`Tree::leaves`], with the reason. They now
+    /// lack the block.
+    pub failed: Vec<(usize, LeafFailure)>,
+    /// Was a leaf passed over because it is not there?
+    pub degraded: bool,
+}
+
+/// A leaf that can be written.
+struct Writer {
+    device: Arc<dyn WriteDevice>,
+    /// Has missed a write since the last good flush.
+    behind: AtomicBool,
+}
+
+/// The vdevs of a pool, open for writing.
+pub struct WriteTree {
+    tree: Tree,
+    /// By place in the tree's leaves; `None` of leaves that are missing or must not be written.
+    writers: Vec<Option<Writer>>,
+}
+
+impl WriteTree {
+    /// The tree that the config describes, on devices that can be written, by leaf guid. All of
+    /// them must have been recognised by their labels (or be about to be labelled anew).
+    pub fn open(tops: Vec<Spec>, devices: BTreeMap<u64, Arc<dyn WriteDevice>>) -> Result<Self> {
+        let found = |device: &Arc<dyn WriteDevice>| {
+            let device: Arc<dyn Device> = device.clone();
+            Found { device, labelled: true }
+        };
+        let found = devices.iter().map(|(guid, device)| (*guid, found(device))).collect();
+        let tree = Tree::open(tops, found)?;
+        let writer = |leaf: &crate::tree::Leaf| {
+            let device = devices.get(&leaf.guid()).filter(|_| leaf.state.is_online())?;
+            Some(Writer { device: device.clone(), behind: AtomicBool::new(false) })
+        };
+        let writers = tree.leaves().iter().map(writer).collect();
+        Ok(WriteTree { tree, writers })
+    }
+
+    /// The tree, to read from.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Writes one block at `offset` of the vdev. See [`WriteTree::write_run`].
+    pub fn write(
+        &self,
+        top: u32,
+        offset: u64,
+        data: &[u8],
+        scratch: &mut WriteScratch,
+    ) -> Result<WriteReport> {
+        self.write_run(top, &[(offset, data)], scratch)
+    }
+
+    /// Writes blocks, each at its offset of the vdev. Where one begins at the end of the one
+    /// before (its allocated size, not its length, counts) they share each disk's write, skip
+    /// sectors filled with zeros; so the best run is one without gaps, of about 1 MiB a disk.
+    ///
+    /// # Errors
+    /// [`VdevError::WriteFailed`] if more leaves failed or are missing than the redundancy covers.
+    /// What they took up to then is written.
+    pub fn write_run(
+        &self,
+        top: u32,
+        blocks: &[(u64, &[u8])],
+        scratch: &mut WriteScratch,
+    ) -> Result<WriteReport> {
+        self.write_to(top, blocks, scratch, None)
+    }
+
+    /// Writes a block again, but only to the leaves named: what a read found wrong is put right.
+    pub fn heal(
+        &self,
+        top: u32,
+        offset: u64,
+        data: &[u8],
+        leaves: &[usize],
+        scratch: &mut WriteScratch,
+    ) -> Result<WriteReport> {
+        self.write_to(top, &[(offset, data)], scratch, Some(leaves))
+    }
+
+    fn write_to(
+        &self,
+        top: u32,
+        blocks: &[(u64, &[u8])],
+        scratch: &mut WriteScratch,
+        only: Option<&[usize]>,
+    ) -> Result<WriteReport> {
+        for (offset, data) in blocks {
+            self.tree.locate(top, *offset, data.len())?;
+        }
+        let Some((first, _)) = blocks.first() else { return Ok(WriteReport::default()) };
+        let (vdev, layout) = self.tree.locate(top, *first, 1)?;
+        let mut run = Run { layout, blocks, parity: &[] };
+        if scratch.parity.len() < run.parity_size() {
+            scratch.parity = Buf::zeroed(run.parity_size().next_power_of_two());
+        }
+        run.generate(&mut scratch.parity);
+        run.parity = &scratch.parity;
+
+        let mut report = WriteReport::default();
+        let mut failed_slots = 0;
+        let mut vectors = recycle(std::mem::take(&mut scratch.vectors));
+        for (place, slot) in vdev.slots.iter().enumerate() {
+            if !self.write_slot(&run, place, slot, only, &mut vectors, &mut report) {
+                failed_slots += 1;
+            }
+        }
+        scratch.vectors = recycle(vectors);
+        if failed_slots <= layout.parity() {
+            return Ok(report);
+        }
+        Err(VdevError::WriteFailed {
+            top,
+            offset: *first,
+            failed: failed_slots,
+            parity: layout.parity(),
+            first: Box::new(self.first_failure(vdev, &report)),
+        })
+    }
+
+    /// Writes what the run has on one child to all its leaves; false if none took it.
+    fn write_slot<'a>(
+        &self,
+        run: &Run<'a>,
+        place: usize,
+        slot: &[usize],
+        only: Option<&[usize]>,
+        vectors: &mut Vec<IoSlice<'a>>,
+        report: &mut WriteReport,
+    ) -> bool {
+        let wanted = |leaf: &&usize| only.is_none_or(|only| only.contains(leaf));
+        let mut taken = only.is_some() && !slot.iter().any(|leaf| wanted(&leaf));
+        for leaf in slot.iter().filter(wanted) {
+            let Some(writer) = &self.writers[*leaf] else {
+                report.degraded = true;
+                continue;
+            };
+            let mut error = None;
+            run.on_slot(place, vectors, &mut |offset, vectors| {
+                if error.is_none() {
+                    let result = match vectors {
+                        [one] => writer.device.write_at(DATA_START + offset, one),
+                        many => writer.device.write_vectored_at(DATA_START + offset, many),
+                    };
+                    error = result.err();
+                }
+            });
+            match error {
+                None => taken = true,
+                Some(error) => {
+                    self.tree.leaves()[*leaf].errors.add_write();
+                    writer.behind.store(true, Ordering::Release);
+                    report.failed.push((*leaf, LeafFailure::Device(error)));
+                }
+            }
+        }
+        taken
+    }
+
+    /// The first error of a report, or the first leaf that is missing.
+    fn first_failure(&self, top: &Top, report: &WriteReport) -> LeafFailure {
+        if let Some((_, failure)) = report.failed.first() {
+            return failure.clone();
+        }
+        let missing = top.slots.iter().flatten().find(|leaf| self.writers[**leaf].is_none());
+        let leaf = missing.and_then(|leaf| self.tree.leaves().get(*leaf));
+        LeafFailure::Missing {
+            guid: leaf.map_or(0, |leaf| leaf.guid()),
+            path: leaf.and_then(|leaf| leaf.spec.path.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Waits until all that was written is on stable storage, on every leaf.
+    ///
+    /// A leaf whose flush fails may have lost any write since its last good one; it counts as
+    /// failed with every leaf that missed a write since then.
+    ///
+    /// # Errors
+    /// [`VdevError::FlushFailed`] if those are more than the redundancy of their vdev covers.
+    pub fn flush(&self) -> Result<WriteReport> {
+        let mut report = WriteReport::default();
+        // What fails from here on counts for the next flush, too.
+        let take = |writer: &Option<Writer>| match writer {
+            Some(writer) => writer.behind.swap(false, Ordering::AcqRel),
+            None => true,
+        };
+        let mut behind: Vec<bool> = self.writers.iter().map(take).collect();
+        for (leaf, writer) in self.writers.iter().enumerate() {
+            let Some(writer) = writer else {
+                report.degraded = true;
+                continue;
+            };
+            if let Err(error) = writer.device.flush() {
+                self.tree.leaves()[leaf].errors.add_write();
+                writer.behind.store(true, Ordering::Release);
+                behind[leaf] = true;
+                report.failed.push((leaf, LeafFailure::Device(error)));
+            }
+        }
+        if report.failed.is_empty() {
+            return Ok(report);
+        }
+        for top in self.tree.tops() {
+            let Some(layout) = top.layout else { continue };
+            let lacks = |slot: &&Vec<usize>| slot.iter().all(|leaf| behind[*leaf]);
+            let failed = top.slots.iter().filter(lacks).count();
+            if failed > layout.parity() {
+                return Err(VdevError::FlushFailed {
+                    top: top.id(),
+                    failed,
+                    parity: layout.parity(),
+                    first: Box::new(self.first_failure(top, &report)),
+                });
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// Blocks that are written together, with their parity.
+struct Run<'a> {
+    layout: Layout,
+    blocks: &'a [(u64, &'a [u8])],
+    /// The parity columns of the first block, then those of the next, ..
+    parity: &'a [u8],
+}
+
+impl<'a> Run<'a> {
+    /// Bytes of parity of all blocks.
+    fn parity_size(&self) -> usize {
+        let Layout::Raidz(geometry) = self.layout else { return 0 };
+        let of = |(offset, data): &(u64, &[u8])| {
+            let columns = geometry.columns(*offset, data.len() as u64);
+            columns.parity() * columns.parity_size()
+        };
+        self.blocks.iter().map(of).sum()
+    }
+
+    fn generate(&self, parity: &mut [u8]) {
+        let Layout::Raidz(geometry) = self.layout else { return };
+        let mut rest = parity;
+        for (offset, data) in self.blocks {
+            let columns = geometry.columns(*offset, data.len() as u64);
+            let (parity, after) = rest.split_at_mut(columns.parity() * columns.parity_size());
+            generate(&columns, data, parity);
+            rest = after;
+        }
+    }
+
+    /// Calls `write` with each contiguous piece that the run has on child `place`.
+    fn on_slot(
+        &self,
+        place: usize,
+        vectors: &mut Vec<IoSlice<'a>>,
+        write: &mut dyn FnMut(u64, &[IoSlice<'a>]),
+    ) {
+        // The piece begins at `start` of the child and ends at `end`; `follows` says that all of
+        // the vdev between it and the block at hand belongs to the run.
+        let (mut start, mut end, mut follows) = (0, 0, false);
+        let (mut next, mut parity) = (0, self.parity);
+        vectors.clear();
+        for (offset, data) in self.blocks {
+            follows &= *offset == next;
+            next = *offset + self.layout.asize(data.len() as u64);
+            let (at, size, bytes) = match self.layout {
+                Layout::Plain { .. } => (*offset, next - *offset, *data),
+                Layout::Raidz(geometry) => {
+                    let columns = geometry.columns(*offset, data.len() as u64);
+                    let each = columns.parity_size();
+                    let (own, after) = parity.split_at(columns.parity() * each);
+                    parity = after;
+                    let Some(index) = columns.on_disk(place) else { continue };
+                    let column = columns.column(index);
+                    let bytes = match index.checked_sub(columns.parity()) {
+                        None => &own[index * each..][..each],
+                        Some(index) => &data[clip(columns.data_range(index), data.len())],
+                    };
+                    (column.offset, column.size as u64, bytes)
+                }
+            };
+            if !(follows && at >= end) {
+                if !vectors.is_empty() {
+                    write(start, vectors);
+                    vectors.clear();
+                }
+                (start, end) = (at, at);
+            }
+            // Between two columns of one run there are only skip sectors.
+            push_zeros(vectors, at - end);
+            if !bytes.is_empty() {
+                vectors.push(IoSlice::new(bytes));
+            }
+            push_zeros(vectors, size - bytes.len() as u64);
+            end = at + size;
+            follows = true;
+        }
+        if !vectors.is_empty() {
+            write(start, vectors);
+            vectors.clear();
+        }
+    }
+}
+
+/// Adds `size` zero bytes.
+fn push_zeros(vectors: &mut Vec<IoSlice<'_>>, size: u64) {
+    let mut left = size as usize;
+    while left > 0 {
+        let now = left.min(ZEROS.len());
+        vectors.push(IoSlice::new(&ZEROS[..now]));
+        left -= now;
+    }
+}
+
+/// The memory of a list, emptied, for slices of another lifetime.
+fn recycle<'b>(mut list: Vec<IoSlice<'_>>) -> Vec<IoSlice<'b>> {
+    list.clear();
+    // An empty list has nothing to convert; collecting in place keeps its memory.
+    list.into_iter().map(|_| IoSlice::new(&[])).collect()
+}

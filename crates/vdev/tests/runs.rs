@@ -1,0 +1,218 @@
+//! Runs of blocks: the same bytes as block by block, in one write to each disk.
+
+mod common;
+
+use common::*;
+use device::Device;
+use device::sim::{Fault, Kind as Failure, On, SimSet};
+use rt::Rng;
+use vdev::sizes::DATA_START;
+use vdev::{Kind, LeafFailure, Spec, VdevError, WriteReport, WriteScratch};
+
+/// Random blocks, of which most follow each other directly.
+fn random_blocks(rng: &mut Rng, spec: &Spec, max_sectors: u64, gaps: bool) -> Vec<(u64, Vec<u8>)> {
+    let layout = layout(spec);
+    let mut at = rng.below(40) << spec.ashift;
+    let mut blocks = Vec::new();
+    for _ in 0..1 + rng.below(12) {
+        let size = match rng.below(4) {
+            0 => 1 + rng.below(700),
+            _ => (1 + rng.below(max_sectors)) << spec.ashift,
+        };
+        blocks.push((at, noise(rng, size as usize)));
+        at += layout.asize(size);
+        if gaps && rng.chance(1, 3) {
+            at += (1 + rng.below(9)) << spec.ashift;
+        }
+    }
+    blocks
+}
+
+/// Bytes of each disk that are compared, from the last before the allocatable space.
+const SEEN: usize = 1 << 20;
+
+/// Fills the disks with what must not be touched.
+fn fill(set: &SimSet) {
+    for disk in set.disks() {
+        disk.overwrite(DATA_START - 4096, &[0xee; SEEN]);
+    }
+}
+
+fn borrowed(blocks: &[(u64, Vec<u8>)]) -> Vec<(u64, &[u8])> {
+    blocks.iter().map(|(offset, data)| (*offset, data.as_slice())).collect()
+}
+
+#[test]
+fn a_run_writes_what_single_writes_do_and_fills_skips() {
+    let mut rng = Rng::new(11);
+    for (kind, n, p) in [
+        (Kind::Raidz, 2, 1),
+        (Kind::Raidz, 3, 1),
+        (Kind::Raidz, 5, 1),
+        (Kind::Raidz, 4, 2),
+        (Kind::Raidz, 7, 2),
+        (Kind::Raidz, 5, 3),
+        (Kind::Mirror, 2, 0),
+        (Kind::Mirror, 1, 0),
+    ] {
+        for round in 0..24 {
+            let ashift = if round % 2 == 0 { 9 } else { 12 };
+            let spec = top(kind, n, p, ashift);
+            let blocks = random_blocks(&mut rng, &spec, 3 * n as u64, round % 3 == 0);
+            let (one, run) = (disks(n), disks(n));
+            fill(&one);
+            fill(&run);
+            let mut scratch = WriteScratch::default();
+            let tree = open_write(&spec, &one);
+            for (offset, data) in &blocks {
+                tree.write(0, *offset, data, &mut scratch).unwrap();
+            }
+            open_write(&spec, &run).write_run(0, &borrowed(&blocks), &mut scratch).unwrap();
+
+            // Where the two differ the run has zeros, within the blocks' space: skip sectors.
+            let layout = layout(&spec);
+            let slots = if kind == Kind::Raidz { n as u64 } else { 1 };
+            for i in 0..n {
+                let images = [&one, &run].map(|set| {
+                    let mut bytes = vec![0; SEEN];
+                    set.disk(i).read_at(DATA_START - 4096, &mut bytes).unwrap();
+                    bytes
+                });
+                for at in (0..SEEN).filter(|at| images[0][*at] != images[1][*at]) {
+                    assert_eq!((images[0][at], images[1][at]), (0xee, 0));
+                    let sector = (at as u64 - 4096) >> ashift;
+                    let place = (sector * slots + if slots > 1 { i as u64 } else { 0 }) << ashift;
+                    let owner = blocks.iter().find(|(offset, data)| {
+                        (*offset..*offset + layout.asize(data.len() as u64)).contains(&place)
+                    });
+                    assert!(owner.is_some(), "a byte outside the run was written");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_without_gaps_is_one_write_to_each_disk() {
+    let mut rng = Rng::new(12);
+    for (n, p) in [(3, 1), (5, 2), (11, 2), (7, 3)] {
+        let spec = top(Kind::Raidz, n, p, 9);
+        for _ in 0..20 {
+            let set = disks(n);
+            let blocks = random_blocks(&mut rng, &spec, 3 * n as u64, false);
+            open_write(&spec, &set)
+                .write_run(0, &borrowed(&blocks), &mut WriteScratch::default())
+                .unwrap();
+            for disk in set.disks() {
+                assert!(disk.counts().writes <= 1, "{} writes", disk.counts().writes);
+            }
+        }
+    }
+}
+
+#[test]
+fn leaves_that_fail_within_redundancy_are_reported() {
+    let failure = || Fault::new(Failure::Error(rustix::io::Errno::IO), On::Writes);
+    for (kind, n, p, bearable) in
+        [(Kind::Raidz, 5, 2, 2), (Kind::Raidz, 4, 1, 1), (Kind::Mirror, 3, 0, 2)]
+    {
+        let spec = top(kind, n, p, 9);
+        let data = noise(&mut Rng::new(2), 3 * 512 * n);
+        for bad in 0..=n {
+            let set = disks(n);
+            let tree = open_write(&spec, &set);
+            for i in 0..bad {
+                set.disk(i).inject(failure());
+            }
+            let result = tree.write(0, 0, &data, &mut WriteScratch::default());
+            if bad > bearable {
+                let Err(VdevError::WriteFailed { parity, .. }) = result else {
+                    panic!("{bad} of {n} failed: {result:?}")
+                };
+                assert_eq!(parity, p);
+                continue;
+            }
+            let report = result.unwrap();
+            let failed: Vec<usize> = report.failed.iter().map(|(leaf, _)| *leaf).collect();
+            assert_eq!(failed, (0..bad).collect::<Vec<_>>());
+            assert!(report.failed.iter().all(|(_, f)| matches!(f, LeafFailure::Device(_))));
+            for (leaf, i) in tree.tree().leaves().iter().zip(0..) {
+                assert_eq!(leaf.errors.get().write, u64::from(i < bad));
+            }
+            let mut buf = vec![0; data.len()];
+            tree.tree().read(0, 0, &mut buf, &mut |bytes| bytes == data).unwrap();
+            assert_eq!(buf, data);
+        }
+    }
+}
+
+#[test]
+fn a_missing_leaf_is_passed_over() {
+    let spec = top(Kind::Raidz, 4, 2, 9);
+    let set = disks(4);
+    let mut short = spec.clone();
+    // Guids without a disk.
+    (short.children[0].guid, short.children[2].guid) = (77, 78);
+    let data = noise(&mut Rng::new(2), 4096);
+    let tree = open_write(&short, &set);
+    let report = tree.write(0, 0, &data, &mut WriteScratch::default()).unwrap();
+    assert_eq!(report, WriteReport { failed: vec![], degraded: true });
+    let reader = open_read(&spec, &set, 0b0101);
+    let mut buf = vec![0; data.len()];
+    reader.read(0, 0, &mut buf, &mut |bytes| bytes == data).unwrap();
+    short.children[1].guid = 79;
+    let result = open_write(&short, &set).write(0, 0, &data, &mut WriteScratch::default());
+    let Err(VdevError::WriteFailed { first, failed: 3, .. }) = result else { panic!("{result:?}") };
+    assert!(matches!(*first, LeafFailure::Missing { guid: 77, .. }), "{first}");
+}
+
+#[test]
+fn healing_touches_only_the_leaves_that_lied() {
+    let spec = top(Kind::Raidz, 5, 2, 9);
+    let set = disks(5);
+    let tree = open_write(&spec, &set);
+    let data = noise(&mut Rng::new(4), 6 << 9);
+    let mut scratch = WriteScratch::default();
+    tree.write(0, 0, &data, &mut scratch).unwrap();
+    spoil(&set.disk(3), 4096);
+    let mut buf = vec![0; data.len()];
+    let check = &mut |bytes: &[u8]| bytes == data;
+    let report = tree.tree().read(0, 0, &mut buf, check).unwrap();
+    let liars: Vec<usize> = report.faults.iter().map(|f| f.leaf).collect();
+    assert_eq!(liars, [3]);
+    let before: Vec<u64> = set.disks().iter().map(|d| d.counts().writes).collect();
+    assert_eq!(tree.heal(0, 0, &buf, &liars, &mut scratch).unwrap(), WriteReport::default());
+    let after: Vec<u64> = set.disks().iter().map(|d| d.counts().writes).collect();
+    let healed: Vec<usize> = (0..5).filter(|i| before[*i] != after[*i]).collect();
+    assert_eq!(healed, [3]);
+    assert_eq!(tree.tree().read(0, 0, &mut buf, check).unwrap().faults, []);
+}
+
+/// One disk missed a write, another its flush: together they are more than one parity bears.
+#[test]
+fn a_failed_flush_counts_with_the_writes_that_failed() {
+    let spec = top(Kind::Raidz, 4, 1, 9);
+    let failure = |on| Fault::new(Failure::Error(rustix::io::Errno::IO), on);
+    let data = noise(&mut Rng::new(4), 6 << 9);
+    let mut scratch = WriteScratch::default();
+    for also_write_fails in [false, true] {
+        let set = disks(4);
+        let tree = open_write(&spec, &set);
+        if also_write_fails {
+            set.disk(0).inject(failure(On::Writes).times(1));
+        }
+        tree.write(0, 0, &data, &mut scratch).unwrap();
+        set.disk(1).inject(failure(On::Flushes).times(1));
+        let result = tree.flush();
+        if also_write_fails {
+            let failed = matches!(result, Err(VdevError::FlushFailed { failed: 2, parity: 1, .. }));
+            assert!(failed, "{result:?}");
+        } else {
+            assert_eq!(result.unwrap().failed.len(), 1);
+        }
+        // The disk whose flush failed may still have lost what was written meanwhile.
+        set.disk(2).inject(failure(On::Flushes).times(1));
+        assert!(tree.flush().is_err());
+        assert_eq!(tree.flush().unwrap().failed, []);
+    }
+}
