@@ -10,6 +10,8 @@
 pub mod buf;
 pub mod mem;
 pub mod random;
+#[cfg(sim)]
+pub mod sim;
 pub mod sync;
 pub mod thread;
 pub mod time;

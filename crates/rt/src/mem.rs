@@ -253,5 +253,5 @@ impl std::fmt::Debug for Grant {
     }
 }
 
-#[cfg(all(test, not(sim)))]
+#[cfg(test)]
 mod tests;

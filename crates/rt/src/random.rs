@@ -84,18 +84,17 @@ impl Rng {
 /// A seed from the system's entropy; in the simulation, from the run's seed.
 pub fn seed_from_system() -> u64 {
     #[cfg(sim)]
-    return crate::sim::draw();
-    #[cfg(not(sim))]
-    {
-        let mut bytes = [0u8; 8];
-        let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-        if got != Ok(bytes.len()) {
-            // No entropy (a kernel before 3.17, a sandbox): the clock still differs between runs.
-            let nanos = crate::time::wall_clock().as_nanos() as u64;
-            return nanos ^ (u64::from(std::process::id()) << 32);
-        }
-        u64::from_le_bytes(bytes)
+    if crate::sim::is_running() {
+        return crate::sim::draw();
     }
+    let mut bytes = [0u8; 8];
+    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    if got != Ok(bytes.len()) {
+        // No entropy (a kernel before 3.17, a sandbox): the clock still differs between runs.
+        let nanos = crate::time::wall_clock().as_nanos() as u64;
+        return nanos ^ (u64::from(std::process::id()) << 32);
+    }
+    u64::from_le_bytes(bytes)
 }
 
 #[cfg(test)]

@@ -3,6 +3,10 @@
 //! The one idea: `lock()` gives the guard. A lock whose holder panicked is a broken invariant, so
 //! the panic goes on to whoever asks for the lock next; nobody handles poison.
 
+#[cfg(sim)]
+#[path = "sync/sim.rs"]
+mod form;
+#[cfg(not(sim))]
 #[path = "sync/std.rs"]
 mod form;
 

@@ -2,21 +2,21 @@
 //!
 //! The one idea: a panic of a thread goes on in whoever joins it; no thread dies silently.
 
-#[cfg(sim)]
-use shuttle::thread as form;
-#[cfg(not(sim))]
-use std::thread as form;
-
-pub use form::yield_now;
+#[derive(Debug)]
+enum Form<T> {
+    System(std::thread::JoinHandle<T>),
+    #[cfg(sim)]
+    Simulated(shuttle::thread::JoinHandle<T>),
+}
 
 /// A thread that can be waited for.
 #[derive(Debug)]
-pub struct JoinHandle<T>(form::JoinHandle<T>);
+pub struct JoinHandle<T>(Form<T>);
 
 impl<T> JoinHandle<T> {
     /// Waits for the thread's end. If it panicked, the panic goes on here.
     pub fn join(self) -> T {
-        match self.0.join() {
+        match self.try_join() {
             Ok(value) => value,
             Err(payload) => std::panic::resume_unwind(payload),
         }
@@ -24,7 +24,11 @@ impl<T> JoinHandle<T> {
 
     /// Waits for the thread's end; the payload of its panic is the error.
     pub fn try_join(self) -> std::thread::Result<T> {
-        self.0.join()
+        match self.0 {
+            Form::System(handle) => handle.join(),
+            #[cfg(sim)]
+            Form::Simulated(handle) => handle.join(),
+        }
     }
 }
 
@@ -37,8 +41,23 @@ pub fn spawn<T: Send + 'static>(
     name: impl Into<String>,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
-    let handle = form::Builder::new().name(name.into()).spawn(run);
-    JoinHandle(handle.expect("the system starts a thread"))
+    const REFUSED: &str = "the system starts a thread";
+    let name = name.into();
+    #[cfg(sim)]
+    if crate::sim::is_running() {
+        let handle = shuttle::thread::Builder::new().name(name).spawn(run);
+        return JoinHandle(Form::Simulated(handle.expect(REFUSED)));
+    }
+    JoinHandle(Form::System(std::thread::Builder::new().name(name).spawn(run).expect(REFUSED)))
+}
+
+/// Lets another thread go on.
+pub fn yield_now() {
+    #[cfg(sim)]
+    if crate::sim::is_running() {
+        return shuttle::thread::yield_now();
+    }
+    std::thread::yield_now();
 }
 
 /// Cores that this process may use, at least 1. Obeys the affinity mask and the cgroup's quota.
@@ -47,4 +66,17 @@ pub fn available_cores() -> usize {
         return 2; // the same history on every machine
     }
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_seen_by_who_joins() {
+        let error = spawn("broken", || panic!("on purpose")).try_join().expect_err("it panicked");
+        assert_eq!(error.downcast_ref::<&str>(), Some(&"on purpose"));
+        assert_eq!(spawn("whole", || 7).join(), 7);
+        assert!(available_cores() >= 1);
+    }
 }

@@ -7,10 +7,9 @@ use std::ops::{Add, Sub};
 use std::time::Duration;
 
 #[cfg(sim)]
-use crate::sim::clock as form;
+use crate::sim;
 
-#[cfg(not(sim))]
-mod form {
+mod system {
     #![allow(clippy::disallowed_methods)] // the one place where std's clocks are read
     use std::sync::OnceLock;
     use std::time::{Duration, Instant, SystemTime};
@@ -70,15 +69,27 @@ impl Sub for Instant {
 
 /// Now, on the monotonic clock.
 pub fn now() -> Instant {
-    Instant(form::since_start())
+    #[cfg(sim)]
+    if sim::is_running() {
+        return Instant(sim::clock::since_start());
+    }
+    Instant(system::since_start())
 }
 
 /// Now, on the wall clock: time since 1970-01-01 UTC.
 pub fn wall_clock() -> Duration {
-    form::wall_clock()
+    #[cfg(sim)]
+    if sim::is_running() {
+        return sim::clock::wall_clock();
+    }
+    system::wall_clock()
 }
 
 /// Waits for `duration`.
 pub fn sleep(duration: Duration) {
-    form::sleep(duration);
+    #[cfg(sim)]
+    if sim::is_running() {
+        return sim::clock::sleep(duration);
+    }
+    system::sleep(duration);
 }

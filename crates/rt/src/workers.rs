@@ -251,5 +251,5 @@ impl Drop for Workers {
     }
 }
 
-#[cfg(all(test, not(sim)))]
+#[cfg(test)]
 mod tests;

@@ -15,6 +15,15 @@ pub mod hint {
 
 const POISONED: &str = "a thread panicked while it held this lock";
 
+/// The guard, or the panic goes on; who is unwinding already only cleans up.
+fn unpoisoned<G>(result: Result<G, sync::PoisonError<G>>) -> G {
+    match result {
+        Ok(guard) => guard,
+        Err(poison) if std::thread::panicking() => poison.into_inner(),
+        Err(_) => panic!("{POISONED}"),
+    }
+}
+
 /// A mutual exclusion lock.
 #[derive(Debug, Default)]
 pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
@@ -27,14 +36,14 @@ impl<T> Mutex<T> {
 
     /// The value, when nobody can hold the lock any more.
     pub fn into_inner(self) -> T {
-        self.0.into_inner().expect(POISONED)
+        unpoisoned(self.0.into_inner())
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().expect(POISONED)
+        unpoisoned(self.0.lock())
     }
 
     /// The lock, if it is free now.
@@ -42,13 +51,13 @@ impl<T: ?Sized> Mutex<T> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
             Err(sync::TryLockError::WouldBlock) => None,
-            Err(sync::TryLockError::Poisoned(_)) => panic!("{POISONED}"),
+            Err(sync::TryLockError::Poisoned(poison)) => Some(unpoisoned(Err(poison))),
         }
     }
 
     /// The value, by the proof that nobody else can hold the lock.
     pub fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().expect(POISONED)
+        unpoisoned(self.0.get_mut())
     }
 }
 
@@ -64,24 +73,24 @@ impl<T> RwLock<T> {
 
     /// The value, when nobody can hold the lock any more.
     pub fn into_inner(self) -> T {
-        self.0.into_inner().expect(POISONED)
+        unpoisoned(self.0.into_inner())
     }
 }
 
 impl<T: ?Sized> RwLock<T> {
     /// Waits to read.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        self.0.read().expect(POISONED)
+        unpoisoned(self.0.read())
     }
 
     /// Waits to write.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        self.0.write().expect(POISONED)
+        unpoisoned(self.0.write())
     }
 
     /// The value, by the proof that nobody else can hold the lock.
     pub fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().expect(POISONED)
+        unpoisoned(self.0.get_mut())
     }
 }
 
@@ -97,7 +106,7 @@ impl Condvar {
 
     /// Gives up the lock, waits to be notified, takes the lock again. May wake for no reason.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.0.wait(guard).expect(POISONED)
+        unpoisoned(self.0.wait(guard))
     }
 
     /// Waits as long as `condition` holds.
@@ -118,7 +127,7 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         timeout: Duration,
     ) -> (MutexGuard<'a, T>, bool) {
-        let (guard, result) = self.0.wait_timeout(guard, timeout).expect(POISONED);
+        let (guard, result) = unpoisoned(self.0.wait_timeout(guard, timeout));
         (guard, result.timed_out())
     }
 
