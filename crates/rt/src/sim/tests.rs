@@ -345,5 +345,5 @@ fn a_release_wakes_who_waits() {
         trace.elapsed < Duration::from_millis(1)
     };
     // In some runs the asker is woken early by the schedule; in most it must not be needed.
-    assert!((0..100).filter(|&seed| at_once(seed)).count() > 50);
+    assert!((0..100).filter(|&seed| at_once(seed)).count() > 80);
 }
