@@ -17,7 +17,8 @@ mod scheduler;
 mod trace;
 
 pub(crate) use gate::{Gate, Pass, point};
-pub use trace::{Trace, note};
+pub use trace::Trace;
+pub(crate) use trace::note;
 
 use scheduler::SeededScheduler;
 use std::ops::Range;

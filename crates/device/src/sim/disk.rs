@@ -334,6 +334,7 @@ impl SimDisk {
         }
         let code = operation as u64;
         state.trace = [self.index as u64, code, offset, size].into_iter().fold(state.trace, fold);
+        rt::note(state.trace);
         let counts = &mut state.disks[self.index].counts;
         match operation {
             Operation::Write => {
@@ -392,6 +393,7 @@ impl SimDisk {
         }
         let bytes: Arc<[u8]> = bytes.into();
         state.trace = fold_bytes(state.trace, &bytes);
+        rt::note(state.trace);
         state.writes += 1;
         if kind == Some(Kind::Lose) {
             // The log still counts it, so that its indices are the set's.

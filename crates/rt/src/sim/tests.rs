@@ -29,7 +29,7 @@ fn three_threads_in_some_order() -> Vec<u32> {
             thread::spawn(format!("t{n}"), move || {
                 for _ in 0..3 {
                     order.lock().push(n);
-                    note(u64::from(n));
+                    crate::note(u64::from(n));
                 }
             })
         })

@@ -41,7 +41,7 @@ pub(super) fn end() -> Trace {
 }
 
 /// Puts a word into the run's history.
-pub fn note(word: u64) {
+pub(crate) fn note(word: u64) {
     STATE.with_borrow_mut(|state| state.fold(word));
 }
 
