@@ -22,7 +22,7 @@ usage: cargo xtask VERB
   test [--no-kernel]    everything that must hold before a change lands
   tidy                  the rules of the house alone (seconds)
   fuzz [TARGET] [SECS]  feed the parsers hostile bytes
-  bench [ROUNDS]        speed, beside libzpool and the limits of this machine
+  bench [ROUNDS] [all]  speed, beside libzpool and the limits of this machine
   interop               the long rounds with the OpenZFS kernel, zdb and the simulator
 ";
 

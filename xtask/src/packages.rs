@@ -46,6 +46,13 @@ pub(crate) const PEERS: Need = Need {
     without: "`cargo xtask test` and `cargo xtask demo` run without them",
 };
 
+/// The kernel's file systems, which `cargo xtask bench ROUNDS all` runs on loop devices.
+pub(crate) const KERNEL_PEERS: Need = Need {
+    what: "the kernel file systems in the bench",
+    packages: &["btrfs-progs", "xfsprogs", "e2fsprogs", "util-linux"],
+    without: "`cargo xtask bench` without `all` runs without them",
+};
+
 /// Makes sure that the packages of `needs` are there, or says which are not and what runs without.
 pub(crate) fn ensure(needs: &[&Need]) -> Result<()> {
     let mut missing = Vec::new();
