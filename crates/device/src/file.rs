@@ -24,6 +24,7 @@ struct File {
     name: String,
     size: u64,
     sector_size: u32,
+    is_block_device: bool,
 }
 
 /// A file or block device opened for reading only: the system would refuse to write to it.
@@ -48,7 +49,8 @@ impl File {
             Err(errno) => return Err(fail(Operation::Open)(errno)),
         };
         let stat = rustix::fs::fstat(&fd).map_err(fail(Operation::Probe))?;
-        let (size, sector_size) = match FileType::from_raw_mode(stat.st_mode) {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let (size, sector_size) = match kind {
             FileType::RegularFile => (stat.st_size as u64, 512),
             FileType::BlockDevice => {
                 let size =
@@ -57,7 +59,8 @@ impl File {
             }
             _ => return Err(DeviceError::Kind { device: name }),
         };
-        Ok(File { fd, path: path.to_owned(), name, size, sector_size })
+        let is_block_device = kind == FileType::BlockDevice;
+        Ok(File { fd, path: path.to_owned(), name, size, sector_size, is_block_device })
     }
 
     fn io(&self, operation: Operation, offset: u64, size: u64, errno: Errno) -> DeviceError {
@@ -202,6 +205,11 @@ impl ReadFile {
     pub fn path(&self) -> &Path {
         &self.0.path
     }
+
+    /// Whether it is a disk or partition, not a regular file.
+    pub fn is_block_device(&self) -> bool {
+        self.0.is_block_device
+    }
 }
 
 impl WriteFile {
@@ -221,6 +229,11 @@ impl WriteFile {
     /// The path that was opened.
     pub fn path(&self) -> &Path {
         &self.0.path
+    }
+
+    /// Whether it is a disk or partition, not a regular file.
+    pub fn is_block_device(&self) -> bool {
+        self.0.is_block_device
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod error;
 mod file;
+pub mod queue;
 pub mod sim;
 
 pub use error::{DeviceError, Operation, Result};

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::WriteDevice;
+use crate::queue::{Batch, Class, LeafQueue, Options};
 use rt::sim::{Trace, run};
 use rt::sync::{Arc, Mutex};
 use std::collections::BTreeSet;
@@ -60,6 +61,41 @@ fn one_seed_gives_one_trace_and_others_differ() {
     }
     assert_eq!(traces.len(), 30, "every seed has a history of its own");
     assert!(orders.len() > 15, "the disks see the writes in many orders: {}", orders.len());
+}
+
+/// Queues with threads, one disk that hangs for a while: whatever the schedule, everybody gets an
+/// answer, buffers come back, and what was answered is true. The deadlines are of virtual time.
+#[test]
+fn a_hung_disk_whatever_the_schedule() {
+    rt::sim::check(0..200, || {
+        let set = SimSet::new(2, 1 << 20);
+        let pool = rt::BufPool::new(1 << 20);
+        let queues = [0, 1].map(|n| LeafQueue::new(set.disk(n), Options::threads(2), pool.clone()));
+        let fault = set.disk(0).inject(Fault::new(Kind::Hang, On::Writes).times(1));
+        let batch = Batch::new();
+        for (place, at) in [(0, 0), (0, 512), (1, 0), (1, 512)] {
+            queues[place].write(&batch, Class::SyncWrite, at, vec![Arc::new([7u8; 512])]);
+        }
+        let outcomes = batch.wait();
+        // A thread of its own may be slow enough for its I/O to be late; only the lie is forbidden.
+        for (outcome, (disk, at)) in outcomes.iter().zip([(0, 0), (0, 512), (1, 0), (1, 512)]) {
+            let mut bytes = [0; 512];
+            set.disk(disk).image().read(at, &mut bytes);
+            assert!(outcome.result.is_err() || bytes == [7; 512]);
+        }
+        let lost = queues[0].state().given_up;
+        assert!(lost >= 1, "one of them hangs");
+        set.disk(0).lift(fault);
+        while queues.iter().any(|q| q.state().active + q.state().waiting > 0) {
+            rt::time::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(queues[0].state().lost, 0);
+        // Any I/O may be late again; one is not, some time.
+        while queues[0].write_at(0, &[9; 512]).is_err() {
+            rt::time::sleep(Duration::from_millis(1));
+        }
+        drop(queues);
+    });
 }
 
 /// The check above must fail for what is not drawn from the seed: here, an address.

@@ -6,9 +6,14 @@
 use super::{clock, trace};
 use crate::Rng;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
+use std::time::Duration;
 
-/// One draw in this many wakes a sleeper although others could go on.
+/// One draw in this many wakes a sleeper although others could go on: they were slow.
 const EARLY: u64 = 64;
+/// The same for a sleeper whose time is far off: all others stood still for as long.
+const VERY_EARLY: u64 = 4096;
+/// What is far off.
+const FAR: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct SeededScheduler {
@@ -20,6 +25,11 @@ pub(super) struct SeededScheduler {
 impl SeededScheduler {
     pub(super) fn new(seed: u64) -> SeededScheduler {
         SeededScheduler { seed, rng: Rng::new(seed), begun: false }
+    }
+
+    fn is_early(&mut self, deadline: Duration) -> bool {
+        let far = deadline.saturating_sub(clock::since_start()) > FAR;
+        self.rng.chance(1, if far { VERY_EARLY } else { EARLY })
     }
 }
 
@@ -49,7 +59,7 @@ impl Scheduler for SeededScheduler {
             count = runnable.iter().filter(awake).count();
         }
         let chosen = match sleeper {
-            Some((deadline, task)) if count == 0 || self.rng.chance(1, EARLY) => {
+            Some((deadline, task)) if count == 0 || self.is_early(deadline) => {
                 clock::jump_to(deadline);
                 task
             }

@@ -1,0 +1,377 @@
+//! The queue in front of one disk: priorities, many I/Os at once, and a deadline for each.
+//!
+//! The one idea: an I/O owns its buffers until the disk has answered. So whoever waits can give up
+//! when the deadline has passed, and no worker and no other disk waits for a disk that hangs: the
+//! buffers stay with the lost I/O and come back to their pool when it ends, if it ever does.
+//!
+//! A caller puts the I/Os of one parent (the columns of a record, a run of records), to any number
+//! of disks, into one [`Batch`] and waits once.
+//!
+//! With no threads ([`Options::inline`]) an I/O is done by the caller when it is submitted, and
+//! without a deadline: right for files in the page cache and on tmpfs, where nothing hangs and
+//! nothing is faster.
+//!
+//! A write that was given up may still land. So that it never lands on top of a newer one, writes
+//! and flushes to a disk with a lost write fail at once, until the lost write has ended. What was
+//! given up while it still waited in the queue is never done.
+
+mod batch;
+mod schedule;
+
+pub use batch::{Batch, Outcome};
+pub use schedule::Class;
+
+use crate::error::{DeviceError, Operation, Result};
+use crate::{Device, ReadFile, WriteDevice, WriteFile};
+use batch::Ticket;
+use rt::sync::atomic::{AtomicU64, Ordering};
+use rt::sync::{Arc, Condvar, Mutex};
+use rt::{BufPool, PooledBuf, thread, time};
+use schedule::Schedule;
+use std::io::{IoSlice, IoSliceMut};
+use std::time::Duration;
+
+/// Bytes to be written, shared with whoever else reads them.
+pub type WriteBuf = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// How a queue serves its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Threads, that is I/Os at the disk at once. With 0 the caller does each I/O itself.
+    pub threads: usize,
+    /// How long an I/O may take, from its submission on, before who waits for it gives up.
+    pub deadline: Duration,
+    /// I/Os that may wait in the queue; who submits one more waits.
+    pub waiting_max: usize,
+}
+
+impl Options {
+    /// The caller does each I/O itself: for files in the page cache or on tmpfs.
+    pub fn inline() -> Options {
+        Options { threads: 0, ..Options::threads(0) }
+    }
+
+    /// `threads` I/Os at a time: for disks.
+    pub fn threads(threads: usize) -> Options {
+        Options { threads, deadline: Duration::from_secs(30), waiting_max: 256 }
+    }
+
+    /// What suits a file or disk: threads for block devices, inline for regular files.
+    pub fn for_file(is_block_device: bool) -> Options {
+        if is_block_device { Options::threads(4) } else { Options::inline() }
+    }
+}
+
+/// What to do with the disk: the result, and the buffer that was read into.
+type Action<D> = Box<dyn FnOnce(&D) -> (Result<()>, Option<PooledBuf>) + Send>;
+
+/// An I/O that waits in the queue.
+struct Io<D: ?Sized> {
+    action: Action<D>,
+    ticket: Ticket,
+}
+
+struct State<D: ?Sized> {
+    schedule: Schedule<Io<D>>,
+    alive: usize,
+    stop: bool,
+}
+
+struct Shared<D: ?Sized> {
+    options: Options,
+    state: Mutex<State<D>>,
+    /// There is something to do, or the end.
+    work: Condvar,
+    /// There is room, or one thread less.
+    room: Condvar,
+    losses: Arc<Losses>,
+    device: D,
+}
+
+/// What became of I/Os that were given up.
+#[derive(Debug, Default)]
+struct Losses {
+    /// Given up while at the disk, not yet ended.
+    running: AtomicU64,
+    /// Of those, writes.
+    writes: AtomicU64,
+    /// All that were ever given up.
+    given_up: AtomicU64,
+}
+
+/// What a queue is doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueState {
+    /// I/Os that wait.
+    pub waiting: usize,
+    /// I/Os at the disk, lost ones included.
+    pub active: usize,
+    /// I/Os that were given up and are still at the disk.
+    pub lost: u64,
+    /// I/Os that were ever given up.
+    pub given_up: u64,
+}
+
+/// The queue in front of one disk. It is a device itself, for callers that do one thing at a time.
+pub struct LeafQueue<D: Device + 'static> {
+    shared: Arc<Shared<D>>,
+    pool: BufPool,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl LeafQueue<ReadFile> {
+    /// A queue that suits the file or disk.
+    pub fn for_reading(file: ReadFile, pool: BufPool) -> LeafQueue<ReadFile> {
+        let options = Options::for_file(file.is_block_device());
+        LeafQueue::new(file, options, pool)
+    }
+}
+
+impl LeafQueue<WriteFile> {
+    /// A queue that suits the file or disk.
+    pub fn for_writing(file: WriteFile, pool: BufPool) -> LeafQueue<WriteFile> {
+        let options = Options::for_file(file.is_block_device());
+        LeafQueue::new(file, options, pool)
+    }
+}
+
+impl<D: Device + 'static> LeafQueue<D> {
+    /// A queue in front of `device`. Buffers that it needs itself come from `pool`.
+    pub fn new(device: D, options: Options, pool: BufPool) -> LeafQueue<D> {
+        let name = device.name().to_owned();
+        let schedule = Schedule::new(options.threads);
+        let shared = Arc::new(Shared {
+            options,
+            state: Mutex::new(State { schedule, alive: options.threads, stop: false }),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            losses: Arc::default(),
+            device,
+        });
+        let start = |n| {
+            let shared = shared.clone();
+            thread::spawn(format!("{name}-{n}"), move || shared.serve())
+        };
+        let threads = (0..options.threads).map(start).collect();
+        LeafQueue { shared, pool, threads }
+    }
+
+    /// The device behind the queue.
+    pub fn device(&self) -> &D {
+        &self.shared.device
+    }
+
+    /// What the queue is doing now.
+    pub fn state(&self) -> QueueState {
+        let state = self.shared.state.lock();
+        QueueState {
+            waiting: state.schedule.waiting(),
+            active: state.schedule.active(),
+            lost: self.shared.losses.running.load(Ordering::Relaxed),
+            given_up: self.shared.losses.given_up.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Submits a read of `buf.len()` bytes at `offset`; the buffer comes back with the outcome.
+    /// Returns the place of the outcome in the batch. Waits only when the queue is full.
+    pub fn read(&self, batch: &Batch, class: Class, offset: u64, buf: PooledBuf) -> usize {
+        let size = buf.len() as u64;
+        let action = move |device: &D| {
+            let mut buf = buf;
+            let result = device.read_at(offset, &mut buf);
+            (result, Some(buf))
+        };
+        self.submit(batch, class, Operation::Read, offset, size, Box::new(action))
+    }
+
+    fn submit(
+        &self,
+        batch: &Batch,
+        class: Class,
+        operation: Operation,
+        offset: u64,
+        size: u64,
+        action: Action<D>,
+    ) -> usize {
+        let shared = &*self.shared;
+        let name = shared.device.name();
+        let deadline = (!self.threads.is_empty()).then_some(shared.options.deadline);
+        let ticket = batch.add(name, operation, offset, size, deadline, &shared.losses);
+        let place = ticket.place();
+        if self.threads.is_empty() {
+            let (result, buf) = action(&shared.device);
+            ticket.end(result, buf);
+            return place;
+        }
+        if operation != Operation::Read && shared.losses.writes.load(Ordering::Acquire) > 0 {
+            ticket.refuse();
+            return place;
+        }
+        let end = time::now() + shared.options.deadline;
+        let mut state = shared.state.lock();
+        while state.schedule.waiting() >= shared.options.waiting_max {
+            let left = end.saturating_since(time::now());
+            if left.is_zero() {
+                drop(state);
+                ticket.refuse();
+                return place;
+            }
+            state = shared.room.wait_timeout(state, left).0;
+        }
+        state.schedule.push(class, offset, Io { action, ticket });
+        drop(state);
+        shared.work.notify_one();
+        place
+    }
+}
+
+impl<D: WriteDevice + 'static> LeafQueue<D> {
+    /// Submits a write of the buffers, one after the other, from `offset` on. Returns the place of
+    /// the outcome in the batch. Waits only when the queue is full.
+    pub fn write(&self, batch: &Batch, class: Class, offset: u64, bufs: Vec<WriteBuf>) -> usize {
+        let size = bufs.iter().map(|buf| (**buf).as_ref().len() as u64).sum();
+        let action = move |device: &D| {
+            let slices: Vec<_> = bufs.iter().map(|buf| IoSlice::new((**buf).as_ref())).collect();
+            (device.write_vectored_at(offset, &slices), None)
+        };
+        self.submit(batch, class, Operation::Write, offset, size, Box::new(action))
+    }
+
+    /// Submits a flush. It covers the writes whose outcome is known when it is submitted.
+    pub fn flush(&self, batch: &Batch) -> usize {
+        let action = |device: &D| (device.flush(), None);
+        self.submit(batch, Class::SyncWrite, Operation::Flush, 0, 0, Box::new(action))
+    }
+}
+
+impl<D: Device> Shared<D> {
+    /// The life of one thread.
+    fn serve(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if let Some((class, io)) = state.schedule.pop() {
+                drop(state);
+                self.room.notify_one();
+                // Nobody waits for it any more: it is not done at all.
+                if io.ticket.start() {
+                    let (result, buf) = (io.action)(&self.device);
+                    io.ticket.end(result, buf);
+                }
+                state = self.state.lock();
+                state.schedule.done(class);
+            } else if state.stop {
+                state.alive -= 1;
+                drop(state);
+                self.room.notify_all();
+                return;
+            } else {
+                state = self.work.wait(state);
+            }
+        }
+    }
+}
+
+impl<D: Device + 'static> Drop for LeafQueue<D> {
+    /// Waits until the threads have let go of the device, but for those that are lost in it.
+    fn drop(&mut self) {
+        let shared = &*self.shared;
+        let mut state = shared.state.lock();
+        state.stop = true;
+        shared.work.notify_all();
+        let end = time::now() + shared.options.deadline;
+        while state.alive as u64 > shared.losses.running.load(Ordering::Acquire) {
+            let left = end.saturating_since(time::now());
+            if left.is_zero() {
+                return;
+            }
+            state = shared.room.wait_timeout(state, left).0;
+        }
+        let all_ended = state.alive == 0;
+        drop(state);
+        if all_ended {
+            for thread in self.threads.drain(..) {
+                drop(thread.try_join());
+            }
+        }
+    }
+}
+
+impl<D: Device + 'static> Device for LeafQueue<D> {
+    fn name(&self) -> &str {
+        self.shared.device.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.shared.device.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.shared.device.sector_size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.read_vectored_at(offset, &mut [IoSliceMut::new(buf)])
+    }
+
+    fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
+        if self.threads.is_empty() {
+            return self.shared.device.read_vectored_at(offset, bufs);
+        }
+        // The caller's buffers are only borrowed, and a lost I/O keeps what it reads into.
+        let batch = Batch::new();
+        let size = bufs.iter().map(|b| b.len()).sum();
+        self.read(&batch, Class::SyncRead, offset, self.pool.get(size));
+        let all = batch.wait_one()?.expect("a read gives its buffer back");
+        let mut rest = &all[..];
+        for buf in bufs {
+            let (now, later) = rest.split_at(buf.len());
+            buf.copy_from_slice(now);
+            rest = later;
+        }
+        Ok(())
+    }
+}
+
+impl<D: WriteDevice + 'static> WriteDevice for LeafQueue<D> {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write_vectored_at(offset, &[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+        if self.threads.is_empty() {
+            return self.shared.device.write_vectored_at(offset, bufs);
+        }
+        let batch = Batch::new();
+        let mut all = self.pool.get(bufs.iter().map(|b| b.len()).sum());
+        let mut at = 0;
+        for buf in bufs {
+            all[at..at + buf.len()].copy_from_slice(buf);
+            at += buf.len();
+        }
+        self.write(&batch, Class::SyncWrite, offset, vec![Arc::new(all)]);
+        batch.wait_one().map(|_| ())
+    }
+
+    fn flush(&self) -> Result<()> {
+        if self.threads.is_empty() {
+            return self.shared.device.flush();
+        }
+        let batch = Batch::new();
+        LeafQueue::flush(self, &batch);
+        batch.wait_one().map(|_| ())
+    }
+}
+
+fn hung(
+    device: &str,
+    operation: Operation,
+    offset: u64,
+    size: u64,
+    waited: Duration,
+) -> DeviceError {
+    let waited_ms = waited.as_millis() as u64;
+    DeviceError::Hung { device: device.to_owned(), operation, offset, size, waited_ms }
+}
+
+#[cfg(test)]
+mod tests;

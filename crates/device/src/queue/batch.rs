@@ -1,0 +1,191 @@
+//! Several I/Os that are waited for together.
+//!
+//! The one idea: an I/O is waiting, at the disk, ended or given up, and each step is taken once,
+//! under the batch's lock. Given up before the disk had it, it is never done; given up after, its
+//! end only counts down what is lost.
+
+use super::{Losses, hung};
+use crate::error::{Operation, Result};
+use rt::PooledBuf;
+use rt::sync::atomic::Ordering;
+use rt::sync::{Arc, Condvar, Mutex};
+use rt::time::{self, Instant};
+use std::time::Duration;
+
+/// How an I/O ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Whether it went well.
+    pub result: Result<()>,
+    /// The buffer of a read, unless the I/O is lost.
+    pub buf: Option<PooledBuf>,
+}
+
+enum Step {
+    Waiting,
+    AtDisk,
+    Ended(Outcome),
+    GivenUp,
+}
+
+struct Slot {
+    step: Step,
+    device: String,
+    operation: Operation,
+    offset: u64,
+    size: u64,
+    submitted: Instant,
+    deadline: Option<Instant>,
+    losses: Arc<Losses>,
+}
+
+#[derive(Default)]
+struct Shared {
+    slots: Mutex<Vec<Slot>>,
+    ended: Condvar,
+}
+
+/// Several I/Os, to any disks, that are waited for together.
+#[derive(Default)]
+pub struct Batch(Arc<Shared>);
+
+/// An I/O's end of its batch.
+pub(super) struct Ticket {
+    shared: Arc<Shared>,
+    place: usize,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    pub(super) fn add(
+        &self,
+        device: &str,
+        operation: Operation,
+        offset: u64,
+        size: u64,
+        limit: Option<Duration>,
+        losses: &Arc<Losses>,
+    ) -> Ticket {
+        let submitted = time::now();
+        let mut slots = self.0.slots.lock();
+        slots.push(Slot {
+            step: Step::Waiting,
+            device: device.to_owned(),
+            operation,
+            offset,
+            size,
+            submitted,
+            deadline: limit.map(|limit| submitted + limit),
+            losses: losses.clone(),
+        });
+        Ticket { shared: self.0.clone(), place: slots.len() - 1 }
+    }
+
+    /// Waits until every I/O of the batch has ended or passed its deadline; the outcomes, in the
+    /// order of submission.
+    pub fn wait(self) -> Vec<Outcome> {
+        let mut slots = self.0.slots.lock();
+        while let Some(next) = slots.iter().filter_map(Slot::waits_until).min() {
+            let now = time::now();
+            for slot in slots.iter_mut() {
+                slot.give_up_after(now);
+            }
+            if next > now {
+                let left = next.saturating_since(now);
+                slots = self.0.ended.wait_timeout(slots, left).0;
+            }
+        }
+        slots.iter_mut().map(Slot::outcome).collect()
+    }
+
+    /// Waits for a batch of one.
+    pub(super) fn wait_one(self) -> Result<Option<PooledBuf>> {
+        let outcome = self.wait().pop().expect("one I/O was submitted");
+        outcome.result.map(|()| outcome.buf)
+    }
+}
+
+impl Slot {
+    /// When to give it up, as long as it has not ended.
+    fn waits_until(&self) -> Option<Instant> {
+        let pending = matches!(self.step, Step::Waiting | Step::AtDisk);
+        // Without a deadline it was done when it was submitted.
+        pending.then(|| self.deadline.unwrap_or(self.submitted))
+    }
+
+    fn give_up_after(&mut self, now: Instant) {
+        if self.waits_until().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        if matches!(self.step, Step::AtDisk) {
+            self.losses.running.fetch_add(1, Ordering::AcqRel);
+            if self.operation == Operation::Write {
+                self.losses.writes.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        self.losses.given_up.fetch_add(1, Ordering::Relaxed);
+        self.step = Step::GivenUp;
+    }
+
+    fn hung(&self) -> Outcome {
+        let waited = self.submitted.elapsed();
+        let error = hung(&self.device, self.operation, self.offset, self.size, waited);
+        Outcome { result: Err(error), buf: None }
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        match std::mem::replace(&mut self.step, Step::GivenUp) {
+            Step::Ended(outcome) => outcome,
+            Step::GivenUp | Step::Waiting | Step::AtDisk => self.hung(),
+        }
+    }
+}
+
+impl Ticket {
+    /// Where the outcome will be in the batch.
+    pub(super) fn place(&self) -> usize {
+        self.place
+    }
+
+    /// The disk is about to be asked; false when nobody waits any more.
+    pub(super) fn start(&self) -> bool {
+        let mut slots = self.shared.slots.lock();
+        let slot = &mut slots[self.place];
+        let wanted = matches!(slot.step, Step::Waiting);
+        if wanted {
+            slot.step = Step::AtDisk;
+        }
+        wanted
+    }
+
+    /// The disk has answered.
+    pub(super) fn end(&self, result: Result<()>, buf: Option<PooledBuf>) {
+        let mut slots = self.shared.slots.lock();
+        let slot = &mut slots[self.place];
+        if matches!(slot.step, Step::GivenUp) {
+            if slot.operation == Operation::Write {
+                slot.losses.writes.fetch_sub(1, Ordering::AcqRel);
+            }
+            slot.losses.running.fetch_sub(1, Ordering::AcqRel);
+            return;
+        }
+        slot.step = Step::Ended(Outcome { result, buf });
+        drop(slots);
+        self.shared.ended.notify_one();
+    }
+
+    /// The disk will not be asked, because it hangs.
+    pub(super) fn refuse(&self) {
+        let mut slots = self.shared.slots.lock();
+        let slot = &mut slots[self.place];
+        if matches!(slot.step, Step::Waiting) {
+            slot.step = Step::Ended(slot.hung());
+            drop(slots);
+            self.shared.ended.notify_one();
+        }
+    }
+}

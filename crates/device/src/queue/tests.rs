@@ -1,0 +1,188 @@
+use super::*;
+use crate::sim::{Fault, Kind, On, SimDisk, SimSet};
+use rustix::io::Errno;
+
+const MIB: u64 = 1 << 20;
+
+fn pool() -> BufPool {
+    BufPool::new(1 << 20)
+}
+
+fn quick(threads: usize) -> Options {
+    Options { deadline: Duration::from_millis(100), ..Options::threads(threads) }
+}
+
+fn shared(bytes: &[u8]) -> Vec<WriteBuf> {
+    vec![Arc::new(bytes.to_vec())]
+}
+
+/// Both back ends give the same, one thing at a time and in batches.
+#[test]
+fn what_was_written_is_read() {
+    for options in [Options::inline(), Options::threads(1), Options::threads(3)] {
+        let queue = LeafQueue::new(SimDisk::new(MIB), options, pool());
+        queue.write_at(10, b"alone").expect("writes");
+        let batch = Batch::new();
+        for n in 0..20u8 {
+            let bufs = [shared(&[n; 100]), shared(&[n + 100; 412])].concat();
+            let place = queue.write(&batch, Class::Write, 4096 + u64::from(n) * 512, bufs);
+            assert_eq!(place, usize::from(n));
+        }
+        assert!(batch.wait().iter().all(|o| o.result.is_ok()));
+        WriteDevice::flush(&queue).expect("flushes");
+        let batch = Batch::new();
+        for n in 0..20u64 {
+            queue.read(&batch, Class::SyncRead, 4096 + n * 512, queue.pool.get(512));
+        }
+        for (n, outcome) in batch.wait().into_iter().enumerate() {
+            let buf = outcome.buf.expect("a buffer");
+            assert!(buf[..100].iter().all(|&b| b == n as u8));
+            assert!(buf[100..].iter().all(|&b| b == n as u8 + 100));
+        }
+        let mut buf = [0; 5];
+        queue.read_at(10, &mut buf).expect("reads");
+        assert_eq!((&buf, queue.size(), queue.name()), (b"alone", MIB, "d00"));
+        assert_eq!(queue.state(), QueueState::default());
+        assert_eq!(queue.device().counts().flushes, 1);
+    }
+}
+
+#[test]
+fn errors_come_with_their_own_io() {
+    for options in [Options::inline(), Options::threads(2)] {
+        let queue = LeafQueue::new(SimDisk::new(MIB), options, pool());
+        queue.device().inject(Fault::new(Kind::Error(Errno::IO), On::Reads).within(512..1024));
+        let batch = Batch::new();
+        for n in 0..3 {
+            queue.read(&batch, Class::SyncRead, n * 512, queue.pool.get(512));
+        }
+        queue.read(&batch, Class::SyncRead, MIB, queue.pool.get(1));
+        let ok: Vec<bool> = batch.wait().iter().map(|o| o.result.is_ok()).collect();
+        assert_eq!(ok, [true, false, true, false]);
+    }
+}
+
+#[test]
+fn several_disks_and_one_wait() {
+    let set = SimSet::new(3, MIB);
+    set.disks().iter().for_each(|d| {
+        d.inject(Fault::new(Kind::Slow(Duration::from_millis(40)), On::Reads));
+    });
+    let queues: Vec<_> =
+        set.disks().into_iter().map(|d| LeafQueue::new(d, Options::threads(1), pool())).collect();
+    let batch = Batch::new();
+    let start = time::now();
+    for queue in &queues {
+        queue.read(&batch, Class::SyncRead, 0, queue.pool.get(512));
+    }
+    assert!(start.elapsed() < Duration::from_millis(40), "submitting does not wait");
+    assert_eq!(batch.wait().len(), 3);
+    let took = start.elapsed();
+    assert!(
+        took < Duration::from_millis(110),
+        "at the same time, not one after the other: {took:?}"
+    );
+}
+
+#[test]
+fn a_hung_disk_is_given_up_and_nobody_else_waits() {
+    let set = SimSet::new(2, MIB);
+    let pool = pool();
+    let queues = [0, 1].map(|n| LeafQueue::new(set.disk(n), quick(1), pool.clone()));
+    let fault = set.disk(0).inject(Fault::new(Kind::Hang, On::Reads));
+    let batch = Batch::new();
+    queues[0].read(&batch, Class::SyncRead, 0, pool.get(4096));
+    queues[0].read(&batch, Class::SyncRead, 8192, pool.get(4096));
+    queues[1].read(&batch, Class::SyncRead, 0, pool.get(4096));
+    let start = time::now();
+    let outcomes = batch.wait();
+    assert!(start.elapsed() < Duration::from_secs(10));
+    for lost in &outcomes[..2] {
+        assert!(matches!(lost.result, Err(DeviceError::Hung { waited_ms: 100.., .. })), "{lost:?}");
+        assert!(lost.buf.is_none(), "the buffer is the lost I/O's");
+    }
+    assert!(outcomes[2].result.is_ok(), "the other disk");
+    assert_eq!(queues[0].state(), QueueState { waiting: 1, active: 1, lost: 1, given_up: 2 });
+    drop(outcomes);
+    assert_eq!(pool.state().idle_bytes, 4096, "only the answered read's buffer came back");
+
+    set.disk(0).lift(fault);
+    while queues[0].state().active + queues[0].state().waiting > 0 {
+        time::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(queues[0].state(), QueueState { given_up: 2, ..QueueState::default() });
+    assert_eq!(pool.state().idle_bytes, 3 * 4096, "the lost buffers came back at last");
+    assert_eq!(set.disk(0).counts().reads, 1, "what was given up in the queue was never done");
+    queues[0].read_at(0, &mut [0; 512]).expect("it serves again");
+}
+
+#[test]
+fn a_lost_write_never_lands_on_a_newer_one() {
+    let disk = SimDisk::new(MIB);
+    let queue = LeafQueue::new(disk.clone(), quick(2), pool());
+    let fault = disk.inject(Fault::new(Kind::Hang, On::Writes).times(1));
+    let error = queue.write_at(0, &[1; 512]).expect_err("it hangs");
+    assert_eq!(error.errno(), Errno::TIMEDOUT);
+    // The second thread is free and the disk would answer; but then the first write could land
+    // after this one.
+    assert!(queue.write_at(0, &[2; 512]).is_err());
+    assert!(WriteDevice::flush(&queue).is_err(), "nor is anything said to be stable");
+    queue.read_at(0, &mut [0; 512]).expect("reads do no harm");
+    disk.lift(fault);
+    while queue.state().lost > 0 {
+        time::sleep(Duration::from_millis(1));
+    }
+    queue.write_at(0, &[3; 512]).expect("over");
+    WriteDevice::flush(&queue).expect("over");
+    let mut buf = [0; 1];
+    queue.read_at(0, &mut buf).expect("reads");
+    assert_eq!(buf, [3]);
+}
+
+#[test]
+fn the_queue_has_an_end() {
+    let disk = SimDisk::new(MIB);
+    let options = Options { waiting_max: 2, ..quick(1) };
+    let queue = LeafQueue::new(disk.clone(), options, pool());
+    let fault = disk.inject(Fault::new(Kind::Hang, On::Reads));
+    let batch = Batch::new();
+    for n in 0..5 {
+        queue.read(&batch, Class::SyncRead, n * 512, queue.pool.get(512));
+        assert!(queue.state().waiting <= 2);
+    }
+    assert!(batch.wait().iter().all(|o| o.result.is_err()));
+    disk.lift(fault);
+}
+
+#[test]
+fn dropping_a_queue_lets_go_of_the_device() {
+    let disk = SimDisk::new(MIB);
+    let held = Arc::new(disk.clone());
+    struct Held(Arc<SimDisk>);
+    impl Device for Held {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+        fn size(&self) -> u64 {
+            self.0.size()
+        }
+        fn sector_size(&self) -> u32 {
+            512
+        }
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+            self.0.read_at(offset, buf)
+        }
+    }
+    drop(LeafQueue::new(Held(held.clone()), quick(3), pool()));
+    assert_eq!(Arc::strong_count(&held), 1, "so that its lock is free for the next open");
+    // With a thread lost in the device it cannot, but does not wait for it either.
+    let queue = LeafQueue::new(Held(held.clone()), quick(2), pool());
+    let fault = disk.inject(Fault::new(Kind::Hang, On::Reads));
+    assert!(queue.read_at(0, &mut [0; 1]).is_err());
+    drop(queue);
+    assert_eq!(Arc::strong_count(&held), 2);
+    disk.lift(fault);
+    while Arc::strong_count(&held) > 1 {
+        time::sleep(Duration::from_millis(1));
+    }
+}
