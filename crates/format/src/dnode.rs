@@ -7,7 +7,6 @@
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::blkptr::bits;
 use crate::{BlkPtr, FormatError, ObjectType, Result, SECTOR};
 
 /// Size of one dnode slot in bytes.
@@ -383,11 +382,6 @@ impl std::fmt::Debug for DnodePhys {
             self.slots()
         )
     }
-}
-
-/// File-type bits and object number of a directory entry's value.
-pub fn dirent(value: u64) -> (u8, u64) {
-    (bits(value, 60, 4) as u8, bits(value, 0, 48))
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@
 #![deny(missing_docs, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
+pub mod accounting;
+pub mod acl;
 pub mod blkptr;
 pub mod bookmark;
 pub mod bootenv;
@@ -16,27 +18,33 @@ pub mod bpobj;
 pub mod bptree;
 pub mod config;
 pub mod deadlist;
+pub mod dirent;
 pub mod dnode;
 pub mod dsl_dataset;
 pub mod dsl_dir;
 pub mod dtl;
+pub mod dxattr;
 pub mod eck;
 pub mod errlog;
 pub mod error;
+pub mod fuid;
 pub mod gang;
 pub mod history;
 pub mod ids;
 pub mod indirect;
 pub mod label;
+pub mod master_node;
 pub mod nvlist;
 pub mod objset;
 mod reader;
+pub mod sa;
 pub mod scan;
 pub mod space_map;
 pub mod uberblock;
 mod view;
 pub mod zap;
 pub mod zil;
+pub mod znode;
 
 pub use blkptr::{BlkPtr, Dva};
 pub use dnode::DnodePhys;
