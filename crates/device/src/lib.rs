@@ -9,6 +9,7 @@ mod error;
 mod file;
 pub mod queue;
 pub mod sim;
+pub mod spinning;
 
 pub use error::{DeviceError, Operation, Result};
 pub use file::{ReadFile, WriteFile};

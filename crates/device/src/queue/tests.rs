@@ -155,6 +155,19 @@ fn the_queue_has_an_end() {
 }
 
 #[test]
+fn room_is_noticed_at_once() {
+    let options = Options { waiting_max: 1, ..Options::threads(1) };
+    let queue = LeafQueue::new(SimDisk::new(MIB), options, pool());
+    let start = time::now();
+    let batch = Batch::new();
+    for n in 0..50 {
+        queue.read(&batch, Class::SyncRead, n * 512, queue.pool.get(512));
+    }
+    assert!(batch.wait().iter().all(|o| o.result.is_ok()));
+    assert!(start.elapsed() < options.deadline / 3, "nobody sat out a deadline");
+}
+
+#[test]
 fn dropping_a_queue_lets_go_of_the_device() {
     let disk = SimDisk::new(MIB);
     let held = Arc::new(disk.clone());
