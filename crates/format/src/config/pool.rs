@@ -60,6 +60,9 @@ pub struct LabelIds {
     /// It is itself a top-level vdev that holds intent logs. (Of the leaves of a mirror that does,
     /// only the tree says so.)
     pub is_log: bool,
+    /// In a label that says that the device is not (yet, or no longer) in the pool, as does its txg
+    /// of 0: the txg in which the device was added, or 0 if it was removed.
+    pub create_txg: Option<u64>,
 }
 
 /// The config of a pool.
@@ -134,6 +137,7 @@ impl PoolConfig {
                 guid: k.needed_word("guid")?,
                 is_spare: k.flag("is_spare")?,
                 is_log: k.flag("is_log")?,
+                create_txg: k.word("create_txg")?,
             });
         }
         config.unknown = keys.rest();
@@ -172,6 +176,7 @@ impl PoolConfig {
             features.iter().for_each(|name| list.put_boolean(name));
             b.put("features_for_read", Value::List(list));
         }
+        b.word("create_txg", self.label.and_then(|l| l.create_txg));
         b.finish(&self.unknown)
     }
 
@@ -186,6 +191,7 @@ impl PoolConfig {
             guid,
             is_spare: top.find(guid).is_some_and(|leaf| leaf.is_spare),
             is_log: top.guid == guid && top.top.is_some_and(|t| t.is_log),
+            create_txg: None,
         };
         Some(PoolConfig {
             label: Some(label),

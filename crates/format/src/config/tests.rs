@@ -14,7 +14,7 @@ macro_rules! golden {
 const LABELS: &[(&str, &[u8])] = golden!(
     "label_single_d00" "label_mir_d00" "label_rz1_d00" "label_rz2_d00" "label_rz2_d11"
     "label_draid_d00" "label_draid_d03" "label_features_d00" "label_features_d01"
-    "label_features_d06" "label_resilvering_d01" "label_resilvering_d08" "label_wide_d12"
+    "label_features_d02" "label_features_d06" "label_resilvering_d01" "label_resilvering_d08" "label_wide_d12"
     "label_wide_d14" "label_gpt_d00" "label_old_d00" "label_nofeat_d00" "label_dirty_d04"
 );
 /// Config objects of their pools' MOS.
@@ -135,6 +135,7 @@ fn what_the_rarer_labels_say() {
         assert_eq!(log.label.unwrap().is_log, is_top);
     }
     assert!(member("label_features_d06").label.unwrap().is_spare);
+    assert_eq!(member("label_features_d02").label.unwrap().create_txg, Some(0));
     assert_eq!(member("label_old_d00").version, 28);
     assert_eq!(member("label_old_d00").features_for_read, Some(Vec::new()));
     assert_eq!(member("label_nofeat_d00").features_for_read, Some(Vec::new()));
