@@ -3,6 +3,7 @@
 //! The one idea: an error names the vdev, the offset, what was seen and what was expected; who
 //! asked adds pool and object.
 
+use crate::label::LabelError;
 use device::DeviceError;
 
 /// Result of an operation on vdevs.
@@ -114,6 +115,17 @@ pub enum VdevError {
         /// What is allowed, in words.
         expected: &'static str,
     },
+    /// Between the scan and the open a device became something else.
+    #[error("{device}: its label is no longer that of leaf {guid}")]
+    Changed {
+        /// Name of the device.
+        device: String,
+        /// Guid of the leaf that it was.
+        guid: u64,
+    },
+    /// A label could not be built.
+    #[error(transparent)]
+    Label(#[from] LabelError),
     /// A device refused what nothing else covers (a probe, an open).
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -8,8 +8,9 @@ use crate::error::{Result, VdevError};
 use crate::raidz::Columns;
 use crate::read::{Check, Fault, FaultKind, ReadReport, ReadScratch, clip};
 use crate::rebuild::{generate, is_padded};
-use crate::sizes::{DATA_START, Layout};
+use crate::sizes::Layout;
 use crate::tree::{Top, Tree};
+use format::label::DATA_AT;
 
 /// What an examination found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl Tree {
             };
             // The first good copy stays in `buf`.
             let to = if good { scratch.parity(buf.len()) } else { &mut *buf };
-            let result = device.read_at(DATA_START + offset, to);
+            let result = device.read_at(DATA_AT + offset, to);
             let kind = match result {
                 // Without a checksum that decides, copies must at least be equal.
                 Ok(()) if check(to) && (!good || *buf == *scratch.parity(buf.len())) => {
@@ -119,9 +120,7 @@ impl Tree {
             let slot = &top.slots[column.disk];
             let mut online = slot.iter().map(|leaf| self.leaves()[*leaf].online());
             whole &= match (online.next(), online.next()) {
-                (Some(Some(device)), None) => {
-                    device.read_at(DATA_START + column.offset, to).is_ok()
-                }
+                (Some(Some(device)), None) => device.read_at(DATA_AT + column.offset, to).is_ok(),
                 _ => false,
             };
         }
@@ -173,7 +172,7 @@ impl Tree {
                     examined.missing += 1;
                     continue;
                 };
-                let result = device.read_at(DATA_START + column.offset, &mut bytes);
+                let result = device.read_at(DATA_AT + column.offset, &mut bytes);
                 let kind = match (result, parity) {
                     (Err(error), _) => FaultKind::Read(error),
                     (Ok(()), None) => continue,

@@ -8,17 +8,19 @@
 mod error;
 mod examine;
 pub mod foreign;
+pub mod import;
+mod inuse;
+pub mod label;
 pub mod raidz;
 mod read;
 mod rebuild;
 pub mod sizes;
-pub mod spec;
 mod tree;
 mod write;
 
 pub use error::{LeafFailure, Result, VdevError};
 pub use examine::Examined;
+pub use inuse::{Content, content};
 pub use read::{Check, Fault, FaultKind, ReadReport, ReadScratch};
-pub use spec::{Kind, Spec};
 pub use tree::{ErrorCounts, Found, Leaf, LeafState, Top, Tree};
 pub use write::{WriteReport, WriteScratch, WriteTree};

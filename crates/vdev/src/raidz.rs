@@ -17,16 +17,15 @@
 //! A [`Columns`] is a few numbers, not a list: each column is computed when asked for, so that
 //! mapping a block costs no allocation. FORMAT: section 4.4.
 
-use std::ops::Range;
+use format::label::{ASHIFT_MAX, ASHIFT_MIN};
+use std::ops::{Range, RangeInclusive};
 
 /// Most children that a raidz vdev can have.
 pub const DISKS_MAX: usize = 255;
 /// Most parity columns.
 pub const PARITY_MAX: usize = 3;
-/// Smallest sector size that a vdev can have, as a power of two.
-pub const ASHIFT_MIN: u32 = 9;
-/// Largest sector size that a vdev can have, as a power of two.
-pub const ASHIFT_MAX: u32 = 16;
+/// The sizes that a sector can have, as powers of two.
+pub(crate) const ASHIFTS: RangeInclusive<u32> = ASHIFT_MIN as u32..=ASHIFT_MAX as u32;
 
 /// In a raidz1 vdev, parity and first data column change places where this bit of the offset is
 /// set, so that not one disk alone carries all the parity of equally placed blocks.
@@ -55,7 +54,7 @@ impl Geometry {
     /// The geometry of `disks` children with `parity` parity columns and sectors of `1 << ashift`
     /// bytes; `None` if the format does not allow it.
     pub fn new(ashift: u32, disks: usize, parity: usize) -> Option<Self> {
-        let good = (ASHIFT_MIN..=ASHIFT_MAX).contains(&ashift)
+        let good = ASHIFTS.contains(&ashift)
             && (1..=PARITY_MAX).contains(&parity)
             && (parity + 1..=DISKS_MAX).contains(&disks);
         good.then_some(Geometry { ashift, disks: disks as u32, parity: parity as u32 })

@@ -12,9 +12,10 @@
 use crate::error::{Result, VdevError};
 use crate::raidz::{Columns, PARITY_MAX};
 use crate::rebuild::rebuild;
-use crate::sizes::{DATA_START, Layout};
+use crate::sizes::Layout;
 use crate::tree::{Top, Tree};
 use device::DeviceError;
+use format::label::DATA_AT;
 use rt::buf::Buf;
 use rt::sync::atomic::Ordering;
 use std::ops::Range;
@@ -123,7 +124,7 @@ impl Tree {
                 continue;
             };
             let size = buf.len() as u64;
-            let kind = match device.read_at(DATA_START + offset, buf) {
+            let kind = match device.read_at(DATA_AT + offset, buf) {
                 Ok(()) if check(buf) => {
                     report.degraded = place > 0;
                     self.count(&report);
@@ -192,7 +193,7 @@ impl Tree {
     ) -> bool {
         for leaf in slot.iter().copied() {
             let Some(device) = self.leaves()[leaf].online() else { continue };
-            match device.read_at(DATA_START + offset, buf) {
+            match device.read_at(DATA_AT + offset, buf) {
                 Ok(()) => return true,
                 Err(error) => {
                     let (size, kind) = (buf.len() as u64, FaultKind::Read(error));
@@ -233,7 +234,7 @@ impl Tree {
     /// Should the leaf have every block, so that wrong bytes are a fault of it?
     pub(crate) fn is_trusted(&self, leaf: usize) -> bool {
         let leaf = &self.leaves()[leaf];
-        leaf.online().is_some() && !leaf.spec.marks.filling
+        leaf.online().is_some() && !leaf.is_filling()
     }
 
     /// Adds what a report says to the leaves' counters.

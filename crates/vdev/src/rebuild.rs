@@ -13,9 +13,9 @@
 use crate::error::{Result, VdevError};
 use crate::raidz::{Columns, DISKS_MAX, PARITY_MAX};
 use crate::read::{Check, Fault, FaultKind, ReadReport, clip};
-use crate::sizes::DATA_START;
 use crate::tree::{Top, Tree};
 use codec::parity;
+use format::label::DATA_AT;
 use rt::sync::atomic::Ordering;
 
 /// Combinations that are tried for one block before it is given up. Three liars among the 41 data
@@ -95,7 +95,7 @@ impl Tree {
         for leaf in trusted.chain(others).copied() {
             let Some(device) = self.leaves()[leaf].device() else { continue };
             let mut bytes = vec![0; column.size];
-            match device.read_at(DATA_START + column.offset, &mut bytes) {
+            match device.read_at(DATA_AT + column.offset, &mut bytes) {
                 Ok(()) => evidence.versions.push(Version { leaf, bytes }),
                 Err(error) if self.is_trusted(leaf) => report.faults.push(Fault {
                     leaf,

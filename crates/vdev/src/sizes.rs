@@ -1,30 +1,11 @@
-//! Sizes that a vdev's shape dictates: what a leaf and a top-level vdev offer, how they are cut
-//! into metaslabs, and what a layout really holds.
+//! Sizes that a vdev's shape dictates: what a top-level vdev offers, how it is cut into metaslabs,
+//! and what a layout really holds. (What a leaf offers is in `format::label`.)
 //!
 //! Place: pure arithmetic, for `create`, `list` and the accounting.
 //! The one idea: these rules are written down once, since OpenZFS must come to the same numbers.
-//! FORMAT: sections 1.1, 4.1 to 4.3.
+//! FORMAT: sections 4.1 to 4.3.
 
 use crate::raidz::Geometry;
-
-/// Size of one label, in bytes. A leaf has two at its start and two at its end.
-pub const LABEL_SIZE: u64 = 256 << 10;
-/// Smallest leaf, in bytes.
-pub const LEAF_SIZE_MIN: u64 = 64 << 20;
-/// Where a leaf's allocatable space starts: two labels and the boot region, in bytes.
-pub const DATA_START: u64 = 4 << 20;
-/// What labels and boot region take of a leaf, in bytes.
-const LEAF_OVERHEAD: u64 = DATA_START + 2 * LABEL_SIZE;
-
-/// The part of a device of `size` bytes that a leaf uses, labels included, in bytes.
-pub fn leaf_psize(size: u64) -> u64 {
-    size - size % LABEL_SIZE
-}
-
-/// Allocatable bytes of a leaf on a device of `size` bytes; 0 if it is smaller than the labels.
-pub fn leaf_asize(size: u64) -> u64 {
-    leaf_psize(size).saturating_sub(LEAF_OVERHEAD)
-}
 
 /// How a top-level vdev lays out blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,13 +125,10 @@ mod tests {
     }
 
     #[test]
-    fn leaves_as_openzfs_made_them() {
-        assert_eq!(leaf_asize(300 * MIB), 309_854_208);
-        assert_eq!(leaf_asize(300 * MIB + 262_143), 309_854_208);
-        assert_eq!(leaf_asize(128 * MIB), 129_499_136);
-        assert_eq!(raidz(12, 3, 1).top_asize(129_499_136), 388_497_408);
-        assert_eq!(raidz(12, 3, 1).child_asize(388_497_408), 129_499_136);
-        assert_eq!(leaf_asize(1000), 0);
+    fn tops_as_openzfs_made_them() {
+        let leaf = format::label::leaf_asize(128 * MIB).unwrap();
+        assert_eq!(raidz(12, 3, 1).top_asize(leaf), 388_497_408);
+        assert_eq!(raidz(12, 3, 1).child_asize(388_497_408), leaf);
     }
 
     #[test]

@@ -9,13 +9,18 @@
 //! Nothing here changes while the tree is in use but counters (atomic): no lock per block.
 
 use crate::error::{Result, VdevError};
-use crate::raidz::{ASHIFT_MAX, ASHIFT_MIN, Geometry};
+use crate::raidz::{ASHIFTS, DISKS_MAX, Geometry};
 use crate::sizes::Layout;
-use crate::spec::{Kind, Spec};
 use device::{Device, DeviceError};
+use format::config::{VdevConfig, VdevKind};
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
+
+/// Most top-level slots that are believed.
+const TOPS_MAX: usize = 1 << 16;
+/// Nesting that is believed: root, raidz, spare, replacing, leaf, and one to spare.
+const DEPTH_MAX: usize = 6;
 
 /// What is known of a leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +99,7 @@ impl Counters {
 /// A leaf of the pool.
 pub struct Leaf {
     /// What the config says of it.
-    pub spec: Spec,
+    pub config: VdevConfig,
     /// Number of its top-level vdev.
     pub top: u32,
     /// Guid of its top-level vdev.
@@ -109,16 +114,21 @@ pub struct Leaf {
 impl Leaf {
     /// Its guid.
     pub fn guid(&self) -> u64 {
-        self.spec.guid
+        self.config.guid
     }
 
     /// What to call it: its device's name, else its path in the config, else its guid.
     pub fn name(&self) -> String {
-        match (&self.device, &self.spec.path) {
+        match (&self.device, &self.config.path) {
             (Some(device), _) => device.name().to_owned(),
-            (None, Some(path)) => path.clone(),
-            (None, None) => format!("{}", self.spec.guid),
+            (None, Some(path)) => String::from_utf8_lossy(path).into_owned(),
+            (None, None) => self.config.guid.to_string(),
         }
+    }
+
+    /// Is it being filled (resilvered or rebuilt), so that it lacks what was written before?
+    pub fn is_filling(&self) -> bool {
+        self.config.resilver_txg != 0 || self.config.rebuild_txg != 0
     }
 
     /// Its device, if there is one.
@@ -135,7 +145,8 @@ impl Leaf {
 /// A top-level vdev.
 pub struct Top {
     /// What the config says of it, its children included.
-    pub spec: Spec,
+    pub config: VdevConfig,
+    id: u32,
     /// How it lays out blocks; `None` of kinds that cannot be read.
     pub layout: Option<Layout>,
     /// Leaves that hold the same bytes, per child (one slot for a leaf or a mirror).
@@ -147,7 +158,12 @@ pub struct Top {
 impl Top {
     /// Number of the vdev, as block pointers name it.
     pub fn id(&self) -> u32 {
-        self.spec.id as u32
+        self.id
+    }
+
+    /// Allocatable bytes, 0 of kinds that hold no blocks of their own.
+    pub fn asize(&self) -> u64 {
+        self.config.top.map_or(0, |top| top.asize)
     }
 
     /// Numbers of the leaves of each slot: see the head of this module.
@@ -168,67 +184,76 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree that the config describes, on the devices that were found, by leaf guid. Leaves
-    /// without a device are allowed: what can be read without them will be.
-    pub fn open(tops: Vec<Spec>, mut found: BTreeMap<u64, Found>) -> Result<Tree> {
-        let mut tree = Tree { tops: Vec::with_capacity(tops.len()), leaves: Vec::new() };
-        for spec in tops {
-            let top = tree.add_top(spec, &mut found)?;
+    /// The tree that the config of the pool describes (its root vdev, with all top-level vdevs as
+    /// children), on the devices that were found, by leaf guid. Leaves without a device are
+    /// allowed: what can be read without them will be.
+    ///
+    /// # Errors
+    /// [`VdevError::Config`] if the config says what cannot be.
+    pub fn open(root: &VdevConfig, mut found: BTreeMap<u64, Found>) -> Result<Tree> {
+        check_shape(root, TOPS_MAX, 1)?;
+        let mut tree = Tree { tops: Vec::with_capacity(root.children.len()), leaves: Vec::new() };
+        for (config, id) in root.children.iter().zip(0..) {
+            let top = tree.add_top(id, config, &mut found)?;
             tree.tops.push(top);
         }
         Ok(tree)
     }
 
-    fn add_top(&mut self, spec: Spec, found: &mut BTreeMap<u64, Found>) -> Result<Top> {
-        let layout = layout_of(&spec)?;
+    fn add_top(
+        &mut self,
+        id: u32,
+        config: &VdevConfig,
+        found: &mut BTreeMap<u64, Found>,
+    ) -> Result<Top> {
+        let layout = layout_of(config)?;
         let mut slots = Vec::new();
-        if spec.kind == Kind::Raidz {
-            for child in &spec.children {
-                slots.push(self.add_slot(&spec, child, found)?);
+        if config.kind == VdevKind::Raidz {
+            for child in &config.children {
+                slots.push(self.add_slot((id, config.guid), child, found)?);
             }
-        } else if layout.is_some() {
-            slots.push(self.add_slot(&spec, &spec, found)?);
         } else {
-            // Its leaves are listed, though no block can be read from them.
-            self.add_slot(&spec, &spec, found)?;
+            let slot = self.add_slot((id, config.guid), config, found)?;
+            // Leaves of what cannot be read are listed, though no block is on them.
+            slots.extend(layout.map(|_| slot));
         }
-        Ok(Top { spec, layout, slots, lost: AtomicU64::new(0) })
+        Ok(Top { config: config.clone(), id, layout, slots, lost: AtomicU64::new(0) })
     }
 
     /// Adds the leaves below `child`, which all hold the same bytes. Those that are still being
     /// filled come last.
     fn add_slot(
         &mut self,
-        top: &Spec,
-        child: &Spec,
+        (top, top_guid): (u32, u64),
+        child: &VdevConfig,
         found: &mut BTreeMap<u64, Found>,
     ) -> Result<Vec<usize>> {
         let mut slot = Vec::new();
-        for spec in child.leaves() {
-            let guid = spec.guid;
-            if self.leaves.iter().any(|leaf| leaf.spec.guid == guid) {
+        for config in child.leaves() {
+            let guid = config.guid;
+            if self.leaf_by_guid(guid).is_some() {
                 let expected = "given to one leaf only";
                 return Err(VdevError::Config { guid, field: "guid", seen: guid, expected });
             }
             let found = found.remove(&guid);
-            let marks = spec.marks;
+            let retired = config.offline || config.faulted || config.removed;
             let state = match &found {
                 None => LeafState::Missing,
                 Some(found) if !found.labelled => LeafState::BadLabel,
-                Some(_) if marks.offline || marks.faulted || marks.removed => LeafState::Retired,
+                Some(_) if retired => LeafState::Retired,
                 Some(_) => LeafState::Online,
             };
             slot.push(self.leaves.len());
             self.leaves.push(Leaf {
-                spec: spec.clone(),
-                top: top.id as u32,
-                top_guid: top.guid,
+                config: config.clone(),
+                top,
+                top_guid,
                 state,
                 errors: Counters::default(),
                 device: found.map(|found| found.device),
             });
         }
-        slot.sort_by_key(|leaf| self.leaves[*leaf].spec.marks.filling);
+        slot.sort_by_key(|leaf| self.leaves[*leaf].is_filling());
         Ok(slot)
     }
 
@@ -250,7 +275,7 @@ impl Tree {
 
     /// The place of a leaf by its guid.
     pub fn leaf_by_guid(&self, guid: u64) -> Option<usize> {
-        self.leaves.iter().position(|leaf| leaf.spec.guid == guid)
+        self.leaves.iter().position(|leaf| leaf.config.guid == guid)
     }
 
     /// Notes why a leaf's device could not be opened (it is then known to exist).
@@ -271,7 +296,7 @@ impl Tree {
             Some(layout) => {
                 top.slots.len() - top.slots.iter().filter(online).count() <= layout.parity()
             }
-            None => matches!(top.spec.kind, Kind::Hole | Kind::Indirect),
+            None => matches!(top.config.kind, VdevKind::Hole | VdevKind::Indirect),
         }
     }
 
@@ -279,18 +304,17 @@ impl Tree {
     pub(crate) fn locate(&self, top: u32, offset: u64, size: usize) -> Result<(&Top, Layout)> {
         let vdev = self.top(top)?;
         let Some(layout) = vdev.layout else {
-            return Err(match vdev.spec.kind {
-                Kind::Hole | Kind::Missing | Kind::Other => {
-                    VdevError::NoSuchTop { top, tops: self.tops.len() }
-                }
-                kind => VdevError::Unsupported { top, kind: kind.word() },
+            return Err(match vdev.config.kind {
+                VdevKind::Draid => VdevError::Unsupported { top, kind: "draid" },
+                VdevKind::Indirect => VdevError::Unsupported { top, kind: "indirect" },
+                _ => VdevError::NoSuchTop { top, tops: self.tops.len() },
             });
         };
         let asize = layout.asize(size as u64);
         let ashift = layout.ashift();
-        let fits = offset.checked_add(asize).is_some_and(|end| end <= vdev.spec.asize);
+        let fits = offset.checked_add(asize).is_some_and(|end| end <= vdev.asize());
         if size == 0 || !fits || offset & ((1 << ashift) - 1) != 0 {
-            let (size, asize) = (size as u64, vdev.spec.asize);
+            let (size, asize) = (size as u64, vdev.asize());
             return Err(VdevError::BadAddress { top, offset, size, asize, ashift });
         }
         Ok((vdev, layout))
@@ -298,28 +322,48 @@ impl Tree {
 }
 
 /// The layout of a top-level vdev, `None` if its kind is not one that holds blocks of its own.
-fn layout_of(spec: &Spec) -> Result<Option<Layout>> {
-    let raidz = match spec.kind {
-        Kind::Raidz => true,
-        kind if kind.is_leaf() || kind.is_mirror() => false,
-        _ => return Ok(None),
-    };
+fn layout_of(config: &VdevConfig) -> Result<Option<Layout>> {
+    use VdevKind::{Disk, File, Mirror, Raidz, Replacing, Spare};
+    if !matches!(config.kind, Disk | File | Mirror | Raidz | Replacing | Spare) {
+        return Ok(None);
+    }
     let wrong =
-        |field, seen, expected| VdevError::Config { guid: spec.guid, field, seen, expected };
-    let ashift = u32::try_from(spec.ashift).unwrap_or(u32::MAX);
-    if !(ASHIFT_MIN..=ASHIFT_MAX).contains(&ashift) {
-        return Err(wrong("ashift", spec.ashift, "between 9 and 16"));
+        |field, seen, expected| VdevError::Config { guid: config.guid, field, seen, expected };
+    let top = config.top.unwrap_or_default();
+    let ashift = u32::try_from(top.ashift).unwrap_or(u32::MAX);
+    if !ASHIFTS.contains(&ashift) {
+        return Err(wrong("ashift", top.ashift, "between 9 and 16"));
     }
-    if spec.asize == 0 || spec.asize > 1 << 60 {
-        return Err(wrong("asize", spec.asize, "above zero and below 2^60"));
+    if top.asize == 0 || top.asize > 1 << 60 {
+        return Err(wrong("asize", top.asize, "above zero and at most 2^60"));
     }
-    if !raidz {
+    if config.kind != Raidz {
         return Ok(Some(Layout::Plain { ashift }));
     }
-    // Pools older than double parity do not say how much they have.
-    let parity = spec.nparity.max(1) as usize;
-    match Geometry::new(ashift, spec.children.len(), parity) {
+    let nparity = config.nparity.unwrap_or(0);
+    match Geometry::new(ashift, config.children.len(), nparity as usize) {
         Some(geometry) => Ok(Some(Layout::Raidz(geometry))),
-        None => Err(wrong("nparity", spec.nparity, "1 to 3 and below the number of children")),
+        None => Err(wrong("nparity", nparity, "1 to 3 and below the number of children")),
     }
+}
+
+/// Refuses trees that are too wide or too deep, and children that are not where their ids say:
+/// block pointers name top-level vdevs, and raidz its columns, by that place.
+fn check_shape(vdev: &VdevConfig, children_max: usize, depth: usize) -> Result<()> {
+    let guid = vdev.guid;
+    let wrong = |field, seen, expected| Err(VdevError::Config { guid, field, seen, expected });
+    if vdev.children.len() > children_max {
+        return wrong("number of children", vdev.children.len() as u64, "fewer");
+    }
+    if depth > DEPTH_MAX {
+        return wrong("nesting", depth as u64, "at most 6");
+    }
+    for (child, index) in vdev.children.iter().zip(0..) {
+        if child.id != Some(index) {
+            let seen = child.id.unwrap_or(u64::MAX);
+            return wrong("id of a child", seen, "its place among the children");
+        }
+        check_shape(child, DISKS_MAX, depth + 1)?;
+    }
+    Ok(())
 }

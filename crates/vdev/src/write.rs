@@ -10,13 +10,13 @@
 //! caller's [`WriteScratch`].
 
 use crate::error::{LeafFailure, Result, VdevError};
-use crate::raidz::ASHIFT_MAX;
 use crate::read::clip;
 use crate::rebuild::generate;
-use crate::sizes::{DATA_START, Layout};
-use crate::spec::Spec;
+use crate::sizes::Layout;
 use crate::tree::{Found, Top, Tree};
 use device::{Device, WriteDevice};
+use format::config::VdevConfig;
+use format::label::{ASHIFT_MAX, DATA_AT};
 use rt::buf::Buf;
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicBool, Ordering};
@@ -60,13 +60,13 @@ pub struct WriteTree {
 impl WriteTree {
     /// The tree that the config describes, on devices that can be written, by leaf guid. All of
     /// them must have been recognised by their labels (or be about to be labelled anew).
-    pub fn open(tops: Vec<Spec>, devices: BTreeMap<u64, Arc<dyn WriteDevice>>) -> Result<Self> {
+    pub fn open(root: &VdevConfig, devices: BTreeMap<u64, Arc<dyn WriteDevice>>) -> Result<Self> {
         let found = |device: &Arc<dyn WriteDevice>| {
             let device: Arc<dyn Device> = device.clone();
             Found { device, labelled: true }
         };
         let found = devices.iter().map(|(guid, device)| (*guid, found(device))).collect();
-        let tree = Tree::open(tops, found)?;
+        let tree = Tree::open(root, found)?;
         let writer = |leaf: &crate::tree::Leaf| {
             let device = devices.get(&leaf.guid()).filter(|_| leaf.state.is_online())?;
             Some(Writer { device: device.clone(), behind: AtomicBool::new(false) })
@@ -78,6 +78,11 @@ impl WriteTree {
     /// The tree, to read from.
     pub fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    /// The device of a leaf, for its labels.
+    pub(crate) fn writer(&self, leaf: usize) -> Option<&dyn WriteDevice> {
+        self.writers.get(leaf)?.as_ref().map(|writer| &*writer.device)
     }
 
     /// Writes one block at `offset` of the vdev. See [`WriteTree::write_run`].
@@ -180,8 +185,8 @@ impl WriteTree {
             run.on_slot(place, vectors, &mut |offset, vectors| {
                 if error.is_none() {
                     let result = match vectors {
-                        [one] => writer.device.write_at(DATA_START + offset, one),
-                        many => writer.device.write_vectored_at(DATA_START + offset, many),
+                        [one] => writer.device.write_at(DATA_AT + offset, one),
+                        many => writer.device.write_vectored_at(DATA_AT + offset, many),
                     };
                     error = result.err();
                 }
@@ -207,7 +212,7 @@ impl WriteTree {
         let leaf = missing.and_then(|leaf| self.tree.leaves().get(*leaf));
         LeafFailure::Missing {
             guid: leaf.map_or(0, |leaf| leaf.guid()),
-            path: leaf.and_then(|leaf| leaf.spec.path.clone()).unwrap_or_default(),
+            path: leaf.map(|leaf| leaf.name()).unwrap_or_default(),
         }
     }
 

@@ -1,28 +1,35 @@
 //! Runs of blocks: the same bytes as block by block, in one write to each disk.
+#![allow(clippy::unwrap_used, reason = "a test fails by panic")]
 
 mod common;
 
 use common::*;
 use device::Device;
 use device::sim::{Fault, Kind as Failure, On, SimSet};
+use format::config::{VdevConfig, VdevKind};
+use format::label::DATA_AT;
 use rt::Rng;
-use vdev::sizes::DATA_START;
-use vdev::{Kind, LeafFailure, Spec, VdevError, WriteReport, WriteScratch};
+use vdev::{LeafFailure, VdevError, WriteReport, WriteScratch};
 
 /// Random blocks, of which most follow each other directly.
-fn random_blocks(rng: &mut Rng, spec: &Spec, max_sectors: u64, gaps: bool) -> Vec<(u64, Vec<u8>)> {
+fn random_blocks(
+    rng: &mut Rng,
+    spec: &VdevConfig,
+    max_sectors: u64,
+    gaps: bool,
+) -> Vec<(u64, Vec<u8>)> {
     let layout = layout(spec);
-    let mut at = rng.below(40) << spec.ashift;
+    let mut at = rng.below(40) << spec.top.unwrap().ashift;
     let mut blocks = Vec::new();
     for _ in 0..1 + rng.below(12) {
         let size = match rng.below(4) {
             0 => 1 + rng.below(700),
-            _ => (1 + rng.below(max_sectors)) << spec.ashift,
+            _ => (1 + rng.below(max_sectors)) << spec.top.unwrap().ashift,
         };
         blocks.push((at, noise(rng, size as usize)));
         at += layout.asize(size);
         if gaps && rng.chance(1, 3) {
-            at += (1 + rng.below(9)) << spec.ashift;
+            at += (1 + rng.below(9)) << spec.top.unwrap().ashift;
         }
     }
     blocks
@@ -34,7 +41,7 @@ const SEEN: usize = 1 << 20;
 /// Fills the disks with what must not be touched.
 fn fill(set: &SimSet) {
     for disk in set.disks() {
-        disk.overwrite(DATA_START - 4096, &[0xee; SEEN]);
+        disk.overwrite(DATA_AT - 4096, &[0xee; SEEN]);
     }
 }
 
@@ -46,18 +53,18 @@ fn borrowed(blocks: &[(u64, Vec<u8>)]) -> Vec<(u64, &[u8])> {
 fn a_run_writes_what_single_writes_do_and_fills_skips() {
     let mut rng = Rng::new(11);
     for (kind, n, p) in [
-        (Kind::Raidz, 2, 1),
-        (Kind::Raidz, 3, 1),
-        (Kind::Raidz, 5, 1),
-        (Kind::Raidz, 4, 2),
-        (Kind::Raidz, 7, 2),
-        (Kind::Raidz, 5, 3),
-        (Kind::Mirror, 2, 0),
-        (Kind::Mirror, 1, 0),
+        (VdevKind::Raidz, 2, 1),
+        (VdevKind::Raidz, 3, 1),
+        (VdevKind::Raidz, 5, 1),
+        (VdevKind::Raidz, 4, 2),
+        (VdevKind::Raidz, 7, 2),
+        (VdevKind::Raidz, 5, 3),
+        (VdevKind::Mirror, 2, 0),
+        (VdevKind::Mirror, 1, 0),
     ] {
         for round in 0..24 {
             let ashift = if round % 2 == 0 { 9 } else { 12 };
-            let spec = top(kind, n, p, ashift);
+            let spec = top(kind.clone(), n, p, ashift);
             let blocks = random_blocks(&mut rng, &spec, 3 * n as u64, round % 3 == 0);
             let (one, run) = (disks(n), disks(n));
             fill(&one);
@@ -71,11 +78,11 @@ fn a_run_writes_what_single_writes_do_and_fills_skips() {
 
             // Where the two differ the run has zeros, within the blocks' space: skip sectors.
             let layout = layout(&spec);
-            let slots = if kind == Kind::Raidz { n as u64 } else { 1 };
+            let slots = if kind == VdevKind::Raidz { n as u64 } else { 1 };
             for i in 0..n {
                 let images = [&one, &run].map(|set| {
                     let mut bytes = vec![0; SEEN];
-                    set.disk(i).read_at(DATA_START - 4096, &mut bytes).unwrap();
+                    set.disk(i).read_at(DATA_AT - 4096, &mut bytes).unwrap();
                     bytes
                 });
                 for at in (0..SEEN).filter(|at| images[0][*at] != images[1][*at]) {
@@ -96,7 +103,7 @@ fn a_run_writes_what_single_writes_do_and_fills_skips() {
 fn a_run_without_gaps_is_one_write_to_each_disk() {
     let mut rng = Rng::new(12);
     for (n, p) in [(3, 1), (5, 2), (11, 2), (7, 3)] {
-        let spec = top(Kind::Raidz, n, p, 9);
+        let spec = top(VdevKind::Raidz, n, p, 9);
         for _ in 0..20 {
             let set = disks(n);
             let blocks = random_blocks(&mut rng, &spec, 3 * n as u64, false);
@@ -114,7 +121,7 @@ fn a_run_without_gaps_is_one_write_to_each_disk() {
 fn leaves_that_fail_within_redundancy_are_reported() {
     let failure = || Fault::new(Failure::Error(rustix::io::Errno::IO), On::Writes);
     for (kind, n, p, bearable) in
-        [(Kind::Raidz, 5, 2, 2), (Kind::Raidz, 4, 1, 1), (Kind::Mirror, 3, 0, 2)]
+        [(VdevKind::Raidz, 5, 2, 2), (VdevKind::Raidz, 4, 1, 1), (VdevKind::Mirror, 3, 0, 2)]
     {
         let spec = top(kind, n, p, 9);
         let data = noise(&mut Rng::new(2), 3 * 512 * n);
@@ -148,7 +155,7 @@ fn leaves_that_fail_within_redundancy_are_reported() {
 
 #[test]
 fn a_missing_leaf_is_passed_over() {
-    let spec = top(Kind::Raidz, 4, 2, 9);
+    let spec = top(VdevKind::Raidz, 4, 2, 9);
     let set = disks(4);
     let mut short = spec.clone();
     // Guids without a disk.
@@ -168,7 +175,7 @@ fn a_missing_leaf_is_passed_over() {
 
 #[test]
 fn healing_touches_only_the_leaves_that_lied() {
-    let spec = top(Kind::Raidz, 5, 2, 9);
+    let spec = top(VdevKind::Raidz, 5, 2, 9);
     let set = disks(5);
     let tree = open_write(&spec, &set);
     let data = noise(&mut Rng::new(4), 6 << 9);
@@ -191,7 +198,7 @@ fn healing_touches_only_the_leaves_that_lied() {
 /// One disk missed a write, another its flush: together they are more than one parity bears.
 #[test]
 fn a_failed_flush_counts_with_the_writes_that_failed() {
-    let spec = top(Kind::Raidz, 4, 1, 9);
+    let spec = top(VdevKind::Raidz, 4, 1, 9);
     let failure = |on| Fault::new(Failure::Error(rustix::io::Errno::IO), on);
     let data = noise(&mut Rng::new(4), 6 << 9);
     let mut scratch = WriteScratch::default();

@@ -1,0 +1,349 @@
+//! Finding pools: which devices belong together, by what their labels say and nothing else.
+//!
+//! Place: the way in for `pool`, `verify` and the listing of pools that could be imported.
+//! The one idea: a device is known by the guid in its label, whatever its path; so a scan reads the
+//! labels of everything it is shown, groups them by pool, and for each pool says what is there,
+//! what is missing, and which uberblocks one may try, the newest first.
+//!
+//! A label config describes one top-level vdev only, so the tree is put together from the labels of
+//! different leaves. It is good enough to read the MOS; the config in there is the final word, and
+//! [`FoundPool::open_tree_as`] opens the same devices by it. FORMAT: sections 1.4, 1.6, 1.7, 10.5.
+
+use crate::error::{Result, VdevError};
+use crate::label::{Labels, sort_uberblocks};
+use crate::tree::{Found, Tree};
+use crate::write::WriteTree;
+use device::{Device, DeviceError, ReadFile, WriteDevice, WriteFile};
+use format::Uberblock;
+use format::config::{AuxLabel, PoolConfig, PoolState, VdevConfig, VdevKind};
+use rt::sync::Arc;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Most top-level slots that a label is believed to count.
+const TOPS_MAX: u64 = 1 << 12;
+
+/// A device that a scan looked at.
+pub struct Candidate {
+    /// Where it was found; `None` of a device that has no path.
+    pub path: Option<PathBuf>,
+    /// The device, open for reading.
+    pub device: Arc<dyn Device>,
+    /// What its labels say.
+    pub labels: Labels,
+}
+
+/// A leaf of a pool that a scan found.
+pub struct Member {
+    /// The device and its labels.
+    pub candidate: Candidate,
+    /// Guid of the leaf.
+    pub guid: u64,
+    /// Its newest config that is not ahead of the pool's newest uberblock.
+    pub config: PoolConfig,
+}
+
+/// A spare or cache device that is in no pool's tree.
+pub struct AuxMember {
+    /// The device and its labels.
+    pub candidate: Candidate,
+    /// What its label says.
+    pub label: AuxLabel,
+}
+
+/// A pool that a scan found.
+pub struct FoundPool {
+    /// Its leaves, in the order of the tree where they are in it.
+    pub members: Vec<Member>,
+    /// Devices with the label of a leaf that another device is taken for: copies.
+    pub duplicates: Vec<Member>,
+    /// The newest label config.
+    pub config: PoolConfig,
+    /// The tree as far as labels tell it. Top-level vdevs without a label are of kind missing.
+    pub root: VdevConfig,
+    /// All uberblocks that are whole, newest first.
+    pub uberblocks: Vec<Uberblock>,
+}
+
+/// What a scan found.
+#[derive(Default)]
+pub struct Scan {
+    /// Pools, by name and guid.
+    pub pools: Vec<FoundPool>,
+    /// Spares and caches.
+    pub aux: Vec<AuxMember>,
+    /// Files and devices that could not be opened.
+    pub unopened: Vec<DeviceError>,
+}
+
+/// Why a pool cannot be chosen from a scan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChooseError {
+    /// No pool of this name or guid.
+    #[error("no such pool available: {name} (found: {})", list(seen))]
+    NoSuchPool {
+        /// The name or guid asked for.
+        name: String,
+        /// Names of the pools that were found.
+        seen: Vec<String>,
+    },
+    /// Several pools have the name.
+    #[error("more than one pool is named {name}, choose by guid: {}", list(guids))]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// Their guids.
+        guids: Vec<String>,
+    },
+}
+
+fn list(words: &[String]) -> String {
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+}
+
+/// Looks at every regular file and block device in the directories, and at the paths that are files
+/// or devices themselves. The same device under several names is taken once.
+///
+/// # Errors
+/// Only if a directory or path that was named cannot be read; what is in it may fail freely.
+pub fn scan(paths: &[PathBuf]) -> std::io::Result<Scan> {
+    let mut devices = BTreeMap::new();
+    for path in paths {
+        if std::fs::metadata(path)?.is_dir() {
+            let mut entries = std::fs::read_dir(path)?.collect::<std::io::Result<Vec<_>>>()?;
+            entries.sort_by_key(|entry| entry.file_name());
+            for entry in entries {
+                // What vanishes while we look, and links to nowhere, are not there.
+                drop(add_device(&mut devices, &entry.path()));
+            }
+        } else {
+            add_device(&mut devices, path)?;
+        }
+    }
+    let mut candidates = Vec::new();
+    let mut unopened = Vec::new();
+    let mut in_order: Vec<(usize, PathBuf)> = devices.into_values().collect();
+    in_order.sort_unstable();
+    for (_, path) in in_order {
+        match ReadFile::open(&path) {
+            Ok(file) => candidates.push((Some(path), Arc::new(file) as Arc<dyn Device>)),
+            Err(error) => unopened.push(error),
+        }
+    }
+    Ok(Scan { unopened, ..scan_devices(candidates) })
+}
+
+/// Notes a file or block device, by what it is and not by its name.
+fn add_device(
+    devices: &mut BTreeMap<(bool, u64, u64), (usize, PathBuf)>,
+    path: &Path,
+) -> std::io::Result<()> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let meta = std::fs::metadata(path)?;
+    let key = if meta.file_type().is_block_device() {
+        (true, meta.rdev(), 0)
+    } else if meta.is_file() {
+        (false, meta.dev(), meta.ino())
+    } else {
+        return Ok(());
+    };
+    let place = devices.len();
+    devices.entry(key).or_insert_with(|| (place, path.to_owned()));
+    Ok(())
+}
+
+/// Reads the labels of devices and sorts them into pools.
+pub fn scan_devices(devices: Vec<(Option<PathBuf>, Arc<dyn Device>)>) -> Scan {
+    let mut scan = Scan::default();
+    let mut groups: BTreeMap<u64, Vec<Candidate>> = BTreeMap::new();
+    for (path, device) in devices {
+        let labels = Labels::read(&*device);
+        let candidate = Candidate { path, device, labels };
+        // The newest config says to which pool the device belongs now.
+        if let Some(config) = candidate.labels.member(u64::MAX) {
+            groups.entry(config.pool_guid).or_default().push(candidate);
+        } else if let Some(label) = candidate.labels.aux().cloned() {
+            scan.aux.push(AuxMember { candidate, label });
+        }
+    }
+    scan.pools = groups.into_values().filter_map(FoundPool::gather).collect();
+    scan.pools.sort_by(|a, b| (&a.config.name, a.guid()).cmp(&(&b.config.name, b.guid())));
+    scan
+}
+
+impl Scan {
+    /// The pool of this name or guid. Destroyed pools are chosen by guid only.
+    ///
+    /// # Errors
+    /// If there is none, or several have the name.
+    pub fn choose(&self, name: &str) -> std::result::Result<&FoundPool, ChooseError> {
+        if let Some(pool) = self.pools.iter().find(|pool| Ok(pool.guid()) == name.parse()) {
+            return Ok(pool);
+        }
+        let named = |pool: &&FoundPool| {
+            pool.config.name == name.as_bytes() && pool.config.state != PoolState::Destroyed
+        };
+        let found: Vec<&FoundPool> = self.pools.iter().filter(named).collect();
+        let name = name.to_owned();
+        match found[..] {
+            [pool] => Ok(pool),
+            [] => {
+                let seen = self.pools.iter().map(|pool| pool.name().into_owned()).collect();
+                Err(ChooseError::NoSuchPool { name, seen })
+            }
+            _ => {
+                let guids = found.iter().map(|pool| pool.guid().to_string()).collect();
+                Err(ChooseError::Ambiguous { name, guids })
+            }
+        }
+    }
+}
+
+impl FoundPool {
+    /// The pool that the devices make, all of which name it in their labels.
+    fn gather(candidates: Vec<Candidate>) -> Option<FoundPool> {
+        let mut uberblocks: Vec<Uberblock> =
+            candidates.iter().flat_map(|c| c.labels.uberblocks.iter().copied()).collect();
+        sort_uberblocks(&mut uberblocks);
+        let txg = uberblocks.first().map_or(u64::MAX, |uberblock| uberblock.txg.get());
+        let mut members: Vec<Member> = Vec::new();
+        let mut duplicates = Vec::new();
+        for candidate in candidates {
+            let Some(config) = candidate.labels.member(txg).cloned() else { continue };
+            let Some(ids) = config.label else { continue };
+            let member = Member { candidate, guid: ids.guid, config };
+            match members.iter_mut().find(|other| other.guid == member.guid) {
+                None => members.push(member),
+                Some(other) if member.is_better(other) => {
+                    duplicates.push(std::mem::replace(other, member));
+                }
+                Some(_) => duplicates.push(member),
+            }
+        }
+        let config = members.iter().map(|m| &m.config).max_by_key(|c| rank(c, txg))?.clone();
+        let root = put_together(&config, members.iter().map(|m| &m.config), txg);
+        let place: Vec<u64> = root.leaves().map(|leaf| leaf.guid).collect();
+        let order = |m: &Member| place.iter().position(|guid| *guid == m.guid);
+        members.sort_by_key(|m| order(m).unwrap_or(usize::MAX));
+        Some(FoundPool { members, duplicates, config, root, uberblocks })
+    }
+
+    /// Guid of the pool.
+    pub fn guid(&self) -> u64 {
+        self.config.pool_guid
+    }
+
+    /// Name of the pool.
+    pub fn name(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.config.name)
+    }
+
+    /// Numbers of the top-level vdevs of which no label was found.
+    pub fn missing_tops(&self) -> Vec<u64> {
+        let missing = self.root.children.iter().filter(|top| top.kind == VdevKind::Missing);
+        missing.filter_map(|top| top.id).collect()
+    }
+
+    /// Another host's id, if the pool was not exported by it: that host may be using it now. A
+    /// label without a host id belongs to nobody.
+    pub fn foreign_host(&self, our_hostid: u64) -> Option<u64> {
+        let hostid = self.config.hostid;
+        let foreign = self.config.state == PoolState::Active && hostid != 0 && hostid != our_hostid;
+        foreign.then_some(hostid)
+    }
+
+    /// The devices that were found, by leaf guid.
+    pub fn devices(&self) -> BTreeMap<u64, Found> {
+        let found = |member: &Member| {
+            let device = member.candidate.device.clone();
+            (member.guid, Found { device, labelled: true })
+        };
+        self.members.iter().map(found).collect()
+    }
+
+    /// Opens the tree that the labels describe, for reading.
+    pub fn open_tree(&self) -> Result<Tree> {
+        self.open_tree_as(&self.root)
+    }
+
+    /// Opens the devices as the tree of another config (the MOS's), for reading.
+    pub fn open_tree_as(&self, root: &VdevConfig) -> Result<Tree> {
+        Tree::open(root, self.devices())
+    }
+
+    /// Opens the devices for writing, as the tree of a config. Takes each device's lock, and looks
+    /// again whether it still is the leaf that it was when it was scanned.
+    ///
+    /// # Errors
+    /// [`DeviceError::Busy`] if another process holds a device; whatever opening says.
+    pub fn open_write_tree(&self, root: &VdevConfig) -> Result<WriteTree> {
+        let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
+        // Leaves that have left the pool still carry its label.
+        for member in self.members.iter().filter(|member| root.find(member.guid).is_some()) {
+            let Some(path) = &member.candidate.path else { continue };
+            let file = WriteFile::open(path)?;
+            let labels = Labels::read(&file);
+            let now = labels.member(u64::MAX).map(|config| (config.pool_guid, config.label));
+            if now != Some((self.guid(), member.config.label)) {
+                let name = path.display().to_string();
+                return Err(VdevError::Changed { device: name, guid: member.guid });
+            }
+            devices.insert(member.guid, Arc::new(file));
+        }
+        WriteTree::open(root, devices)
+    }
+}
+
+impl Member {
+    /// Is this the leaf rather than `other`, a device with the same label? The newer one is; of
+    /// equals the one that is where the config says.
+    fn is_better(&self, other: &Member) -> bool {
+        let key = |member: &Member| {
+            let newest = member.candidate.labels.uberblocks.first();
+            let txg = newest.map_or(0, |uberblock| uberblock.txg.get());
+            (member.config.txg, txg, member.is_at_its_path())
+        };
+        key(self) > key(other)
+    }
+
+    /// Is the device where its config says?
+    fn is_at_its_path(&self) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        let leaf = self.config.vdev_tree.find(self.guid);
+        let told = leaf.and_then(|leaf| leaf.path.as_deref());
+        let path = self.candidate.path.as_deref().map(|path| path.as_os_str().as_bytes());
+        told.is_some() && told == path
+    }
+}
+
+/// Which of two configs counts: one that is not ahead of the uberblock, then the newer one.
+fn rank(config: &PoolConfig, txg: u64) -> (bool, u64) {
+    (config.txg <= txg, config.txg)
+}
+
+/// The tree of the pool, from its newest config and the labels of all its leaves.
+fn put_together<'a>(
+    newest: &PoolConfig,
+    configs: impl Iterator<Item = &'a PoolConfig>,
+    txg: u64,
+) -> VdevConfig {
+    let mut tops: BTreeMap<u64, &PoolConfig> = BTreeMap::new();
+    for config in configs {
+        let Some(id) = config.vdev_tree.id.filter(|id| *id < TOPS_MAX) else { continue };
+        let known = tops.entry(id).or_insert(config);
+        if rank(config, txg) > rank(known, txg) {
+            *known = config;
+        }
+    }
+    let last = tops.keys().next_back().map_or(0, |id| id + 1);
+    let count = newest.vdev_children.unwrap_or(last).min(TOPS_MAX);
+    let top = |id: u64| match tops.get(&id) {
+        Some(config) => config.vdev_tree.clone(),
+        None if newest.holes.contains(&id) => VdevConfig::new(VdevKind::Hole, id, 0),
+        None => VdevConfig::new(VdevKind::Missing, id, 0),
+    };
+    let mut root = VdevConfig::new(VdevKind::Root, 0, newest.pool_guid);
+    root.children = (0..count).map(top).collect();
+    root
+}

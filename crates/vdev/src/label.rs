@@ -1,0 +1,314 @@
+//! Labels: what a device says about itself, and what is written on it so that it will say it.
+//!
+//! Place: under `import` (reading) and the last steps of a txg (writing).
+//! The one idea: a leaf has four labels, two at each end, and each part of a label carries a
+//! checksum with its own place in it. So every part is judged alone, what is good is used, and
+//! writing two labels at a time leaves two that are whole, wherever the power goes.
+//! FORMAT: sections 1.1, 1.5, 1.6.
+
+use crate::error::{LeafFailure, Result, VdevError};
+use crate::write::{WriteReport, WriteTree};
+use codec::embedded::{self, EmbeddedError, Place};
+use device::{Device, DeviceError, WriteDevice};
+use format::bootenv::BootEnv;
+use format::config::{Label, PoolConfig};
+use format::label::{
+    BOOTENV_AT, CONFIG_AT, CONFIG_SIZE, LABEL_SIZE, LABELS, RING_AT, RING_SIZE, build_config,
+    label_offset, parse_config,
+};
+use format::uberblock::{slot_of_txg, slot_size};
+use format::{FormatError, NvList, Uberblock};
+
+/// Why one of a device's labels cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabelError {
+    /// The device has no room for labels.
+    #[error("{size} bytes are too few for labels")]
+    TooSmall {
+        /// Size of the device, in bytes.
+        size: u64,
+    },
+    /// The device could not be read or written.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Never written, overwritten or damaged.
+    #[error(transparent)]
+    Checksum(#[from] EmbeddedError),
+    /// The checksum is right and the config is not one.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+}
+
+/// All that a device's labels say.
+#[derive(Debug, Clone)]
+pub struct Labels {
+    /// The config of each label, or why there is none.
+    pub configs: [std::result::Result<Label, LabelError>; LABELS],
+    /// The uberblocks with a good checksum in any of the rings, newest first, none twice.
+    pub uberblocks: Vec<Uberblock>,
+}
+
+impl Labels {
+    /// Reads the labels of a device. What cannot be read says why; nothing makes this fail.
+    pub fn read(device: &dyn Device) -> Labels {
+        let none = || Err(LabelError::TooSmall { size: device.size() });
+        let mut labels = Labels { configs: [(); LABELS].map(|()| none()), uberblocks: Vec::new() };
+        let mut bytes = vec![0; LABEL_SIZE as usize];
+        for label in 0..LABELS {
+            let Some(offset) = label_offset(label, device.size()) else { continue };
+            if let Err(error) = device.read_at(offset, &mut bytes) {
+                labels.configs[label] = Err(error.into());
+                continue;
+            }
+            let config = &bytes[CONFIG_AT as usize..][..CONFIG_SIZE];
+            labels.configs[label] = read_config(config, offset + CONFIG_AT);
+            let ring = &bytes[RING_AT as usize..][..RING_SIZE];
+            read_ring(ring, offset + RING_AT, &mut labels.uberblocks);
+        }
+        sort_uberblocks(&mut labels.uberblocks);
+        labels
+    }
+
+    /// The configs that can be used, of whatever label.
+    pub fn good(&self) -> impl Iterator<Item = &Label> {
+        self.configs.iter().flatten()
+    }
+
+    /// The config of the pool that the device belongs to: the newest that is not ahead of the
+    /// uberblock of `txg`. A label may have been written for an uberblock that never came.
+    pub fn member(&self, txg: u64) -> Option<&PoolConfig> {
+        let members = || {
+            let configs = self.good().filter_map(|label| match label {
+                Label::Member(config) => Some(&**config),
+                Label::Aux(_) => None,
+            });
+            configs.filter(|config| config.txg != 0)
+        };
+        let fits = |config: &&PoolConfig| config.txg <= txg;
+        let newest = members().filter(fits).max_by_key(|config| config.txg);
+        newest.or_else(|| members().min_by_key(|config| config.txg))
+    }
+
+    /// Is one of the labels that of a spare or of a cache device?
+    pub fn aux(&self) -> Option<&format::config::AuxLabel> {
+        self.good().find_map(|label| match label {
+            Label::Aux(aux) => Some(aux),
+            Label::Member(_) => None,
+        })
+    }
+}
+
+/// Newest first, none twice.
+pub(crate) fn sort_uberblocks(list: &mut Vec<Uberblock>) {
+    list.sort_by(|a, b| b.cmp_age(a).then_with(|| a.to_words().cmp(&b.to_words())));
+    list.dedup();
+}
+
+fn read_config(region: &[u8], offset: u64) -> std::result::Result<Label, LabelError> {
+    embedded::check(Place::Label { offset }, region)?;
+    Ok(Label::from_nvlist(&parse_config(region)?)?)
+}
+
+/// Adds the good uberblocks of a ring. The size of its slots depends on the config, which may be
+/// lost; but a slot's checksum holds for its own size only, so that all sizes can be tried.
+fn read_ring(ring: &[u8], offset: u64, found: &mut Vec<Uberblock>) {
+    let mut sizes: Vec<usize> = (0..16).map(slot_size).collect();
+    sizes.dedup();
+    for size in sizes {
+        for (slot, at) in ring.chunks_exact(size).zip((offset..).step_by(size)) {
+            // The magic number is looked at first: a checksum costs more.
+            let Ok(uberblock) = Uberblock::parse(slot) else { continue };
+            // What a fresh label holds before its pool's first txg is no pool.
+            if uberblock.txg.get() == 0 {
+                continue;
+            }
+            if embedded::check(Place::Label { offset: at }, slot).is_ok() {
+                found.push(uberblock);
+            }
+        }
+    }
+}
+
+/// What a label's config region holds, sealed for its place.
+fn seal_config(config: &NvList, at: u64) -> std::result::Result<Vec<u8>, LabelError> {
+    let mut region = build_config(config)?;
+    embedded::seal(Place::Label { offset: at }, &mut region)?;
+    Ok(region)
+}
+
+/// Writes four fresh labels: `config`, an empty boot environment, and a ring without uberblocks.
+/// What the device was before is gone. Flushes.
+///
+/// # Errors
+/// If the device is too small or fails, or the config does not fit.
+pub fn write_fresh(
+    device: &dyn WriteDevice,
+    config: &NvList,
+) -> std::result::Result<(), LabelError> {
+    let too_small = LabelError::TooSmall { size: device.size() };
+    for label in 0..LABELS {
+        let offset = label_offset(label, device.size()).ok_or(too_small.clone())?;
+        let mut bytes = vec![0; LABEL_SIZE as usize];
+        let mut put = |at: u64, region: &[u8]| {
+            bytes[at as usize..][..region.len()].copy_from_slice(region);
+        };
+        let mut bootenv = BootEnv::default().to_region()?;
+        embedded::seal(Place::Label { offset: offset + BOOTENV_AT }, &mut bootenv)?;
+        put(BOOTENV_AT, &bootenv);
+        put(CONFIG_AT, &seal_config(config, offset + CONFIG_AT)?);
+        device.write_at(offset, &bytes)?;
+    }
+    device.flush()?;
+    Ok(())
+}
+
+/// Writes `config` into all four labels of a device that is in no pool's tree: a spare or a cache.
+/// Rings and boot environments stay. Flushes.
+pub fn write_config(
+    device: &dyn WriteDevice,
+    config: &NvList,
+) -> std::result::Result<(), LabelError> {
+    for pair in [[0, 2], [1, 3]] {
+        write_pair(device, pair, config)?;
+        device.flush()?;
+    }
+    Ok(())
+}
+
+/// Writes the config region of two of a device's labels.
+fn write_pair(
+    device: &dyn WriteDevice,
+    pair: [usize; 2],
+    config: &NvList,
+) -> std::result::Result<(), LabelError> {
+    for label in pair {
+        let offset = label_offset(label, device.size());
+        let at = offset.ok_or(LabelError::TooSmall { size: device.size() })? + CONFIG_AT;
+        device.write_at(at, &seal_config(config, at)?)?;
+    }
+    Ok(())
+}
+
+/// Writes an uberblock into its slot of all four rings of a device.
+fn write_uberblock(
+    device: &dyn WriteDevice,
+    uberblock: &Uberblock,
+    ashift: u64,
+) -> std::result::Result<(), LabelError> {
+    let slot = slot_of_txg(uberblock.txg.get(), ashift, uberblock.multihost());
+    for label in 0..LABELS {
+        let offset = label_offset(label, device.size());
+        let offset = offset.ok_or(LabelError::TooSmall { size: device.size() })?;
+        let at = offset + RING_AT + (slot * slot_size(ashift)) as u64;
+        let mut bytes = uberblock.to_slot(ashift);
+        embedded::seal(Place::Label { offset: at }, &mut bytes)?;
+        device.write_at(at, &bytes)?;
+    }
+    Ok(())
+}
+
+impl WriteTree {
+    /// Makes `uberblock` the pool, in OpenZFS's order, each step flushed before the next (INV-3):
+    ///
+    /// 1. the caller's blocks;
+    /// 2. if `config` is given: it goes to labels 0 and 2 of every leaf;
+    /// 3. the uberblock goes to all four rings of every leaf;
+    /// 4. if `config` is given: it goes to labels 1 and 3.
+    ///
+    /// Cut anywhere, the pool opens: before step 3 is done labels 1 and 3 still fit the old
+    /// uberblock (a label ahead of the uberblock is ignored), after it labels 0 and 2 fit the new.
+    ///
+    /// `config` is that of the whole pool; its `txg` must not be above the uberblock's.
+    ///
+    /// # Errors
+    /// A leaf that fails is reported. It is an error if a top-level vdev is left without a leaf
+    /// that took the config, or the pool without one that took the uberblock; and whatever
+    /// [`WriteTree::flush`] finds of the caller's blocks.
+    pub fn commit(
+        &self,
+        uberblock: &Uberblock,
+        config: Option<&PoolConfig>,
+    ) -> Result<WriteReport> {
+        let mut report = self.flush()?;
+        let mut step = LabelStep { tree: self, report: &mut report };
+        if let Some(config) = config {
+            debug_assert!(config.txg <= uberblock.txg.get(), "a label is never ahead");
+            step.configs(config, [0, 2])?;
+        }
+        step.uberblock(uberblock)?;
+        if let Some(config) = config {
+            step.configs(config, [1, 3])?;
+        }
+        Ok(report)
+    }
+}
+
+/// One step of a commit, after which everything is flushed.
+struct LabelStep<'a> {
+    tree: &'a WriteTree,
+    report: &'a mut WriteReport,
+}
+
+impl LabelStep<'_> {
+    /// Writes and flushes something on every leaf; the tops on which a leaf took it.
+    fn on_leaves(
+        &mut self,
+        mut write: impl FnMut(&dyn WriteDevice, &crate::Leaf) -> std::result::Result<(), LabelError>,
+    ) -> Result<Vec<bool>> {
+        let tree = self.tree.tree();
+        let mut written = Vec::new();
+        for (index, leaf) in tree.leaves().iter().enumerate() {
+            let Some(device) = self.tree.writer(index) else { continue };
+            match write(device, leaf) {
+                Ok(()) => written.push((index, device)),
+                Err(LabelError::Device(error)) => self.failed(index, error),
+                Err(other) => return Err(other.into()),
+            }
+        }
+        let mut took = vec![false; tree.tops().len()];
+        for (index, device) in written {
+            match device.flush() {
+                Ok(()) => took[tree.leaves()[index].top as usize] = true,
+                Err(error) => self.failed(index, error),
+            }
+        }
+        Ok(took)
+    }
+
+    fn failed(&mut self, leaf: usize, error: DeviceError) {
+        self.tree.tree().leaves()[leaf].errors.add_write();
+        self.report.failed.push((leaf, LeafFailure::Device(error)));
+    }
+
+    fn configs(&mut self, config: &PoolConfig, pair: [usize; 2]) -> Result<()> {
+        let took = self.on_leaves(|device, leaf| {
+            let missing = FormatError::Missing { what: "pool config", field: "leaf" };
+            let config = config.for_leaf(leaf.guid()).ok_or(missing)?;
+            write_pair(device, pair, &config.to_nvlist())
+        })?;
+        for (top, took) in self.tree.tree().tops().iter().zip(took) {
+            if !took && top.layout.is_some() {
+                return Err(self.nowhere());
+            }
+        }
+        Ok(())
+    }
+
+    fn uberblock(&mut self, uberblock: &Uberblock) -> Result<()> {
+        let tree = self.tree.tree();
+        let took = self.on_leaves(|device, leaf| {
+            let top = tree.tops().get(leaf.top as usize);
+            let ashift = top.and_then(|top| top.config.top).map_or(0, |top| top.ashift);
+            write_uberblock(device, uberblock, ashift)
+        })?;
+        if took.contains(&true) { Ok(()) } else { Err(self.nowhere()) }
+    }
+
+    /// The error of a step that no leaf took.
+    fn nowhere(&self) -> VdevError {
+        let missing = || LeafFailure::Missing { guid: 0, path: String::new() };
+        let first = self.report.failed.first().map_or_else(missing, |(_, failure)| failure.clone());
+        VdevError::LabelsFailed { first: Box::new(first) }
+    }
+}

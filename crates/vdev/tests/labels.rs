@@ -1,0 +1,325 @@
+//! Labels: written as OpenZFS writes them, read whatever is in them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panic")]
+
+mod common;
+
+use common::*;
+use device::sim::{Cut, Fault, Image, Kind as Failure, On, SimSet};
+use device::{Device, ReadFile, WriteDevice, WriteFile};
+use format::config::{LabelIds, PoolConfig, PoolState, VdevConfig, VdevKind};
+use format::label::{CONFIG_AT, CONFIG_SIZE, LABEL_SIZE, LABELS, RING_AT, RING_SIZE, label_offset};
+use format::{BlkPtr, NvList, Uberblock};
+use rt::Rng;
+use rt::sync::Arc;
+use vdev::import::{Scan, scan, scan_devices};
+use vdev::label::{LabelError, Labels, write_config, write_fresh};
+use vdev::{VdevError, WriteTree};
+
+fn pool_config(name: &str, txg: u64, root: VdevConfig) -> PoolConfig {
+    PoolConfig {
+        version: 5000,
+        name: name.as_bytes().to_vec(),
+        state: PoolState::Active,
+        txg,
+        pool_guid: root.guid,
+        errata: Some(0),
+        comment: None,
+        compatibility: None,
+        hostid: 77,
+        hostname: Some(b"host".to_vec()),
+        has_per_vdev_zaps: false,
+        label: None,
+        holes: vec![],
+        vdev_children: Some(root.children.len() as u64),
+        split_guid: None,
+        vdev_tree: root,
+        features_for_read: Some(vec![]),
+        unknown: vec![],
+    }
+}
+
+fn scan_set(set: &SimSet) -> Scan {
+    let device = |disk: device::sim::SimDisk| -> Arc<dyn Device> { Arc::new(disk.reader()) };
+    scan_devices(set.disks().into_iter().map(|disk| (None, device(disk))).collect())
+}
+
+fn uberblock(txg: u64, root: &VdevConfig) -> Uberblock {
+    Uberblock::new(txg, root.guid_sum(), 1000 + txg, BlkPtr::ZERO)
+}
+
+/// Fresh labels on every disk, as a pool's first txg finds them.
+fn label_all(set: &SimSet, config: &PoolConfig) {
+    for (disk, guid) in set.disks().iter().zip(1..) {
+        write_fresh(disk, &config.for_leaf(guid).unwrap().to_nvlist()).unwrap();
+    }
+}
+
+#[test]
+fn openzfs_reads_our_fresh_labels() {
+    let images = testkit::fresh_images(1, (64 << 20) + 12345);
+    let disk = WriteFile::open(images.disk(0)).unwrap();
+    let mut root = root(&top(VdevKind::Mirror, 1, 0, 12));
+    root.children[0] = VdevConfig { id: Some(0), top: root.children[0].top, ..leaf(0, 1) };
+    let config = pool_config("fresh", 4, root);
+    write_fresh(&disk, &config.for_leaf(1).unwrap().to_nvlist()).unwrap();
+    let ran = testkit::zdb(["-l", images.disk(0).to_str().unwrap()]);
+    let text = ran.expect_ok().out;
+    assert!(text.contains("labels = 0 1 2 3") && text.contains("name: 'fresh'"), "{text}");
+}
+
+/// What the kernel wrote, written again by us, gives the same bytes: configs, uberblock and seals.
+#[test]
+fn the_kernels_labels_come_out_the_same_to_the_byte() {
+    for name in ["single", "mir", "rz1", "rz2", "wide"] {
+        let images = testkit::golden_copy(name);
+        let scan = scan(&[images.path().to_owned()]).unwrap();
+        let pool = &scan.pools[0];
+        let before: Vec<Vec<u8>> = images.disks().iter().map(|path| all_labels(path)).collect();
+        let tree = pool.open_write_tree(&pool.root).unwrap();
+        let config =
+            PoolConfig { label: None, vdev_tree: pool.root.clone(), ..pool.config.clone() };
+        // Wipe what the commit is to bring back.
+        for member in &pool.members {
+            let txg = pool.uberblocks[0].txg.get();
+            let ashift = member.config.vdev_tree.top.unwrap().ashift;
+            wipe(member.candidate.path.as_ref().unwrap(), txg, ashift);
+        }
+        let report = tree.commit(&pool.uberblocks[0], Some(&config)).unwrap();
+        assert_eq!(report, Default::default());
+        drop(tree);
+        for (path, before) in images.disks().iter().zip(before) {
+            assert!(all_labels(path) == before, "{}", path.display());
+        }
+    }
+}
+
+fn all_labels(path: &std::path::Path) -> Vec<u8> {
+    let disk = ReadFile::open(path).unwrap();
+    let mut all = Vec::new();
+    for label in 0..LABELS {
+        let mut bytes = vec![0; LABEL_SIZE as usize];
+        disk.read_at(label_offset(label, disk.size()).unwrap(), &mut bytes).unwrap();
+        all.extend(bytes);
+    }
+    all
+}
+
+fn wipe(path: &std::path::Path, txg: u64, ashift: u64) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    let size = file.metadata().unwrap().len();
+    let slot = format::uberblock::slot_of_txg(txg, ashift, false);
+    let slot_size = format::uberblock::slot_size(ashift);
+    for label in 0..LABELS {
+        let at = label_offset(label, size).unwrap();
+        file.write_all_at(&[0xaa; CONFIG_SIZE], at + CONFIG_AT).unwrap();
+        let at = at + RING_AT + (slot * slot_size) as u64;
+        file.write_all_at(&vec![0xaa; slot_size], at).unwrap();
+    }
+}
+
+#[test]
+fn a_commit_cut_anywhere_leaves_a_pool_that_opens() {
+    let spec = top(VdevKind::Raidz, 3, 1, 9);
+    let root = root(&spec);
+    let set = disks(3);
+    let first = pool_config("first", 4, root.clone());
+    label_all(&set, &first);
+    let tree = open_write(&spec, &set);
+    tree.commit(&uberblock(4, &root), Some(&first)).unwrap();
+    set.record();
+    let second = pool_config("second", 5, root.clone());
+    tree.commit(&uberblock(5, &root), Some(&second)).unwrap();
+    let log = set.log();
+    assert_eq!(log.writes(), 3 * (2 + 4 + 2));
+    let mut replay = log.replay();
+    let (mut old, mut new) = (0, 0);
+    for index in 0..=log.writes() {
+        replay.advance_to(index);
+        for cut in Cut::ALL {
+            for seed in 0..8 {
+                let after = SimSet::from_images(replay.crash(cut, seed));
+                let scan = scan_set(&after);
+                let pool = scan.choose("first").or(scan.choose("second")).unwrap();
+                assert_eq!(pool.members.len(), 3);
+                let txg = pool.uberblocks[0].txg.get();
+                let name = pool.name().into_owned();
+                assert!(pool.open_tree().is_ok());
+                match txg {
+                    4 => old += 1,
+                    5 => new += 1,
+                    other => panic!("uberblock {other}"),
+                }
+                let expected = if txg == 4 { "first" } else { "second" };
+                assert_eq!(name, expected, "uberblock {txg} after write {index}, {cut:?} {seed}");
+            }
+        }
+    }
+    assert!(old > 100 && new > 100, "{old} {new}");
+    replay.advance_to_end();
+    let scan = scan_set(&SimSet::from_images(replay.crash(Cut::Dropped, 0)));
+    assert_eq!(scan.choose("second").unwrap().uberblocks.len(), 2);
+}
+
+#[test]
+fn a_leaf_that_fails_is_reported_and_the_rest_commits() {
+    let spec = top(VdevKind::Mirror, 3, 0, 12);
+    let root = root(&spec);
+    let config = pool_config("pool", 9, root.clone());
+    for bad in 0..=3 {
+        let set = disks(3);
+        label_all(&set, &config);
+        let tree = open_write(&spec, &set);
+        for i in 0..bad {
+            let error = Failure::Error(rustix::io::Errno::IO);
+            set.disk(i).inject(Fault::new(error, On::Writes));
+        }
+        let result = tree.commit(&uberblock(9, &root), Some(&config));
+        if bad == 3 {
+            assert!(matches!(result, Err(VdevError::LabelsFailed { .. })), "{result:?}");
+            continue;
+        }
+        let failed: std::collections::BTreeSet<usize> =
+            result.unwrap().failed.iter().map(|(leaf, _)| *leaf).collect();
+        assert_eq!(failed, (0..bad).collect());
+        let scan = scan_set(&set);
+        let pool = scan.choose("pool").unwrap();
+        for (member, i) in pool.members.iter().zip(0..) {
+            assert_eq!(member.candidate.labels.uberblocks.len(), usize::from(i >= bad));
+        }
+    }
+}
+
+/// A label ahead of every uberblock was written for one that never came.
+#[test]
+fn labels_ahead_of_the_uberblock_are_not_believed() {
+    let spec = top(VdevKind::Mirror, 2, 0, 12);
+    let root = root(&spec);
+    let set = disks(2);
+    let now = pool_config("now", 9, root.clone());
+    label_all(&set, &now);
+    open_write(&spec, &set).commit(&uberblock(9, &root), Some(&now)).unwrap();
+    let ahead = pool_config("ahead", 10, root).for_leaf(1).unwrap();
+    // Labels 0 and 2 of one disk.
+    let mut half = set.disk(0).image();
+    write_config(&set.disk(0), &ahead.to_nvlist()).unwrap();
+    for label in [0, 2] {
+        let at = label_offset(label, half.size()).unwrap();
+        let mut bytes = vec![0; LABEL_SIZE as usize];
+        set.disk(0).image().read(at, &mut bytes);
+        half.write(at, &bytes);
+    }
+    let other = set.disk(1).image();
+    let set = SimSet::from_images(vec![("a".into(), half), ("b".into(), other)]);
+    let scan = scan_set(&set);
+    assert_eq!(scan.pools[0].name(), "now");
+    assert_eq!(scan.pools[0].foreign_host(77), None);
+    assert_eq!(scan.pools[0].foreign_host(78), Some(77));
+}
+
+#[test]
+fn a_device_without_room_says_so() {
+    let set = SimSet::new(1, 4 << 20);
+    let labels = Labels::read(&set.disk(0).reader());
+    assert!(labels.configs.iter().all(|c| matches!(c, Err(LabelError::TooSmall { .. }))));
+    let result = write_fresh(&set.disk(0), &NvList::new());
+    assert_eq!(result, Err(LabelError::TooSmall { size: 4 << 20 }));
+    let mut long = NvList::new();
+    long.put_string("long", vec![b'x'; CONFIG_SIZE]);
+    assert!(matches!(write_fresh(&disks(1).disk(0), &long), Err(LabelError::Format(_))));
+}
+
+#[test]
+fn a_device_that_became_something_else_is_not_written() {
+    let images = testkit::golden_copy("mir");
+    let scan = scan(&[images.path().to_owned()]).unwrap();
+    let pool = &scan.pools[0];
+    let held = WriteFile::open(images.disk(1)).unwrap();
+    let busy = pool.open_write_tree(&pool.root).err().unwrap();
+    assert!(busy.to_string().contains("busy"), "{busy}");
+    let mut config = pool.members[1].config.clone();
+    let ids = config.label.unwrap();
+    config.label = Some(LabelIds { guid: 5, ..ids });
+    write_config(&held, &config.to_nvlist()).unwrap();
+    drop(held);
+    let changed = pool.open_write_tree(&pool.root).err().unwrap();
+    assert!(matches!(changed, VdevError::Changed { .. }), "{changed}");
+}
+
+/// Configs that are sealed but lie: whatever they say is refused or survived.
+#[test]
+fn hostile_labels_never_panic() {
+    let mut rng = Rng::new(99);
+    let mut opened = 0;
+    for name in ["mir", "rz2", "resilvering", "wide"] {
+        let disk = testkit::golden(name).join("d00");
+        let golden = Image::from_file(&disk).unwrap();
+        let good = Labels::read(&ReadFile::open(&disk).unwrap());
+        let config = good.member(u64::MAX).unwrap().to_nvlist();
+        let xdr = config.to_xdr().unwrap();
+        for round in 0..200 {
+            let set = SimSet::from_images(vec![("d".into(), golden.clone())]);
+            let device = set.disk(0);
+            let mut region = vec![0; CONFIG_SIZE];
+            region[..xdr.len()].copy_from_slice(&xdr);
+            for _ in 0..1 + rng.below(4) {
+                let at = rng.index(xdr.len());
+                match rng.below(3) {
+                    0 => region[at] = rng.next_u64() as u8,
+                    1 => region[at] ^= 1 << rng.below(8),
+                    _ => region[(at & !3) + 3] = rng.below(20) as u8,
+                }
+            }
+            for label in 0..LABELS {
+                let at = label_offset(label, device.size()).unwrap() + CONFIG_AT;
+                let place = codec::embedded::Place::Label { offset: at };
+                codec::embedded::seal(place, &mut region).unwrap();
+                device.write_at(at, &region).unwrap();
+            }
+            if round % 4 == 0 {
+                let at = label_offset(0, device.size()).unwrap() + RING_AT;
+                device.overwrite(at, &noise(&mut rng, RING_SIZE));
+            }
+            for pool in scan_set(&set).pools {
+                let Ok(tree) = pool.open_tree() else { continue };
+                opened += 1;
+                let mut buf = vec![0; 4096];
+                for top in 0..tree.tops().len().min(300) as u32 + 1 {
+                    for offset in [0, 1 << 20, rng.next_u64() & !4095] {
+                        drop(tree.read(top, offset, &mut buf, &mut |_| false));
+                    }
+                }
+                let _ = (pool.missing_tops(), pool.name(), tree.is_complete(0));
+            }
+            drop(vdev::content(&device));
+        }
+    }
+    assert!(opened > 100, "{opened}");
+}
+
+#[test]
+fn noise_is_no_label() {
+    let mut rng = Rng::new(3);
+    for size in [0, 1, 511, 512 << 10, 5 << 20, (5 << 20) + 77] {
+        let bytes = noise(&mut rng, size);
+        let set = SimSet::new(1, size as u64);
+        set.disk(0).overwrite(0, &bytes);
+        let labels = Labels::read(&set.disk(0).reader());
+        assert_eq!(labels.good().count(), 0);
+        assert!(labels.uberblocks.is_empty());
+        assert!(scan_set(&set).pools.is_empty());
+    }
+}
+
+/// The writable tree is the only way to write, and it takes writable devices only: what a reader
+/// holds is a type without a method to write (INV-4).
+#[test]
+fn a_tree_for_reading_writes_nothing() {
+    let set = disks(2);
+    let spec = top(VdevKind::Mirror, 2, 0, 9);
+    let tree = open_read(&spec, &set, 0);
+    drop(tree.read(0, 0, &mut [0; 512], &mut |_| false));
+    assert!(set.disks().iter().all(|disk| disk.counts().writes == 0));
+    let _: fn(&VdevConfig, std::collections::BTreeMap<u64, Arc<dyn WriteDevice>>) -> _ =
+        WriteTree::open;
+}
