@@ -150,7 +150,7 @@ pub fn append(first: Words, second: Words, words_second: u64) -> Words {
 }
 
 /// The weights t, t(t+1)/2 and t(t+1)(t+2)/6 modulo 2^64; `t` may stand for a negative number.
-const fn weights(t: u64) -> [u64; 3] {
+pub(super) const fn weights(t: u64) -> [u64; 3] {
     /// 3 times this is 1 modulo 2^64: how a multiple of 3 is divided by 3.
     const THIRD: u64 = 0xaaaa_aaaa_aaaa_aaab;
     let next = t.wrapping_add(1);
@@ -181,9 +181,9 @@ impl Engine {
         let all = [
             Some(Engine::Scalar),
             #[cfg(target_arch = "x86_64")]
-            is_x86_feature_detected!("avx2").then_some(Engine::Avx2),
+            super::fletcher_x86::has_avx2().then_some(Engine::Avx2),
             #[cfg(target_arch = "x86_64")]
-            is_x86_feature_detected!("avx512f").then_some(Engine::Avx512),
+            super::fletcher_x86::has_avx512().then_some(Engine::Avx512),
         ];
         all.into_iter().flatten()
     }
@@ -193,10 +193,10 @@ impl Engine {
     pub fn best() -> Engine {
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx512f") {
+            if super::fletcher_x86::has_avx512() {
                 return Engine::Avx512;
             }
-            if is_x86_feature_detected!("avx2") {
+            if super::fletcher_x86::has_avx2() {
                 return Engine::Avx2;
             }
         }
@@ -208,17 +208,13 @@ impl Engine {
     /// # Panics
     /// If this processor cannot run this engine.
     pub fn sums(self, data: &[u8], swapped: bool) -> Words {
-        match (self, swapped) {
-            (Engine::Scalar, false) => scalar::<false>([0; 4], data),
-            (Engine::Scalar, true) => scalar::<true>([0; 4], data),
+        match self {
+            Engine::Scalar if swapped => scalar::<true>([0; 4], data),
+            Engine::Scalar => scalar::<false>([0; 4], data),
             #[cfg(target_arch = "x86_64")]
-            (Engine::Avx2, _) => {
-                finish_lanes(super::fletcher_x86::avx2(data, swapped), data, swapped)
-            }
+            Engine::Avx2 => super::fletcher_x86::avx2(data, swapped),
             #[cfg(target_arch = "x86_64")]
-            (Engine::Avx512, _) => {
-                finish_lanes(super::fletcher_x86::avx512(data, swapped), data, swapped)
-            }
+            Engine::Avx512 => super::fletcher_x86::avx512(data, swapped),
         }
     }
 
@@ -228,6 +224,10 @@ impl Engine {
     /// If the lengths differ, or this processor cannot run this engine.
     pub fn copy(self, from: &[u8], to: &mut [u8]) -> Words {
         assert_eq!(from.len(), to.len(), "source and target of a copy have one length");
+        #[cfg(target_arch = "x86_64")]
+        if self == Engine::Avx512 {
+            return super::fletcher_x86::avx512_copy(from, to);
+        }
         // Pieces that stay in the first cache while they are copied and summed.
         let mut sums = [0; 4];
         for (from, to) in from.chunks(8 << 10).zip(to.chunks_mut(8 << 10)) {
@@ -239,7 +239,7 @@ impl Engine {
 }
 
 /// The definition.
-fn scalar<const SWAP: bool>([mut a, mut b, mut c, mut d]: Words, data: &[u8]) -> Words {
+pub(super) fn scalar<const SWAP: bool>([mut a, mut b, mut c, mut d]: Words, data: &[u8]) -> Words {
     for bytes in data.chunks_exact(4) {
         let word = u32::from_le_bytes(bytes.try_into().expect("words are of 4 bytes"));
         let word = if SWAP { word.swap_bytes() } else { word };
@@ -249,65 +249,4 @@ fn scalar<const SWAP: bool>([mut a, mut b, mut c, mut d]: Words, data: &[u8]) ->
         d = d.wrapping_add(c);
     }
     [a, b, c, d]
-}
-
-/// Sums per lane over the words whose index is `lane` modulo the number of lanes: `sums[k][lane]`
-/// is the k-th sum. `bytes` were summed.
-pub(super) struct Lanes<const N: usize> {
-    pub(super) sums: [[u64; N]; 4],
-    pub(super) bytes: usize,
-}
-
-/// How the sums of a lane enter those of the whole run.
-struct Factors<const N: usize>;
-
-impl<const N: usize> Factors<N> {
-    /// `TABLE[lane][k][i]`: how often the lane's sum i goes into sum k.
-    ///
-    /// A word with t words left in its lane has N * t - lane left in the run. Its weight there is a
-    /// polynomial in t, and so a sum of the lane's own weights; the factors follow from the values
-    /// at t = 0, -1, -2, -3, where most of the lane's weights vanish.
-    const TABLE: [[[u64; 4]; 4]; N] = {
-        let mut table = [[[0; 4]; 4]; N];
-        let mut lane = 0;
-        while lane < N {
-            let mut values = [[0; 4]; 4];
-            let mut t = 0;
-            while t < 4 {
-                let left = -((N * t + lane) as i64);
-                let [one, two, three] = weights(left as u64);
-                values[t] = [1, one, two, three];
-                t += 1;
-            }
-            let mut k = 0;
-            while k < 4 {
-                let f0 = values[0][k];
-                let f1 = f0.wrapping_sub(values[1][k]);
-                let f2 = values[2][k].wrapping_sub(f0).wrapping_add(f1.wrapping_mul(2));
-                let f3 = f0
-                    .wrapping_sub(f1.wrapping_mul(3))
-                    .wrapping_add(f2.wrapping_mul(3))
-                    .wrapping_sub(values[3][k]);
-                table[lane][k] = [f0, f1, f2, f3];
-                k += 1;
-            }
-            lane += 1;
-        }
-        table
-    };
-}
-
-/// The sums of all words, from those of the lanes and the words after them.
-fn finish_lanes<const N: usize>(lanes: Lanes<N>, data: &[u8], swapped: bool) -> Words {
-    let mut sums = [0u64; 4];
-    for (k, sum) in sums.iter_mut().enumerate() {
-        // A polynomial of degree k needs no sum beyond k.
-        for (i, lane_sums) in lanes.sums.iter().enumerate().take(k + 1) {
-            for (factors, lane_sum) in Factors::<N>::TABLE.iter().zip(lane_sums) {
-                *sum = sum.wrapping_add(factors[k][i].wrapping_mul(*lane_sum));
-            }
-        }
-    }
-    let rest = &data[lanes.bytes..];
-    if swapped { scalar::<true>(sums, rest) } else { scalar::<false>(sums, rest) }
 }

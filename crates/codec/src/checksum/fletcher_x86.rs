@@ -5,26 +5,61 @@
 
 use std::arch::x86_64::*;
 
-use super::fletcher::Lanes;
+use super::Words;
+use super::fletcher_lanes::{Lanes, finish_lanes};
 
-/// Sums in 4 lanes of 8 bytes.
+#[inline]
+pub(super) fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2")
+}
+
+#[inline]
+pub(super) fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq")
+}
+
+/// Fletcher4 in 4 lanes of 8 bytes.
 ///
 /// # Panics
 /// If the processor has no AVX2.
-pub(super) fn avx2(data: &[u8], swapped: bool) -> Lanes<4> {
-    assert!(is_x86_feature_detected!("avx2"), "the processor has AVX2");
+pub(super) fn avx2(data: &[u8], swapped: bool) -> Words {
+    assert!(has_avx2(), "the processor has AVX2");
     // SAFETY: the processor has AVX2.
-    unsafe { if swapped { avx2_lanes::<true>(data) } else { avx2_lanes::<false>(data) } }
+    let lanes =
+        unsafe { if swapped { avx2_lanes::<true>(data) } else { avx2_lanes::<false>(data) } };
+    finish_lanes(lanes, data, swapped)
 }
 
-/// Sums in 16 lanes of 8 bytes: 8 of the words with even, 8 of those with odd index.
+/// Fletcher4 in 16 lanes of 8 bytes: 8 of the words with even, 8 of those with odd index.
 ///
 /// # Panics
-/// If the processor has no AVX-512F.
-pub(super) fn avx512(data: &[u8], swapped: bool) -> Lanes<16> {
-    assert!(is_x86_feature_detected!("avx512f"), "the processor has AVX-512F");
-    // SAFETY: the processor has AVX-512F.
-    unsafe { if swapped { avx512_lanes::<true>(data) } else { avx512_lanes::<false>(data) } }
+/// If the processor has no AVX-512F and AVX-512DQ.
+pub(super) fn avx512(data: &[u8], swapped: bool) -> Words {
+    assert!(has_avx512(), "the processor has AVX-512F and AVX-512DQ");
+    // SAFETY: the processor has AVX-512F and AVX-512DQ.
+    unsafe { if swapped { avx512_sums::<true>(data) } else { avx512_sums::<false>(data) } }
+}
+
+/// Copies and sums in one pass.
+///
+/// # Panics
+/// If the lengths differ, or the processor has no AVX-512F and AVX-512DQ.
+pub(super) fn avx512_copy(from: &[u8], to: &mut [u8]) -> Words {
+    assert!(has_avx512(), "the processor has AVX-512F and AVX-512DQ");
+    assert_eq!(from.len(), to.len(), "source and target of a copy have one length");
+    // SAFETY: the processor has AVX-512F and AVX-512DQ.
+    unsafe { avx512_sums_copy(from, to) }
+}
+
+/// How far ahead the summed bytes are asked for. The sums are faster than what the second cache or
+/// the memory deliver by themselves; measured, this doubles the speed from memory.
+const AHEAD: usize = 2048;
+
+/// Asks for the line [`AHEAD`] of `step`, which may lie beyond the data.
+#[inline(always)]
+fn ask_ahead(step: &[u8; 64]) {
+    // SAFETY: a prefetch accesses nothing, at whatever address; SSE is part of x86-64.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(step.as_ptr().wrapping_add(AHEAD).cast()) };
 }
 
 #[target_feature(enable = "avx2")]
@@ -32,20 +67,22 @@ fn avx2_lanes<const SWAP: bool>(data: &[u8]) -> Lanes<4> {
     // Swaps the low 4 bytes of each 8.
     let swap = _mm256_set1_epi64x(0x8080_8080_0001_0203u64 as i64);
     let swap = _mm256_add_epi64(swap, _mm256_setr_epi64x(0, 0x0808_0808, 0, 0x0808_0808));
-    let zero = _mm256_setzero_si256();
-    let [mut a, mut b, mut c, mut d] = [zero; 4];
-    let (steps, _) = data.as_chunks::<16>();
+    let [mut a, mut b, mut c, mut d] = [_mm256_setzero_si256(); 4];
+    let (steps, _) = data.as_chunks::<64>();
     for step in steps {
-        // SAFETY: 16 bytes are read, the size of the step; no alignment is asked.
-        let words = unsafe { _mm_loadu_si128(step.as_ptr().cast()) };
-        let mut words = _mm256_cvtepu32_epi64(words);
-        if SWAP {
-            words = _mm256_shuffle_epi8(words, swap);
+        ask_ahead(step);
+        for quarter in step.as_chunks::<16>().0 {
+            // SAFETY: 16 bytes are read, the size of the quarter; no alignment is asked.
+            let words = unsafe { _mm_loadu_si128(quarter.as_ptr().cast()) };
+            let mut words = _mm256_cvtepu32_epi64(words);
+            if SWAP {
+                words = _mm256_shuffle_epi8(words, swap);
+            }
+            a = _mm256_add_epi64(a, words);
+            b = _mm256_add_epi64(b, a);
+            c = _mm256_add_epi64(c, b);
+            d = _mm256_add_epi64(d, c);
         }
-        a = _mm256_add_epi64(a, words);
-        b = _mm256_add_epi64(b, a);
-        c = _mm256_add_epi64(c, b);
-        d = _mm256_add_epi64(d, c);
     }
     let lanes = |v: __m256i| {
         let mut lanes = [0u64; 4];
@@ -53,18 +90,51 @@ fn avx2_lanes<const SWAP: bool>(data: &[u8]) -> Lanes<4> {
         unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), v) };
         lanes
     };
-    Lanes { sums: [lanes(a), lanes(b), lanes(c), lanes(d)], bytes: steps.len() * 16 }
+    Lanes { sums: [lanes(a), lanes(b), lanes(c), lanes(d)], bytes: steps.len() * 64 }
 }
 
-#[target_feature(enable = "avx512f")]
-fn avx512_lanes<const SWAP: bool>(data: &[u8]) -> Lanes<16> {
-    /// The low 4 bytes of each 8.
-    const LOW: __mmask16 = 0x5555;
-    let zero = _mm512_setzero_si512();
-    let [mut a0, mut b0, mut c0, mut d0] = [zero; 4];
-    let [mut a1, mut b1, mut c1, mut d1] = [zero; 4];
+#[target_feature(enable = "avx512f,avx512dq")]
+fn avx512_sums<const SWAP: bool>(data: &[u8]) -> Words {
+    let mut sums = Sums::zero();
     let (steps, _) = data.as_chunks::<64>();
     for step in steps {
+        ask_ahead(step);
+        sums.add::<SWAP>(step);
+    }
+    finish_lanes(Lanes { sums: sums.lanes(), bytes: steps.len() * 64 }, data, SWAP)
+}
+
+#[target_feature(enable = "avx512f,avx512dq")]
+fn avx512_sums_copy(from: &[u8], to: &mut [u8]) -> Words {
+    let mut sums = Sums::zero();
+    let (steps, rest) = from.as_chunks::<64>();
+    let (targets, target_rest) = to.as_chunks_mut::<64>();
+    for (step, target) in steps.iter().zip(targets) {
+        ask_ahead(step);
+        sums.add::<false>(step);
+        *target = *step;
+    }
+    target_rest.copy_from_slice(rest);
+    finish_lanes(Lanes { sums: sums.lanes(), bytes: steps.len() * 64 }, from, false)
+}
+
+/// The four sums of the words with even, and of those with odd index.
+struct Sums {
+    even: [__m512i; 4],
+    odd: [__m512i; 4],
+}
+
+impl Sums {
+    #[target_feature(enable = "avx512f")]
+    fn zero() -> Sums {
+        Sums { even: [_mm512_setzero_si512(); 4], odd: [_mm512_setzero_si512(); 4] }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn add<const SWAP: bool>(&mut self, step: &[u8; 64]) {
+        /// The low 4 bytes of each 8.
+        const LOW: __mmask16 = 0x5555;
         let at = step.as_ptr().cast::<i32>();
         // A masked load widens on its way in: no other unit is kept busy.
         // SAFETY: the words 0, 2, .. 14 of the step are read; masked lanes are not accessed.
@@ -75,26 +145,25 @@ fn avx512_lanes<const SWAP: bool>(data: &[u8]) -> Lanes<16> {
             even = swap_low_words(even);
             odd = swap_low_words(odd);
         }
-        a0 = _mm512_add_epi64(a0, even);
-        a1 = _mm512_add_epi64(a1, odd);
-        b0 = _mm512_add_epi64(b0, a0);
-        b1 = _mm512_add_epi64(b1, a1);
-        c0 = _mm512_add_epi64(c0, b0);
-        c1 = _mm512_add_epi64(c1, b1);
-        d0 = _mm512_add_epi64(d0, c0);
-        d1 = _mm512_add_epi64(d1, c1);
+        for (sums, words) in [(&mut self.even, even), (&mut self.odd, odd)] {
+            let mut carried = words;
+            for sum in sums {
+                *sum = _mm512_add_epi64(*sum, carried);
+                carried = *sum;
+            }
+        }
     }
-    let lanes = |even: __m512i, odd: __m512i| {
-        let mut lanes = [[0u64; 8]; 2];
-        // SAFETY: 64 bytes are written, the size of the array; no alignment is asked.
-        unsafe { _mm512_storeu_si512(lanes[0].as_mut_ptr().cast(), even) };
-        // SAFETY: as above.
-        unsafe { _mm512_storeu_si512(lanes[1].as_mut_ptr().cast(), odd) };
-        std::array::from_fn(|lane| lanes[lane % 2][lane / 2])
-    };
-    Lanes {
-        sums: [lanes(a0, a1), lanes(b0, b1), lanes(c0, c1), lanes(d0, d1)],
-        bytes: steps.len() * 64,
+
+    #[target_feature(enable = "avx512f")]
+    fn lanes(self) -> [[u64; 16]; 4] {
+        std::array::from_fn(|k| {
+            let mut lanes = [[0u64; 8]; 2];
+            for (lanes, sums) in lanes.iter_mut().zip([self.even[k], self.odd[k]]) {
+                // SAFETY: 64 bytes are written, the size of the array; no alignment is asked.
+                unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), sums) };
+            }
+            std::array::from_fn(|lane| lanes[lane % 2][lane / 2])
+        })
     }
 }
 

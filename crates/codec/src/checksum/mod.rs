@@ -7,8 +7,12 @@
 pub mod edonr;
 pub mod fletcher;
 #[cfg(target_arch = "x86_64")]
+mod fletcher_lanes;
+#[cfg(target_arch = "x86_64")]
 mod fletcher_x86;
 pub mod skein;
+
+use std::cell::RefCell;
 
 use edonr::EdonR512;
 use fletcher::{Fletcher2, Fletcher4};
@@ -53,6 +57,10 @@ pub fn compute(
     big_endian: bool,
     salt: &Salt,
 ) -> Result<Words, ChecksumError> {
+    if kind == Checksum::Fletcher4 && data.len().is_multiple_of(4) {
+        // The one that matters most, without the state of a hasher.
+        return Ok(fletcher::Engine::best().sums(data, big_endian));
+    }
     compute_pieces(kind, &[data], big_endian, salt)
 }
 
@@ -113,8 +121,8 @@ impl Hasher {
             Checksum::Fletcher4 => State::Fletcher4(Fletcher4::new(big_endian)),
             Checksum::Sha256 => State::Sha256(Sha256::new()),
             Checksum::Sha512 => State::Sha512(Box::new(Sha512_256::new())),
-            Checksum::Skein => State::Skein(Box::new(Skein512::keyed(salt, 32))),
-            Checksum::Edonr => State::EdonR(Box::new(EdonR512::salted(salt))),
+            Checksum::Skein => State::Skein(Box::new(salted(salt, |salted| salted.skein.clone()))),
+            Checksum::Edonr => State::EdonR(Box::new(salted(salt, |salted| salted.edonr.clone()))),
             Checksum::Inherit
             | Checksum::On
             | Checksum::Label
@@ -158,6 +166,31 @@ impl Hasher {
             State::EdonR(state) => of_bytes(&state.finish()),
         })
     }
+}
+
+/// The states after the salt went in.
+struct Salted {
+    salt: Salt,
+    skein: Skein512,
+    edonr: EdonR512,
+}
+
+/// A state after the salt went in. A process sees few salts, mostly one, and taking it in costs as
+/// much as a small block: each thread remembers the last.
+fn salted<T>(salt: &Salt, state: impl Fn(&Salted) -> T) -> T {
+    thread_local! {
+        static LAST: RefCell<Option<Salted>> = const { RefCell::new(None) };
+    }
+    LAST.with_borrow_mut(|last| {
+        if last.as_ref().is_none_or(|last| last.salt != *salt) {
+            *last = Some(Salted {
+                salt: *salt,
+                skein: Skein512::keyed(salt, 32),
+                edonr: EdonR512::salted(salt),
+            });
+        }
+        last.as_ref().map(state).expect("was set above")
+    })
 }
 
 /// The first 32 bytes of a digest as words.

@@ -17,14 +17,6 @@ const ROTATIONS: [[u32; 4]; 8] = [
     [25, 29, 39, 43],
     [8, 35, 56, 22],
 ];
-/// Which word is the first, which the second of each mix, in each of four rounds: the permutation
-/// between rounds (2,1,4,7,6,5,0,3) followed through, so that words stay where they are.
-const PAIRS: [[(usize, usize); 4]; 4] = [
-    [(0, 1), (2, 3), (4, 5), (6, 7)],
-    [(2, 1), (4, 7), (6, 5), (0, 3)],
-    [(4, 1), (6, 3), (0, 5), (2, 7)],
-    [(6, 1), (0, 7), (2, 5), (4, 3)],
-];
 /// Parity word of the key schedule.
 const KEY_PARITY: u64 = 0x1bd1_1bda_a9fc_1a22;
 
@@ -128,31 +120,69 @@ fn ubi(chain: [u64; WORDS], tweak: [u64; 2], block: &[u8; BLOCK]) -> [u64; WORDS
     std::array::from_fn(|i| cipher[i] ^ plain[i])
 }
 
+/// Subkeys: one before each four rounds, one at the end.
+const SUBKEYS: usize = 19;
+
 /// Threefish-512: 72 rounds, a subkey added before each four of them and at the end.
 fn threefish(key: &[u64; WORDS], tweak: [u64; 2], plain: &[u64; WORDS]) -> [u64; WORDS] {
-    let mut keys = [0; WORDS + 1];
-    keys[..WORDS].copy_from_slice(key);
-    keys[WORDS] = key.iter().fold(KEY_PARITY, |parity, word| parity ^ word);
+    // The key and its parity go round; laid out in a row, subkey s is what begins at s.
+    let parity = key.iter().fold(KEY_PARITY, |parity, word| parity ^ word);
+    let keys: [u64; SUBKEYS + WORDS] =
+        std::array::from_fn(|i| if i % 9 == WORDS { parity } else { key[i % 9] });
     let tweaks = [tweak[0], tweak[1], tweak[0] ^ tweak[1]];
-    let mut v = *plain;
-    let add_subkey = |v: &mut [u64; WORDS], s: usize| {
-        for (i, word) in v.iter_mut().enumerate() {
-            *word = word.wrapping_add(keys[(s + i) % 9]);
-        }
-        v[5] = v[5].wrapping_add(tweaks[s % 3]);
-        v[6] = v[6].wrapping_add(tweaks[(s + 1) % 3]);
-        v[7] = v[7].wrapping_add(s as u64);
+    let subkey = |s: usize| -> [u64; WORDS] {
+        let mut subkey = std::array::from_fn(|i| keys[s + i]);
+        subkey[5] = subkey[5].wrapping_add(tweaks[s % 3]);
+        subkey[6] = subkey[6].wrapping_add(tweaks[(s + 1) % 3]);
+        subkey[7] = subkey[7].wrapping_add(s as u64);
+        subkey
     };
-    for s in 0..18 {
-        add_subkey(&mut v, s);
-        for round in 0..4 {
-            let rotations = &ROTATIONS[(s % 2) * 4 + round];
-            for ((x, y), rotation) in PAIRS[round].into_iter().zip(rotations) {
-                v[x] = v[x].wrapping_add(v[y]);
-                v[y] = v[y].rotate_left(*rotation) ^ v[x];
-            }
-        }
+    let mut v = *plain;
+    for s in (0..SUBKEYS - 1).step_by(2) {
+        add(&mut v, subkey(s));
+        four_rounds::<0>(&mut v);
+        add(&mut v, subkey(s + 1));
+        four_rounds::<4>(&mut v);
     }
-    add_subkey(&mut v, 18);
+    add(&mut v, subkey(SUBKEYS - 1));
     v
+}
+
+#[inline(always)]
+fn add(v: &mut [u64; WORDS], subkey: [u64; WORDS]) {
+    for (word, subkey) in v.iter_mut().zip(subkey) {
+        *word = word.wrapping_add(subkey);
+    }
+}
+
+/// Four rounds with the rotations from `FROM` on, written out: their order is what makes the speed.
+///
+/// The words stay where they are; instead the pairs that are mixed follow the permutation between
+/// rounds, which is back at its start after four.
+#[inline(always)]
+fn four_rounds<const FROM: usize>(v: &mut [u64; WORDS]) {
+    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *v;
+    macro_rules! mix {
+        ($round:literal, $mix:literal, $x:ident, $y:ident) => {
+            $x = $x.wrapping_add($y);
+            $y = $y.rotate_left(ROTATIONS[FROM + $round][$mix]) ^ $x;
+        };
+    }
+    mix!(0, 0, a, b);
+    mix!(0, 1, c, d);
+    mix!(0, 2, e, f);
+    mix!(0, 3, g, h);
+    mix!(1, 0, c, b);
+    mix!(1, 1, e, h);
+    mix!(1, 2, g, f);
+    mix!(1, 3, a, d);
+    mix!(2, 0, e, b);
+    mix!(2, 1, g, d);
+    mix!(2, 2, a, f);
+    mix!(2, 3, c, h);
+    mix!(3, 0, g, b);
+    mix!(3, 1, a, h);
+    mix!(3, 2, c, f);
+    mix!(3, 3, e, d);
+    *v = [a, b, c, d, e, f, g, h];
 }

@@ -8,6 +8,7 @@ use format::Compress;
 
 use super::DecompressError;
 
+/// Lengths and distances that an item can say.
 const MATCH_MIN: usize = 3;
 const MATCH_MAX: usize = 66;
 const DISTANCE_MAX: usize = 1023;
@@ -15,54 +16,61 @@ const DISTANCE_MAX: usize = 1023;
 const SLOTS: usize = 1024;
 
 pub(super) fn compress(src: &[u8], dst: &mut [u8]) -> Option<usize> {
-    let mut recent = [0usize; SLOTS];
-    let mut out = 0;
-    let mut put = |byte: u8, dst: &mut [u8]| {
-        *dst.get_mut(out)? = byte;
-        out += 1;
-        Some(out - 1)
-    };
-    let mut at = 0;
-    let mut flags_at = 0;
-    let mut flag = 0u8;
+    let mut recent = [0u32; SLOTS];
     let mut size = 0;
-    while let Some(&byte) = src.get(at) {
-        if flag == 0 {
-            flag = 1;
-            flags_at = put(0, dst)?;
-        }
-        match find(src, at, &mut recent) {
-            Some((distance, length)) => {
-                *dst.get_mut(flags_at)? |= flag;
-                put(((length - MATCH_MIN) << 2 | distance >> 8) as u8, dst)?;
-                size = put(distance as u8, dst)? + 1;
-                at += length;
+    let mut at = 0;
+    while at < src.len() {
+        // A group: its flags, then its items.
+        let mut group = [0u8; 17];
+        let mut used = 1;
+        for flag in 0..8 {
+            let Some(&byte) = src.get(at) else { break };
+            let mut put = |byte: u8| {
+                if let Some(place) = group.get_mut(used) {
+                    *place = byte;
+                    used += 1;
+                }
+            };
+            match find(src, at, &mut recent) {
+                Some((distance, length)) => {
+                    put(((length - MATCH_MIN) << 2 | distance >> 8) as u8);
+                    put(distance as u8);
+                    at += length;
+                    let [flags, ..] = &mut group;
+                    *flags |= 1 << flag;
+                }
+                None => {
+                    put(byte);
+                    at += 1;
+                }
             }
-            None => {
-                size = put(byte, dst)? + 1;
-                at += 1;
-            }
         }
-        flag <<= 1;
+        let (room, group) = (dst.get_mut(size..size + used)?, group.get(..used)?);
+        room.copy_from_slice(group);
+        size += used;
     }
     Some(size)
 }
 
 /// The match for the bytes at `at`, as distance and length; remembers the place.
-fn find(src: &[u8], at: usize, recent: &mut [usize; SLOTS]) -> Option<(usize, usize)> {
-    let rest = src.get(at..)?;
-    let &[a, b, c, ..] = rest else { return None };
+#[inline(always)]
+fn find(src: &[u8], at: usize, recent: &mut [u32; SLOTS]) -> Option<(usize, usize)> {
+    let now = src.get(at..)?;
+    let &[a, b, c, ..] = now else { return None };
     let three = u32::from(a) << 16 | u32::from(b) << 8 | u32::from(c);
     let slot = three.wrapping_mul(0x9e37_79b1) >> (32 - SLOTS.ilog2());
-    let before = std::mem::replace(recent.get_mut(slot as usize)?, at);
-    let distance = at.checked_sub(before).filter(|d| (1..=DISTANCE_MAX).contains(d))?;
-    let length = rest
-        .iter()
-        .zip(src.get(before..)?)
-        .take(MATCH_MAX)
-        .take_while(|(now, then)| now == then)
-        .count();
-    (length >= MATCH_MIN).then_some((distance, length))
+    // Blocks are at most 16 MiB.
+    let before = std::mem::replace(recent.get_mut(slot as usize)?, at as u32) as usize;
+    let distance = at.wrapping_sub(before);
+    if !(1..=DISTANCE_MAX).contains(&distance) {
+        return None;
+    }
+    let then = src.get(before..)?;
+    if then.first_chunk::<3>()? != &[a, b, c] {
+        return None;
+    }
+    let alike = now.iter().zip(then).take(MATCH_MAX).skip(MATCH_MIN);
+    Some((distance, MATCH_MIN + alike.take_while(|(now, then)| now == then).count()))
 }
 
 pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<(), DecompressError> {

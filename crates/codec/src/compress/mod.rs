@@ -4,6 +4,9 @@
 //! decompression must fill exactly; and a compressed block that would not save an eighth is not
 //! stored, so a compressor gives up at that bound. Nothing here allocates in proportion to what a
 //! block claims about itself. FORMAT: docs/format, sections 3.2 and 3.3.
+//!
+//! Each thread keeps the working memory of the compressors it has used, at most some 7 MiB; blocks
+//! or levels that need more take it for the call only.
 #![deny(clippy::indexing_slicing)]
 
 mod gzip;
