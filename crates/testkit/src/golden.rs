@@ -4,10 +4,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use sha2::{Digest, Sha256};
-
 use crate::paths;
 use crate::scratch::Images;
+use crate::truth::hex_digest;
 
 /// The file `tests/golden/NAME`.
 #[must_use]
@@ -24,8 +23,8 @@ pub fn archive(name: &str) -> PathBuf {
 pub fn golden(name: &str) -> PathBuf {
     let packed = archive(&format!("{name}.tar.zst"));
     let bytes = fs::read(&packed).unwrap_or_else(|e| panic!("{}: {e}", packed.display()));
-    let sum: String = Sha256::digest(&bytes).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    let place = paths::cache().join(format!("{name}-{sum}"));
+    let sum = hex_digest(&bytes);
+    let place = paths::cache().join(format!("{name}-{}", &sum[..16]));
     if place.exists() {
         return place;
     }

@@ -5,15 +5,23 @@
 //! The one idea: a helper that cannot do its work panics with what is missing and how to get it.
 //! Nothing here skips quietly.
 
+pub mod compare;
+pub mod data;
 pub mod golden;
+pub mod host;
+pub mod kernel;
+pub mod model;
 pub mod paths;
+pub mod random;
 pub mod scratch;
 pub mod tool;
 pub mod truth;
 pub mod vm;
+pub mod workload;
 
+pub use compare::{Compare, assert_same};
 pub use golden::{golden, golden_copy};
 pub use scratch::{Images, fresh_images, temp_dir};
-pub use tool::{Ran, poolaudit, zdb};
+pub use tool::{Ran, poolaudit, poolaudit_kernels, zdb};
 pub use truth::{Entry, Kind, Truth, truth};
 pub use vm::Vm;

@@ -8,6 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::golden::images_in;
+use crate::random::Rng;
 
 /// A new empty directory, removed when it is dropped. `THUMPER_TEST_DIR` names its parent, else
 /// the system's directory for temporary files.
@@ -83,26 +84,15 @@ impl Images {
         let file = OpenOptions::new().write(true).open(&path);
         let file = file.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let size = file.metadata().unwrap_or_else(|e| panic!("{}: {e}", path.display())).len();
-        let mut state = seed;
+        let mut rng = Rng::new(seed);
         let mut chunk = vec![0u8; 1 << 20];
         let mut at = from;
         while at < size {
-            for word in chunk.as_chunks_mut::<8>().0 {
-                *word = splitmix(&mut state).to_le_bytes();
-            }
+            rng.fill(&mut chunk);
             let n = chunk.len().min(usize::try_from(size - at).unwrap_or(usize::MAX));
             let written = file.write_all_at(&chunk[..n], at);
             written.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             at += n as u64;
         }
     }
-}
-
-/// The next number of splitmix64: small, and the same for ever.
-pub(crate) fn splitmix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -3,6 +3,7 @@
 //! The format is described in `tests/golden/README.md`.
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::golden::decompressed;
 
@@ -35,6 +36,9 @@ pub enum Kind {
 /// Seconds and nanoseconds since 1970, as in a timespec: the nanoseconds always count forward.
 pub type Time = (i64, u32);
 
+/// The time of something whose time is not known: equal to every other when listings are compared.
+pub const UNKNOWN_TIME: Time = (i64::MIN, 0);
+
 /// The value of an extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum XattrValue {
@@ -42,6 +46,23 @@ pub enum XattrValue {
     Bytes(Vec<u8>),
     /// Of one over 256 bytes: its size in bytes and the hex of its sha256.
     Digest(u64, String),
+}
+
+impl XattrValue {
+    /// The value `bytes` in the form that a truth has it in.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> XattrValue {
+        if bytes.len() <= 256 {
+            return XattrValue::Bytes(bytes.to_vec());
+        }
+        XattrValue::Digest(bytes.len() as u64, hex_digest(bytes))
+    }
+}
+
+/// The hex of the sha256 of `bytes`.
+#[must_use]
+pub fn hex_digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// One file of a file system.
@@ -91,6 +112,37 @@ pub struct Entry {
     pub xflags: Option<u32>,
     /// What reading said instead of giving the bytes.
     pub error: Option<String>,
+}
+
+impl Entry {
+    /// An entry of which only path and kind are known yet: numbers 0, times unknown, no attributes.
+    #[must_use]
+    pub fn new(path: Vec<u8>, kind: Kind) -> Entry {
+        Entry {
+            path,
+            kind,
+            object: 0,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            nlink: 1,
+            blocks: 0,
+            blksize: 0,
+            atime: UNKNOWN_TIME,
+            mtime: UNKNOWN_TIME,
+            ctime: UNKNOWN_TIME,
+            target: None,
+            rdev: None,
+            sha256: None,
+            sha256_of_data: None,
+            data: None,
+            xattrs: Vec::new(),
+            project: None,
+            xflags: None,
+            error: None,
+        }
+    }
 }
 
 /// The truth of `tests/golden/NAME.json.zst`.
