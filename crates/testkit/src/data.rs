@@ -80,7 +80,8 @@ impl Data {
                 let files = root_files();
                 let index = usize::try_from(self.seed % files.len() as u64).unwrap_or(0);
                 let bytes = crate::host::read(&files[index]);
-                out.chunks_mut(bytes.len()).for_each(|part| part.copy_from_slice(&bytes[..part.len()]));
+                out.chunks_mut(bytes.len())
+                    .for_each(|part| part.copy_from_slice(&bytes[..part.len()]));
             }
         }
         out
