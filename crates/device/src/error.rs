@@ -60,8 +60,8 @@ pub enum DeviceError {
         /// The system's error number.
         errno: Errno,
     },
-    /// Another process holds the device for writing.
-    #[error("{device}: busy, another process holds it")]
+    /// The device is open for writing elsewhere, or mounted.
+    #[error("{device}: busy, it is in use elsewhere")]
     Busy {
         /// The device's name.
         device: String,

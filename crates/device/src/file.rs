@@ -46,6 +46,7 @@ impl File {
             Ok(fd) => fd,
             // A directory opened for writing.
             Err(Errno::ISDIR) => return Err(DeviceError::Kind { device: name }),
+            Err(Errno::BUSY) => return Err(DeviceError::Busy { device: name }),
             Err(errno) => return Err(fail(Operation::Open)(errno)),
         };
         let stat = rustix::fs::fstat(&fd).map_err(fail(Operation::Probe))?;
@@ -216,7 +217,9 @@ impl WriteFile {
     /// Opens a regular file or block device for reading and writing, and locks it: a second
     /// writer gets [`DeviceError::Busy`] until this one is dropped.
     pub fn open(path: impl AsRef<Path>) -> Result<WriteFile> {
-        let file = File::open(path.as_ref(), OFlags::RDWR)?;
+        // EXCL: the kernel refuses a disk that is mounted or part of something else; it does not
+        // look at it for regular files.
+        let file = File::open(path.as_ref(), OFlags::RDWR | OFlags::EXCL)?;
         match rustix::fs::flock(&file.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(WriteFile(file)),
             Err(Errno::WOULDBLOCK) => Err(DeviceError::Busy { device: file.name }),

@@ -59,7 +59,7 @@ pub(crate) const FOREIGN_MAX: usize = 40;
 pub(crate) const UNSAFE: &[&str] = &[
     "crates/codec/src/checksum/fletcher_x86.rs",
     "crates/codec/src/parity/x86.rs",
-    "crates/rt/src/buf.rs",
+    "crates/rt/src/buf/memory.rs",
     "crates/rt/src/workers.rs",
 ];
 

@@ -1,17 +1,23 @@
 //! The pool of recycled buffers.
 //!
 //! The one idea: `get` never waits and never fails. What limits memory in use is the account
-//! (INV-5); the pool's cap limits only what lies idle. A buffer that comes back when the pool is
-//! full goes to the system at once.
+//! (INV-5); the pool's cap limits only what lies idle. When more than that comes back, idle memory
+//! goes to the system.
+//!
+//! Buffers are cut from regions on huge pages, several of one size from each. A region goes back to
+//! the system as a whole, when none of its buffers is in use.
 
-use super::{ALIGN, Buf};
+use super::memory::{HUGE, Memory, Piece};
 use crate::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 
 /// The smallest class, in bytes.
 const CLASS_MIN: usize = 4 << 10;
 /// The largest class, in bytes. Larger buffers are made to measure and never kept.
 const CLASS_MAX: usize = 16 << 20;
+/// Number of classes.
+const CLASSES: usize = 13 * 4;
 
 /// The class that serves `len`: four steps to a power of two, so that at most a quarter of a
 /// buffer is unused, each a multiple of a page. None when it is larger than every class.
@@ -21,7 +27,7 @@ fn class_of(len: usize) -> Option<(usize, usize)> {
     }
     let len = len.max(CLASS_MIN);
     let power = len.next_power_of_two();
-    let step = (power / 8).max(ALIGN);
+    let step = (power / 8).max(super::ALIGN);
     let size = len.next_multiple_of(step);
     // Classes in (power/2, power] are numbered by their power and their step within it.
     let row = (power / CLASS_MIN).trailing_zeros() as usize;
@@ -29,13 +35,18 @@ fn class_of(len: usize) -> Option<(usize, usize)> {
     Some((row * 4 + (3 - column), size))
 }
 
-/// Number of classes.
-const CLASSES: usize = 13 * 4;
+/// Bytes of the regions from which buffers of `size` are cut: at least four buffers, so that
+/// little is left over, but for the largest.
+fn region_size(size: usize) -> usize {
+    let count = if size > CLASS_MAX / 4 { 1 } else { 4 };
+    (size * count).next_multiple_of(HUGE)
+}
 
-#[derive(Default)]
 struct Idle {
-    classes: Vec<Vec<Buf>>,
+    classes: Vec<Vec<Piece>>,
     bytes: usize,
+    /// Regions of which every buffer lies idle.
+    regions: usize,
 }
 
 struct Shared {
@@ -47,7 +58,7 @@ struct Shared {
 #[derive(Clone)]
 pub struct BufPool(Arc<Shared>);
 
-/// What a pool did so far.
+/// What a pool holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolState {
     /// Bytes that lie idle in the pool.
@@ -55,31 +66,35 @@ pub struct PoolState {
 }
 
 impl BufPool {
-    /// A pool that keeps at most `idle_bytes_max` bytes of unused buffers.
+    /// A pool that keeps at most about `idle_bytes_max` bytes of unused buffers. (It may be more
+    /// while each of their regions has another buffer that is in use.)
     pub fn new(idle_bytes_max: usize) -> BufPool {
         let classes = std::iter::repeat_with(Vec::new).take(CLASSES).collect();
-        BufPool(Arc::new(Shared {
-            idle: Mutex::new(Idle { classes, bytes: 0 }),
-            idle_max: idle_bytes_max,
-        }))
+        let idle = Idle { classes, bytes: 0, regions: 0 };
+        BufPool(Arc::new(Shared { idle: Mutex::new(idle), idle_max: idle_bytes_max }))
     }
 
     /// A buffer of `len` bytes with whatever its last owner left in it: for those who overwrite
     /// all of it.
     pub fn get(&self, len: usize) -> PooledBuf {
         let Some((class, size)) = class_of(len) else {
-            return PooledBuf { buf: Buf::zeroed(len), len, home: None };
+            return PooledBuf { piece: Memory::zeroed(len).carve(len).pop(), len, home: None };
         };
-        let recycled = {
-            let mut idle = self.0.idle.lock();
-            let buf = idle.classes[class].pop();
-            if buf.is_some() {
-                idle.bytes -= size;
-            }
-            buf
-        };
-        let buf = recycled.unwrap_or_else(|| Buf::zeroed(size));
-        PooledBuf { buf, len, home: Some(self.0.clone()) }
+        let recycled = self.0.idle.lock().take(class);
+        let piece = recycled.unwrap_or_else(|| self.grow(class, size));
+        PooledBuf { piece: Some(piece), len, home: Some(self.0.clone()) }
+    }
+
+    /// Makes a region of buffers, keeps all but one.
+    fn grow(&self, class: usize, size: usize) -> Piece {
+        // A small pool (a test's, a tool's) takes no huge pages: they would be most of it.
+        let region = region_size(size);
+        let bytes = if self.0.idle_max >= 8 * region { region } else { size };
+        let mut pieces = Memory::zeroed(bytes).carve(size);
+        let piece = pieces.pop().expect("a region holds at least one buffer");
+        let mut idle = self.0.idle.lock();
+        pieces.into_iter().for_each(|piece| idle.put(class, piece));
+        piece
     }
 
     /// A buffer of `len` zero bytes.
@@ -96,19 +111,11 @@ impl BufPool {
         buf
     }
 
-    /// Gives idle memory back to the system until at most `keep_bytes` lie idle.
+    /// Gives idle memory back to the system until at most `keep_bytes` lie idle, or no region is
+    /// left of which all buffers are idle.
     pub fn trim(&self, keep_bytes: usize) {
-        let mut freed = Vec::new(); // freed after the lock is
-        let mut idle = self.0.idle.lock();
-        for class in (0..CLASSES).rev() {
-            while idle.bytes > keep_bytes {
-                let Some(buf) = idle.classes[class].pop() else { break };
-                idle.bytes -= buf.len();
-                freed.push(buf);
-            }
-        }
-        drop(idle);
-        drop(freed);
+        let freed = self.0.idle.lock().trim(keep_bytes);
+        drop(freed); // unmapped after the lock is given back
     }
 
     /// What the pool holds now.
@@ -117,9 +124,54 @@ impl BufPool {
     }
 }
 
+impl Idle {
+    fn take(&mut self, class: usize) -> Option<Piece> {
+        let piece = self.classes[class].pop()?;
+        self.regions -= usize::from(piece.region_is_idle());
+        self.bytes -= piece.len();
+        piece.set_idle(false);
+        Some(piece)
+    }
+
+    fn put(&mut self, class: usize, piece: Piece) {
+        piece.set_idle(true);
+        self.bytes += piece.len();
+        self.regions += usize::from(piece.region_is_idle());
+        self.classes[class].push(piece);
+    }
+
+    /// Takes out whole regions, largest buffers first.
+    fn trim(&mut self, keep: usize) -> Vec<Piece> {
+        let mut freed = Vec::new();
+        for class in self.classes.iter_mut().rev() {
+            if self.bytes <= keep || self.regions == 0 {
+                break;
+            }
+            // The oldest first: the last ones are warm.
+            let mut going = BTreeSet::new();
+            for piece in class.iter() {
+                let goes = going.contains(&piece.region());
+                if goes || (self.bytes > keep && piece.region_is_idle()) {
+                    self.bytes -= piece.len();
+                    self.regions -= usize::from(!goes);
+                    going.insert(piece.region());
+                }
+            }
+            if !going.is_empty() {
+                let (out, stay): (Vec<_>, Vec<_>) =
+                    std::mem::take(class).into_iter().partition(|p| going.contains(&p.region()));
+                *class = stay;
+                freed.extend(out);
+            }
+        }
+        freed
+    }
+}
+
 /// A buffer that goes back to its pool when it is dropped.
 pub struct PooledBuf {
-    buf: Buf,
+    /// None for an empty buffer that never was in the pool.
+    piece: Option<Piece>,
     len: usize,
     home: Option<Arc<Shared>>,
 }
@@ -131,27 +183,26 @@ impl PooledBuf {
     /// # Panics
     /// When `len` is above the capacity.
     pub fn set_len(&mut self, len: usize) {
-        assert!(len <= self.buf.len(), "{len} bytes in a buffer of {}", self.buf.len());
+        assert!(len <= self.capacity(), "{len} bytes in a buffer of {}", self.capacity());
         self.len = len;
     }
 
     /// The length that it could have.
     pub fn capacity(&self) -> usize {
-        self.buf.len()
+        self.piece.as_ref().map_or(0, |piece| piece.len())
     }
 }
 
 impl Drop for PooledBuf {
     fn drop(&mut self) {
-        let Some(home) = self.home.take() else { return };
-        let buf = std::mem::take(&mut self.buf);
-        let Some((class, size)) = class_of(buf.len()) else { return };
+        let (Some(home), Some(piece)) = (self.home.take(), self.piece.take()) else { return };
+        let Some((class, _)) = class_of(piece.len()) else { return };
         let mut idle = home.idle.lock();
-        if idle.bytes + size <= home.idle_max {
-            idle.bytes += size;
-            idle.classes[class].push(buf);
-        } else {
-            drop(idle); // the buffer is freed outside the lock
+        idle.put(class, piece);
+        if idle.bytes > home.idle_max && idle.regions > 0 {
+            let freed = idle.trim(home.idle_max);
+            drop(idle);
+            drop(freed); // unmapped after the lock is given back
         }
     }
 }
@@ -159,13 +210,13 @@ impl Drop for PooledBuf {
 impl Deref for PooledBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.buf[..self.len]
+        self.piece.as_ref().map_or(&[], |piece| &piece[..self.len])
     }
 }
 
 impl DerefMut for PooledBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.buf[..self.len]
+        self.piece.as_mut().map_or(&mut [], |piece| &mut piece[..self.len])
     }
 }
 
@@ -182,54 +233,4 @@ impl std::fmt::Debug for PooledBuf {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn classes_are_dense_and_tight() {
-        let mut last = (usize::MAX, 0);
-        for len in (1..=CLASS_MAX).step_by(512) {
-            let (class, size) = class_of(len).expect("below the largest class");
-            assert!(
-                size >= len && size.is_multiple_of(ALIGN) && class < CLASSES,
-                "{len} {class} {size}"
-            );
-            assert!(size - len < ALIGN.max(size / 4), "{len} wastes in {size}");
-            assert_eq!(class_of(size), Some((class, size)), "a class serves its own size");
-            if size != last.1 {
-                assert!(last.1 < size && last.0 != class);
-                last = (class, size);
-            }
-            assert_eq!(class, last.0, "one class, one size");
-        }
-        assert_eq!(class_of(CLASS_MAX + 1), None);
-    }
-
-    #[test]
-    fn goes_round() {
-        let pool = BufPool::new(1 << 20);
-        let mut buf = pool.get(100_000);
-        assert_eq!((buf.len(), buf.as_ptr().align_offset(ALIGN)), (100_000, 0));
-        buf.fill(7);
-        let at = buf.as_ptr();
-        drop(buf);
-        assert!(pool.state().idle_bytes >= 100_000);
-        let again = pool.get(99_000);
-        assert_eq!(again.as_ptr(), at);
-        assert!(again.iter().all(|&b| b == 7), "recycled, not cleared");
-        drop(again);
-        assert!(pool.get_zeroed(99_000).iter().all(|&b| b == 0));
-    }
-
-    #[test]
-    fn idle_memory_is_bounded() {
-        let pool = BufPool::new(256 << 10);
-        let many: Vec<_> = (0..16).map(|_| pool.get(64 << 10)).collect();
-        drop(many);
-        assert_eq!(pool.state().idle_bytes, 256 << 10);
-        pool.trim(100 << 10);
-        assert_eq!(pool.state().idle_bytes, 64 << 10);
-        drop(pool.get(CLASS_MAX + 1));
-        assert_eq!(pool.state().idle_bytes, 64 << 10);
-    }
-}
+mod tests;

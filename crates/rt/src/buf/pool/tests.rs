@@ -1,0 +1,124 @@
+use super::*;
+use crate::buf::ALIGN;
+use crate::{Rng, thread};
+
+#[test]
+fn classes_are_dense_and_tight() {
+    let mut last = (usize::MAX, 0);
+    for len in (1..=CLASS_MAX).step_by(512) {
+        let (class, size) = class_of(len).expect("below the largest class");
+        assert!(size >= len && size.is_multiple_of(ALIGN) && class < CLASSES, "{len} {size}");
+        assert!(size - len < ALIGN.max(size / 4), "{len} wastes in {size}");
+        assert_eq!(class_of(size), Some((class, size)), "a class serves its own size");
+        if size != last.1 {
+            assert!(last.1 < size && last.0 != class);
+            last = (class, size);
+            let region = region_size(size);
+            assert!(region.is_multiple_of(HUGE) && region % size <= region / 4, "{size}");
+        }
+        assert_eq!(class, last.0, "one class, one size");
+    }
+    assert_eq!(class_of(CLASS_MAX + 1), None);
+}
+
+#[test]
+fn goes_round() {
+    for cap in [1 << 20, 64 << 20] {
+        let pool = BufPool::new(cap);
+        let mut buf = pool.get(100_000);
+        assert_eq!((buf.len(), buf.as_ptr().align_offset(ALIGN)), (100_000, 0));
+        buf.fill(7);
+        let at = buf.as_ptr();
+        drop(buf);
+        assert!(pool.state().idle_bytes >= 100_000);
+        let again = pool.get(99_000);
+        assert_eq!(again.as_ptr(), at);
+        assert!(again.iter().all(|&b| b == 7), "recycled, not cleared");
+        drop(again);
+        assert!(pool.get_zeroed(99_000).iter().all(|&b| b == 0));
+    }
+}
+
+#[test]
+fn any_length() {
+    let pool = BufPool::new(1 << 20);
+    for len in [0, 1, CLASS_MAX, CLASS_MAX + 1] {
+        let mut buf = pool.get(len);
+        buf.fill(1);
+        assert_eq!(buf.len(), len);
+        buf.set_len(len / 2);
+        assert_eq!((buf.len(), buf.capacity() >= len), (len / 2, true));
+        assert_eq!(pool.copy_of(&buf)[..], buf[..]);
+    }
+}
+
+#[test]
+fn idle_memory_is_bounded() {
+    let pool = BufPool::new(256 << 10);
+    let many: Vec<_> = (0..16).map(|_| pool.get(64 << 10)).collect();
+    drop(many);
+    assert_eq!(pool.state().idle_bytes, 256 << 10);
+    pool.trim(100 << 10);
+    assert_eq!(pool.state().idle_bytes, 64 << 10);
+    drop(pool.get(CLASS_MAX + 1));
+    assert_eq!(pool.state().idle_bytes, 64 << 10);
+}
+
+/// Memory of the process, in bytes, as the kernel counts it.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find(|line| line.starts_with("RssAnon")).expect("the line is there");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0) * 1024
+}
+
+#[test]
+fn regions_go_back_to_the_system_as_a_whole() {
+    const MANY: usize = (1_000 * 128) << 10;
+    let pool = BufPool::new(64 << 20);
+    let before = resident();
+    let mut many: Vec<_> = (0..1_000).map(|_| pool.get(128 << 10)).collect();
+    assert!(resident() - before > MANY / 2, "it was filled in");
+    // One of each region stays in use: nothing can go.
+    let mut at = 0;
+    many.retain(|_| {
+        at += 1;
+        at % 16 == 0
+    });
+    let kept = pool.state().idle_bytes;
+    assert!(kept > 100 << 20, "{kept}");
+    drop(many);
+    assert!(pool.state().idle_bytes <= 64 << 20);
+    pool.trim(0);
+    assert_eq!(pool.state().idle_bytes, 0);
+    // Other tests run at the same time and take some memory too.
+    assert!(resident() < before + MANY / 2, "the system has it back");
+}
+
+#[test]
+fn many_threads_many_sizes() {
+    let pool = BufPool::new(24 << 20);
+    let threads: Vec<_> = (0..4)
+        .map(|n| {
+            let pool = pool.clone();
+            thread::spawn(format!("user {n}"), move || {
+                let mut rng = Rng::new(n);
+                let mut held: Vec<PooledBuf> = Vec::new();
+                for _ in 0..3_000 {
+                    if held.len() > 20 || rng.chance(1, 2) {
+                        if let Some(buf) = held.pop() {
+                            assert!(buf.iter().all(|&b| b == n as u8), "somebody else wrote");
+                        }
+                    } else {
+                        let mut buf = pool.get(1 + rng.index(300_000));
+                        buf.fill(n as u8);
+                        held.push(buf);
+                        rng.shuffle(&mut held);
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(thread::JoinHandle::join);
+    pool.trim(0);
+    assert_eq!(pool.state(), PoolState { idle_bytes: 0 });
+}
