@@ -6,7 +6,7 @@
 use super::words::*;
 
 /// What a property applies to, or a set of kinds of data sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds(u8);
 
 /// The kind of a data set.
@@ -110,7 +110,7 @@ pub enum Access {
 
 /// The value of a property that nobody set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Default {
+pub enum DefaultValue {
     /// There is none.
     None,
     /// A number (of a word, too).
@@ -131,7 +131,7 @@ pub struct Property {
     /// Who sets it.
     pub access: Access,
     /// Its value if nobody did.
-    pub default: Default,
+    pub default: DefaultValue,
     /// What its values are.
     pub form: Form,
     hint: &'static str,
@@ -155,22 +155,22 @@ const SMALL_BLOCKS: &str = "zero or 512 to 1M, power of 2";
 
 macro_rules! default {
     (_) => {
-        Default::None
+        DefaultValue::None
     };
     (NO_LIMIT) => {
-        Default::Number(NO_LIMIT)
+        DefaultValue::Number(NO_LIMIT)
     };
     ("/") => {
-        Default::Text("/")
+        DefaultValue::Text("/")
     };
     ("off") => {
-        Default::Text("off")
+        DefaultValue::Text("off")
     };
     ("none") => {
-        Default::Text("none")
+        DefaultValue::Text("none")
     };
     ($number:literal) => {
-        Default::Number($number)
+        DefaultValue::Number($number)
     };
 }
 

@@ -5,7 +5,7 @@
 //! `NAME$iuv` is a value that older software must not see. FORMAT: docs/format, section 8.7.
 
 use super::assign::{Key, Value};
-use super::dataset::{Default, Prop};
+use super::dataset::{DefaultValue, Prop};
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -95,8 +95,8 @@ pub fn lookup<S: Stored>(
 #[must_use]
 pub fn default_value(prop: Prop) -> Option<Value> {
     match prop.info().default {
-        Default::None => None,
-        Default::Number(number) => Some(Value::Number(number)),
-        Default::Text(text) => Some(Value::text(text)),
+        DefaultValue::None => None,
+        DefaultValue::Number(number) => Some(Value::Number(number)),
+        DefaultValue::Text(text) => Some(Value::text(text)),
     }
 }

@@ -19,7 +19,7 @@ mod tests;
 mod words;
 
 pub use assign::{Key, PropError, Target, Value, assign};
-pub use dataset::{Access, Default, Form, Kind, Kinds, Prop, Property, Unit};
+pub use dataset::{Access, DefaultValue, Form, Kind, Kinds, Prop, Property, Unit};
 pub use lookup::{Source, Stored, default_value, lookup};
 pub use name::NameError;
 pub use number::{NumberError, nice_bytes, nice_count, parse_number};

@@ -1,6 +1,6 @@
 //! The properties of pools, in the order in which `zpool get all` prints them.
 
-use super::dataset::Default;
+use super::dataset::DefaultValue;
 use super::number::{NumberError, parse_number};
 use super::words::{FAILMODE, ON_OFF, Words};
 use super::{Value, name};
@@ -51,7 +51,7 @@ pub struct PoolProperty {
     /// When it can be given.
     pub access: PoolAccess,
     /// Its value if nobody set it.
-    pub default: Default,
+    pub default: DefaultValue,
     /// How its value is made.
     pub form: PoolForm,
     /// What usage says of its values; empty for those that are not listed.
@@ -78,7 +78,7 @@ macro_rules! properties {
     };
 }
 
-use Default::{None as NONE, Number as N, Text as T};
+use DefaultValue::{None as NONE, Number as N, Text as T};
 use PoolForm::{Percent, Plain, Ratio, Size, SizeIfAny, Text, Words as W};
 
 const COMPAT: &str = "<file[,file...]> | off | legacy";

@@ -20,11 +20,11 @@ fn width(width: usize, elastic: bool) -> String {
     format!("{width}{}", if elastic { "+" } else { "" })
 }
 
-fn default_text(default: Default) -> String {
+fn default_text(default: DefaultValue) -> String {
     match default {
-        Default::None => "-".into(),
-        Default::Number(number) => number.to_string(),
-        Default::Text(text) => text.into(),
+        DefaultValue::None => "-".into(),
+        DefaultValue::Number(number) => number.to_string(),
+        DefaultValue::Text(text) => text.into(),
     }
 }
 
@@ -45,10 +45,10 @@ fn the_table_of_data_sets_is_openzfs_s() {
         .collect();
         let (access, default) = match info.access {
             // Counts have a default without being settable: "not counted".
-            Access::Computed => ("computed", Default::None),
+            Access::Computed => ("computed", DefaultValue::None),
             Access::Inherited => ("inherited", info.default),
             // The version is the objset's own; libzfs calls it 0 where it is not known.
-            Access::Own if prop == Prop::Version => ("own", Default::Number(0)),
+            Access::Own if prop == Prop::Version => ("own", DefaultValue::Number(0)),
             Access::Own => ("own", info.default),
             Access::Once => ("once", info.default),
             Access::OnceOwn => ("once-own", info.default),

@@ -1,0 +1,141 @@
+//! `thumper verify` and `thumper dump`.
+//!
+//! `verify` ends with 0 if nothing is wrong, 1 if something is and all data can be read, 2 if data
+//! is lost, and 3 if it could not judge.
+
+use std::ffi::OsString;
+
+use verbs::judge::{Dump, Verdict, Verify, VerifyReport};
+use verbs::props::{nice_bytes, parse_number};
+
+use crate::door::{Door, Ran, Stop, bad_option, text};
+use crate::getopt::{Opt, sort};
+
+/// Status where no verdict was reached.
+pub(crate) const NO_VERDICT: u8 = 3;
+
+/// `thumper verify`.
+pub(crate) fn verify(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    judge(door, words).map_err(|stop| match stop {
+        Stop::Failed(error) => Stop::Said(error.to_string(), NO_VERDICT),
+        Stop::Said(message, _) => Stop::Said(message, NO_VERDICT),
+        other => other,
+    })
+}
+
+fn judge(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    let words = sort(words, "d:jm:q", &["json", "quiet"]);
+    let (mut json, mut quiet) = (false, false);
+    let mut request = Verify::default();
+    let mut places = Vec::new();
+    for opt in &words.opts {
+        match opt {
+            Opt::Value('d', dir) => places.push(dir.into()),
+            Opt::Value('m', word) => {
+                let memory = parse_number(std::os::unix::ffi::OsStrExt::as_bytes(&**word));
+                request.memory = memory.map_err(|why| Stop::Said(why.to_string(), NO_VERDICT))?;
+            }
+            Opt::Flag('q') => quiet = true,
+            Opt::Long(word) if word == "quiet" => quiet = true,
+            Opt::Flag('j') | Opt::Long(_) => json = true,
+            other => return Err(bad_option(other)),
+        }
+    }
+    request.name = match &words.operands[..] {
+        [] => return Err(Stop::Usage("missing pool argument".into())),
+        [name] => text(name),
+        _ => return Err(Stop::Usage("too many arguments".into())),
+    };
+    request.places = door.places(places);
+    let err = &mut *door.err;
+    let mut shown = false;
+    let show = !quiet && std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let report = door.engine.verify(&request, &mut |progress| {
+        if show && progress.total > 0 {
+            shown = true;
+            let share = 100.0 * progress.done as f64 / progress.total as f64;
+            let (done, total) = (nice_bytes(progress.done), nice_bytes(progress.total));
+            // Progress that cannot be shown is no reason to stop.
+            let _ = write!(err, "\r{share:5.1}%  {done} of {total}  ");
+        }
+    })?;
+    if shown {
+        door.complain("")?;
+    }
+    let text = if json { crate::json::verify(&report) } else { report_text(&report) };
+    door.print(text)?;
+    Ok(match report.verdict {
+        Verdict::Clean => 0,
+        Verdict::Whole => 1,
+        Verdict::Lost => 2,
+    })
+}
+
+/// The report for people.
+#[must_use]
+pub fn report_text(report: &VerifyReport) -> String {
+    let verdict = match report.verdict {
+        Verdict::Clean => "clean",
+        Verdict::Whole => "damaged but whole: all data can be read",
+        Verdict::Lost => "DATA LOST",
+    };
+    let mut text = format!(
+        "pool '{}' at txg {}: {verdict}\n{} blocks, {} with copies and parity, in {} data sets\n",
+        report.name,
+        report.txg,
+        report.blocks,
+        nice_bytes(report.bytes),
+        report.datasets
+    );
+    for name in &report.encrypted {
+        text += &format!("encrypted, checked by checksums alone: {name}\n");
+    }
+    for device in &report.devices {
+        let mut what = Vec::new();
+        if device.missing {
+            what.push("missing".to_string());
+        }
+        if !device.labels.is_empty() {
+            let list: Vec<_> = device.labels.iter().map(u8::to_string).collect();
+            what.push(format!("labels {} unreadable", list.join(", ")));
+        }
+        if device.read_errors > 0 {
+            what.push(format!("{} reads failed", device.read_errors));
+        }
+        if device.bad_blocks > 0 {
+            what.push(format!("{} bad blocks", device.bad_blocks));
+        }
+        text += &format!("device {}: {}\n", device.device, what.join(", "));
+    }
+    for finding in &report.findings {
+        text += &format!("{finding}\n");
+    }
+    for file in &report.files {
+        let bytes = nice_bytes(file.bytes);
+        text += &format!("lost: {bytes} of {}:{}\n", file.dataset, file.path);
+    }
+    if report.verdict != Verdict::Clean {
+        text += &format!("{} files lost\n", report.files.len());
+    }
+    text
+}
+
+/// `thumper dump`.
+pub(crate) fn dump(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    let words = sort(words, "d:", &[]);
+    let mut request = Dump::default();
+    let mut places = Vec::new();
+    for opt in &words.opts {
+        match opt {
+            Opt::Value('d', dir) => places.push(dir.into()),
+            other => return Err(bad_option(other)),
+        }
+    }
+    let mut operands = crate::door::names(&words).into_iter();
+    request.name =
+        operands.next().ok_or_else(|| Stop::Usage("missing pool or device argument".into()))?;
+    request.what = operands.collect();
+    request.places = door.places(places);
+    door.engine.dump(&request, door.out)?;
+    Ok(0)
+}

@@ -1,0 +1,414 @@
+//! `thumper`: the command line.
+//!
+//! Place: a door; it makes requests of words and prints reports, and does nothing itself. The one
+//! idea: what users and scripts read is interface, so words, columns, wording and exit statuses
+//! are OpenZFS's, held to recorded transcripts, and where they are not, a list says so.
+//!
+//! Called as `zpool` or `zfs` it is that program; called as `thumper` it has both as verbs
+//! besides its own.
+
+pub mod columns;
+pub mod door;
+pub mod files;
+pub mod getopt;
+pub mod json;
+pub mod judge;
+pub mod usage;
+pub mod zfs;
+pub mod zpool;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use jiff::tz::TimeZone;
+use verbs::Engine;
+
+use door::{Door, Ran, Stop};
+use usage::Appendix;
+
+/// One verb of a program.
+struct Verb {
+    name: &'static str,
+    usage: &'static str,
+    appendix: Appendix,
+    run: fn(&mut Door<'_>, &[OsString]) -> Ran,
+}
+
+const ZPOOL: &[Verb] = &[
+    Verb {
+        name: "create",
+        usage: "create [-fnd] [-o property=value] ... \n    \
+                [-O file-system-property=value] ... \n    \
+                [-m mountpoint] [-R root] <pool> <vdev> ...",
+        appendix: Appendix::None,
+        run: zpool::create::create,
+    },
+    Verb {
+        name: "destroy",
+        usage: "destroy [-f] <pool>",
+        appendix: Appendix::None,
+        run: zpool::create::destroy,
+    },
+    Verb {
+        name: "list",
+        usage: "list [-gHjLpPv] [-o property[,...]] [-T d|u] [pool] ... \n    [interval [count]]",
+        appendix: Appendix::PoolProperties,
+        run: zpool::list::list,
+    },
+    Verb {
+        name: "status",
+        usage: "status [-gijLpPstvx] [-T d|u] [pool] ... \n    [interval [count]]",
+        appendix: Appendix::None,
+        run: zpool::status::status,
+    },
+    Verb {
+        name: "import",
+        usage: "import [-d dir] [-Dj]\n\
+                import [-o property=value] ... \n    \
+                [-d dir] [-D] [-f] [-m] [-N] [-R root] -a\n\
+                import [-o property=value] ... \n    \
+                [-d dir] [-D] [-f] [-m] [-N] [-R root] <pool | id> [newpool]",
+        appendix: Appendix::None,
+        run: zpool::import::import,
+    },
+    Verb {
+        name: "export",
+        usage: "export [-af] <pool> ...",
+        appendix: Appendix::None,
+        run: zpool::create::export,
+    },
+    Verb {
+        name: "history",
+        usage: "history [-il] [<pool>] ...",
+        appendix: Appendix::None,
+        run: zpool::status::history,
+    },
+    Verb {
+        name: "get",
+        usage: "get [-Hjp] [-o \"all\" | field[,...]] <\"all\" | property[,...]> <pool> ...",
+        appendix: Appendix::PoolProperties,
+        run: zpool::list::get,
+    },
+    Verb {
+        name: "set",
+        usage: "set <property=value> <pool> ",
+        appendix: Appendix::PoolProperties,
+        run: zpool::set::set,
+    },
+];
+
+const ZFS: &[Verb] = &[
+    Verb {
+        name: "create",
+        usage: "create [-Pnpuv] [-o property=value] ... <filesystem>\n\
+                create [-Pnpsv] [-b blocksize] [-o property=value] ... -V <size> <volume>",
+        appendix: Appendix::Pointer,
+        run: zfs::change::create,
+    },
+    Verb {
+        name: "destroy",
+        usage: "destroy [-fnpRrv] <filesystem|volume>\n\
+                destroy [-dnpRrv] <filesystem|volume>@<snap>[%<snap>][,...]",
+        appendix: Appendix::Pointer,
+        run: zfs::change::destroy,
+    },
+    Verb {
+        name: "list",
+        usage: "list [-Hjp] [-r|-d max] [-o property[,...]] [-s property]...\n    \
+                [-S property]... [-t type[,...]] [filesystem|volume|snapshot] ...",
+        appendix: Appendix::DatasetProperties,
+        run: zfs::list::list,
+    },
+    Verb {
+        name: "set",
+        usage: "set <property=value> ... <filesystem|volume|snapshot> ...",
+        appendix: Appendix::DatasetProperties,
+        run: zfs::change::set,
+    },
+    Verb {
+        name: "get",
+        usage: "get [-rHjp] [-d max] [-o \"all\" | field[,...]]\n    \
+                [-t type[,...]] [-s source[,...]]\n    \
+                <\"all\" | property[,...]> [filesystem|volume|snapshot|bookmark] ...",
+        appendix: Appendix::DatasetProperties,
+        run: zfs::get::get,
+    },
+];
+
+const OWN: &[Verb] = &[
+    Verb {
+        name: "ls",
+        usage: "ls [-ljr] [-d dir] <pool[/fs][@snap]:path> ...",
+        appendix: Appendix::None,
+        run: files::ls,
+    },
+    Verb {
+        name: "cat",
+        usage: "cat [-d dir] <pool[/fs][@snap]:path> ...",
+        appendix: Appendix::None,
+        run: files::cat,
+    },
+    Verb {
+        name: "get",
+        usage: "get [-r] [-d dir] <pool[/fs][@snap]:path> ... <destination>",
+        appendix: Appendix::None,
+        run: files::get,
+    },
+    Verb {
+        name: "put",
+        usage: "put [-r] [-d dir] <source> ... <pool[/fs]:path>",
+        appendix: Appendix::None,
+        run: files::put,
+    },
+    Verb {
+        name: "mkdir",
+        usage: "mkdir [-p] [-m mode] [-d dir] <pool[/fs]:path> ...",
+        appendix: Appendix::None,
+        run: files::mkdir,
+    },
+    Verb {
+        name: "mv",
+        usage: "mv [-n] [-d dir] <pool[/fs]:path> ... <pool[/fs]:path>",
+        appendix: Appendix::None,
+        run: files::mv,
+    },
+    Verb {
+        name: "rm",
+        usage: "rm [-rf] [-d dir] <pool[/fs]:path> ...",
+        appendix: Appendix::None,
+        run: files::rm,
+    },
+    Verb {
+        name: "verify",
+        usage: "verify [-jq] [-m memory] [-d dir] <pool>",
+        appendix: Appendix::None,
+        run: judge::verify,
+    },
+    Verb {
+        name: "dump",
+        usage: "dump [-d dir] <pool | device> [what ...]",
+        appendix: Appendix::None,
+        run: judge::dump,
+    },
+];
+
+/// Verbs of OpenZFS that are not there yet.
+const LATER_ZPOOL: &[&str] = &[
+    "add",
+    "attach",
+    "checkpoint",
+    "clear",
+    "detach",
+    "events",
+    "initialize",
+    "iostat",
+    "labelclear",
+    "offline",
+    "online",
+    "reguid",
+    "remove",
+    "reopen",
+    "replace",
+    "resilver",
+    "scrub",
+    "split",
+    "sync",
+    "trim",
+    "upgrade",
+    "wait",
+];
+const LATER_ZFS: &[&str] = &[
+    "allow",
+    "bookmark",
+    "change-key",
+    "clone",
+    "diff",
+    "groupspace",
+    "hold",
+    "holds",
+    "inherit",
+    "load-key",
+    "mount",
+    "program",
+    "project",
+    "projectspace",
+    "promote",
+    "receive",
+    "recv",
+    "redact",
+    "release",
+    "rename",
+    "rollback",
+    "send",
+    "share",
+    "snap",
+    "snapshot",
+    "umount",
+    "unallow",
+    "unload-key",
+    "unmount",
+    "unshare",
+    "upgrade",
+    "userspace",
+    "wait",
+];
+
+/// The program that is being run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Program {
+    Zpool,
+    Zfs,
+    Thumper,
+}
+
+impl Program {
+    fn name(self) -> &'static str {
+        match self {
+            Program::Zpool => "zpool",
+            Program::Zfs => "zfs",
+            Program::Thumper => "thumper",
+        }
+    }
+
+    fn verbs(self) -> &'static [Verb] {
+        match self {
+            Program::Zpool => ZPOOL,
+            Program::Zfs => ZFS,
+            Program::Thumper => OWN,
+        }
+    }
+
+    fn later(self) -> &'static [&'static str] {
+        match self {
+            Program::Zpool => LATER_ZPOOL,
+            Program::Zfs => LATER_ZFS,
+            Program::Thumper => &[],
+        }
+    }
+
+    fn usage(self) -> String {
+        let mut lines: Vec<_> = self.verbs().iter().map(|verb| verb.usage).collect();
+        let mut text = match self {
+            Program::Zpool => usage::of_program("zpool", &lines),
+            Program::Zfs => {
+                usage::of_program("zfs", &lines)
+                    + "Each dataset is of the form: pool/[dataset/]*dataset[@name]\n\n\
+                       For the property list, run: zfs set|get\n"
+            }
+            Program::Thumper => {
+                lines.insert(0, "zfs <command> [args ...]");
+                lines.insert(0, "zpool <command> [args ...]");
+                usage::of_program("thumper", &lines)
+            }
+        };
+        text +=
+            "\nBefore the command, -d DIR names a directory (or device) to look for pools in.\n";
+        text
+    }
+}
+
+/// Runs a command line: the words with the program's name first. The exit status.
+pub fn run(
+    words: &[OsString],
+    engine: &mut dyn Engine,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> u8 {
+    let (program, rest) = match words.split_first() {
+        Some((first, rest)) => (Path::new(first).file_name().unwrap_or_default(), rest),
+        None => (OsStr::new("thumper"), words),
+    };
+    let program = match program.to_str() {
+        Some("zpool") => Program::Zpool,
+        Some("zfs") => Program::Zfs,
+        _ => Program::Thumper,
+    };
+    let mut door = Door {
+        engine,
+        out,
+        err,
+        zone: TimeZone::system(),
+        places: Vec::new(),
+        command: String::new(),
+    };
+    let status = start(program, rest, &mut door);
+    let flushed = door.out.flush();
+    match (status, flushed) {
+        (Ok(status), Ok(())) => status,
+        (Ok(_), Err(error)) | (Err(error), _) => {
+            // Somebody who reads no further is no failure worth a message.
+            if error.kind() != ErrorKind::BrokenPipe {
+                let _ = writeln!(door.err, "cannot write: {error}");
+            }
+            1
+        }
+    }
+}
+
+/// Takes options before the verb, then the verb.
+fn start(program: Program, mut words: &[OsString], door: &mut Door<'_>) -> std::io::Result<u8> {
+    while let Some((first, rest)) = words.split_first() {
+        match first.to_str() {
+            Some("-d") if !rest.is_empty() => {
+                door.places.extend(rest.first().map(Into::into));
+                words = rest.get(1..).unwrap_or_default();
+            }
+            Some("-h" | "--help" | "-?") => {
+                write!(door.out, "{}", program.usage())?;
+                return Ok(0);
+            }
+            Some("version" | "--version" | "-V") => {
+                writeln!(door.out, "thumper-{}", env!("CARGO_PKG_VERSION"))?;
+                return Ok(0);
+            }
+            Some("zpool") if program == Program::Thumper => {
+                return start(Program::Zpool, rest, door);
+            }
+            Some("zfs") if program == Program::Thumper => return start(Program::Zfs, rest, door),
+            _ => break,
+        }
+    }
+    let Some((name, rest)) = words.split_first() else {
+        write!(door.err, "missing command\n{}", program.usage())?;
+        return Ok(2);
+    };
+    let Some(verb) = program.verbs().iter().find(|verb| name == verb.name) else {
+        if let Some(later) = program.later().iter().find(|later| name == **later) {
+            writeln!(door.err, "'{} {later}' is not there yet", program.name())?;
+            return Ok(1);
+        }
+        let shown = name.to_string_lossy();
+        write!(door.err, "unrecognized command '{shown}'\n{}", program.usage())?;
+        return Ok(2);
+    };
+    door.command = format!("{} {}", program.name(), verbs::pools::command_text(words));
+    let ran = if door::wants_help(rest) { Err(Stop::Help) } else { (verb.run)(door, rest) };
+    finish(verb, ran, door)
+}
+
+fn finish(verb: &Verb, ran: Ran, door: &mut Door<'_>) -> std::io::Result<u8> {
+    match ran {
+        Ok(status) => Ok(status),
+        Err(Stop::Help) => {
+            write!(door.out, "{}", usage::of_verb(verb.usage, verb.appendix))?;
+            Ok(0)
+        }
+        Err(Stop::Usage(message)) => {
+            if !message.is_empty() {
+                writeln!(door.err, "{message}")?;
+            }
+            write!(door.err, "{}", usage::of_verb(verb.usage, verb.appendix))?;
+            Ok(if verb.name == "verify" { judge::NO_VERDICT } else { 2 })
+        }
+        Err(Stop::Failed(error)) => {
+            writeln!(door.err, "{error}")?;
+            Ok(1)
+        }
+        Err(Stop::Said(message, status)) => {
+            writeln!(door.err, "{message}")?;
+            Ok(status)
+        }
+        Err(Stop::Output(error)) => Err(error),
+    }
+}

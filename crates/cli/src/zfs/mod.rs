@@ -1,0 +1,144 @@
+//! The commands of `zfs`.
+
+pub mod change;
+pub mod get;
+pub mod list;
+pub mod order;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use verbs::Error;
+use verbs::datasets::DatasetReport;
+use verbs::props::name::check_entity;
+use verbs::props::show::{Style, show, show_number};
+use verbs::props::{Key, Kind, Kinds, Prop, Source, Unit, Value};
+
+use crate::door::{Door, Stop, text};
+use crate::getopt::list as parts;
+
+/// Properties of a list as typed; `None` for `all`.
+///
+/// # Errors
+/// The message of a name that is none.
+pub(crate) fn keys(word: &OsStr) -> Result<Option<Vec<Key>>, Stop> {
+    if word == "all" {
+        return Ok(None);
+    }
+    let bad = |what: String| Stop::Usage(format!("bad property list: {what}"));
+    let names = parts(word);
+    if names.is_empty() {
+        return Err(bad("no properties specified".into()));
+    }
+    let mut keys = Vec::new();
+    for name in names {
+        if name.is_empty() {
+            return Err(bad("empty property name".into()));
+        }
+        let key = Key::named_or_column(name.as_bytes());
+        keys.push(key.ok_or_else(|| bad(format!("invalid property '{}'", text(&name))))?);
+    }
+    Ok(Some(keys))
+}
+
+/// Kinds of data sets as `-t` takes them.
+///
+/// # Errors
+/// The message of a word that is none.
+pub(crate) fn kinds(word: &OsStr) -> Result<Kinds, Stop> {
+    let mut kinds = Kinds::NONE;
+    for part in parts(word) {
+        kinds = match part.as_bytes() {
+            b"filesystem" => kinds.with(Kind::Filesystem),
+            b"volume" => kinds.with(Kind::Volume),
+            b"snapshot" | b"snap" => kinds.with(Kind::Snapshot),
+            b"bookmark" => kinds.with(Kind::Bookmark),
+            b"all" => Kinds::ALL,
+            _ => return Err(Stop::Usage(format!("invalid type '{}'", text(&part)))),
+        };
+    }
+    Ok(kinds)
+}
+
+/// What `-d` means: levels of depth, or a directory to look for pools in.
+pub(crate) enum Depth {
+    /// Levels.
+    Levels(usize),
+    /// A directory: no number, and there.
+    Place(PathBuf),
+}
+
+/// Reads the value of `-d`.
+///
+/// # Errors
+/// The message of a value that is neither.
+pub(crate) fn depth(word: &OsString) -> Result<Depth, Stop> {
+    let shown = text(word);
+    match shown.parse::<i64>() {
+        Ok(levels) if levels >= 0 => {
+            Ok(Depth::Levels(usize::try_from(levels).unwrap_or(usize::MAX)))
+        }
+        Ok(_) => Err(Stop::Usage("Depth can not be negative.".into())),
+        Err(_) if std::path::Path::new(word).exists() => Ok(Depth::Place(word.into())),
+        Err(_) => Err(Stop::Usage(format!("{shown} is not an integer"))),
+    }
+}
+
+/// Checks the name of a data set that should be there.
+///
+/// # Errors
+/// The message of a name that none can have, or of a path of the host.
+pub(crate) fn known_name(name: &str) -> Result<(), Error> {
+    if name.starts_with('/') || name.starts_with("./") {
+        return Err(match std::fs::metadata(name) {
+            Ok(_) => Error::NotMounted(name.into()),
+            Err(_) => Error::open(name, verbs::Why::NoFile),
+        });
+    }
+    check_entity(name.as_bytes()).map_err(|why| Error::open(name, why))
+}
+
+/// The text of a property's value.
+pub(crate) fn value_text(
+    door: &Door<'_>,
+    key: &Key,
+    value: &Value,
+    exact: bool,
+) -> Option<Vec<u8>> {
+    let date = |seconds: u64| door.date(seconds);
+    let style = Style { exact, date: &date };
+    match (key, value) {
+        (Key::Native(prop), value) => show(*prop, value, style),
+        (_, Value::Text(text)) => Some(text.clone()),
+        (Key::Space(space), Value::Number(number)) => {
+            let unit = match (space.is_quota(), space.objects) {
+                (true, true) if *number == 0 => Unit::Limit,
+                (_, true) => Unit::Size,
+                (true, false) => Unit::Limit,
+                (false, false) => Unit::Bytes,
+            };
+            Some(show_number(unit, *number, style).into_bytes())
+        }
+        (Key::Written(_) | Key::User(_), Value::Number(number)) => {
+            Some(show_number(Unit::Bytes, *number, style).into_bytes())
+        }
+    }
+}
+
+/// Text and source of a data set's property; `None` if it has none.
+pub(crate) fn property<'a>(
+    door: &Door<'_>,
+    dataset: &'a DatasetReport,
+    key: &Key,
+    exact: bool,
+) -> Option<(Vec<u8>, &'a Source)> {
+    match key {
+        Key::Native(Prop::Name) => Some((dataset.name.clone().into_bytes(), &Source::None)),
+        Key::Native(Prop::Type) => Some((dataset.kind.name().into(), &Source::None)),
+        key => {
+            let (value, source) = dataset.property(key)?;
+            Some((value_text(door, key, value, exact)?, source))
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Words that make no sense are refused as OpenZFS refuses them: message and status, held to
+//! every such command in the transcripts.
+
+mod support;
+
+use support::{Case, Told, cases, run, words};
+
+const TRANSCRIPTS: [&str; 6] =
+    ["create-errors", "create-inuse", "lifecycle", "dataset", "hurt", "columns"];
+
+/// Commands that we answer otherwise, each with the reason.
+const OTHERWISE: &[(&str, &str)] = &[
+    (" -h", "usage is given, on standard output, without a fault"),
+    (" --help", "usage is given, on standard output, without a fault"),
+    ("zfs inherit", "not there yet"),
+    ("zpool import -c x -d", "the device of the scenario is needed to come that far"),
+];
+
+fn is_ours(case: &Case) -> bool {
+    let piped = case.command.contains(" | ");
+    !piped && !OTHERWISE.iter().any(|(part, _)| case.command.contains(part))
+}
+
+#[test]
+fn usage_errors_are_openzfs_s() {
+    let mut checked = 0;
+    let mut wrong = Vec::new();
+    for case in TRANSCRIPTS.iter().flat_map(|name| cases(name)) {
+        if case.status != 2 || !is_ours(&case) {
+            continue;
+        }
+        let (out, err, status) = run(&mut Told::default(), &words(&case.command));
+        let head = |text: &str| text.lines().take(1).map(String::from).collect::<String>();
+        if status != 2 || head(&err) != head(&case.err) || !out.is_empty() {
+            wrong.push(format!(
+                "{}\n  {}\n  {} ({status})",
+                case.command,
+                head(&case.err),
+                head(&err)
+            ));
+        }
+        assert!(err.contains("usage:"), "{}: {err}", case.command);
+        checked += 1;
+    }
+    assert!(wrong.is_empty(), "{} of {checked}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(checked >= 70, "{checked}");
+}
+
+#[test]
+fn help_is_given_everywhere() {
+    for command in [
+        "zpool -h",
+        "zpool --help",
+        "zfs -?",
+        "thumper --help",
+        "zpool create -h",
+        "zfs list --help",
+        "thumper ls -h",
+        "thumper zpool import -h",
+        "thumper zfs get --help",
+        "thumper verify -h",
+        "thumper dump --help",
+        "thumper put -h",
+    ] {
+        let (out, err, status) = run(&mut Told::default(), &words(command));
+        assert_eq!((err.as_str(), status), ("", 0), "{command}");
+        assert!(out.starts_with("usage:"), "{command}: {out}");
+    }
+    let (out, _, status) = run(&mut Told::default(), &words("thumper version"));
+    assert!(out.starts_with("thumper-") && status == 0, "{out}");
+}
+
+#[test]
+fn verbs_to_come_are_named_as_such() {
+    for command in ["zpool scrub tank", "zfs snapshot tank@s", "thumper zfs send tank@s"] {
+        let (_, err, status) = run(&mut Told::default(), &words(command));
+        assert!(err.ends_with("is not there yet\n") && status == 1, "{command}: {err}");
+    }
+}
+
+#[test]
+fn own_verbs_refuse_nonsense() {
+    for (command, message, status) in [
+        ("thumper", "missing command", 2),
+        ("thumper frobnicate", "unrecognized command 'frobnicate'", 2),
+        ("thumper ls", "missing POOL:PATH argument", 2),
+        ("thumper ls tank", "'tank' is no POOL[/FS][@SNAP]:PATH", 2),
+        ("thumper ls -q tank:", "invalid option 'q'", 2),
+        ("thumper cat", "missing POOL:PATH argument", 2),
+        ("thumper get tank:a", "missing destination after 'tank:a'", 2),
+        ("thumper get", "missing source", 2),
+        ("thumper put a b", "'b' is no POOL[/FS][@SNAP]:PATH", 2),
+        ("thumper put -x a tank:", "invalid option 'x'", 2),
+        ("thumper mkdir -m 9 tank:a", "invalid mode '9'", 2),
+        ("thumper mv tank:a", "missing destination after 'tank:a'", 2),
+        ("thumper rm", "missing POOL:PATH argument", 2),
+        ("thumper rm -d", "missing argument for 'd' option", 2),
+        ("thumper verify", "missing pool argument", 3),
+        ("thumper verify a b", "too many arguments", 3),
+        ("thumper verify nosuch", "cannot open 'nosuch': no such pool", 3),
+        ("thumper dump", "missing pool or device argument", 2),
+    ] {
+        let (_, err, got) = run(&mut Told::default(), &words(command));
+        assert_eq!((err.lines().next(), got), (Some(message), status), "{command}");
+    }
+}
+
+#[test]
+fn requests_are_what_the_words_say() {
+    let asked = |command: &str| {
+        let mut engine = Told::default();
+        let (_, err, status) = run(&mut engine, &words(command));
+        assert_eq!((err.trim_end_matches("no datasets available\n"), status), ("", 0), "{command}");
+        engine.asked.pop().unwrap_or_default()
+    };
+    for (command, parts) in [
+        (
+            "zpool import -d /a -d /b -o readonly=on -f tank pond",
+            vec![
+                "Name(\"tank\")",
+                "places: [\"/a\", \"/b\"]",
+                "Some(\"pond\")",
+                "force: true",
+                "readonly: true",
+            ],
+        ),
+        ("zpool -d /a import 123", vec!["Guid(123)", "places: [\"/a\"]"]),
+        ("thumper -d /x zpool export -a", vec!["all: true", "/x"]),
+        (
+            "zfs create -p -o atime=off -o a:b=c tank/a/b",
+            vec!["name: \"tank/a/b\"", "parents: true", "atime", "a:b", "command: \"zfs create -p"],
+        ),
+        ("zfs destroy -rf tank/a", vec!["name: \"tank/a\"", "recursive: true", "force: true"]),
+        ("zfs set atime=off exec=on tank/a tank/b", vec!["[\"tank/a\", \"tank/b\"]", "exec"]),
+        (
+            "zfs -d /dev get -r all tank",
+            vec!["depth: Some(18446744073709551615)", "all: true", "/dev"],
+        ),
+        ("zfs get -d /dev all tank", vec!["depth: None", "places: [\"/dev\"]"]),
+        ("zfs list -d 2 tank", vec!["depth: Some(2)"]),
+        ("thumper ls -lr -d /a tank/fs@s:/x tank:y", vec!["tank/fs@s", "recursive: true", "/a"]),
+        ("thumper put -r a b tank:c", vec!["from: [\"a\", \"b\"]", "recursive: true"]),
+        ("thumper mkdir -p -m 700 tank:c", vec!["parents: true", "mode: Some(448)"]),
+        ("thumper mv -n tank:a tank:b", vec!["no_clobber: true"]),
+        ("thumper rm -rf tank:a", vec!["recursive: true", "force: true"]),
+    ] {
+        let request = asked(command);
+        for part in parts {
+            assert!(request.contains(part), "{command}: {part} is not in {request}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Who executes the verbs: one method a verb.
+//!
+//! The doors speak to this trait alone. It is implemented by [`crate::Local`], which opens pools
+//! in this process, and by stand-ins in tests of the doors.
+
+use std::io::Write;
+
+use crate::{Error, Result, datasets, files, judge, pools};
+
+/// Executes requests.
+pub trait Engine {
+    /// `zpool create`. What there is to know though it was done, one a line.
+    ///
+    /// # Errors
+    /// [`Error`] says what could not be done and why; so for all methods here.
+    fn pool_create(&mut self, request: &pools::Create) -> Result<Vec<String>>;
+
+    /// `zpool destroy`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_destroy(&mut self, request: &pools::Destroy) -> Result<()>;
+
+    /// `zpool export`. What could not be done for one of several pools comes back as a list.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_export(&mut self, request: &pools::Export) -> Result<Vec<Error>>;
+
+    /// `zpool import`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_import(&mut self, request: &pools::Import) -> Result<pools::Imported>;
+
+    /// `zpool import` without a name: what could be imported.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_find(&mut self, request: &pools::Find) -> Result<Vec<pools::FoundPool>>;
+
+    /// `zpool status`, `zpool list`, `zpool get`: each pool, or why there is nothing to say of it.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_status(&mut self, request: &pools::Status) -> Result<Vec<Result<pools::PoolReport>>>;
+
+    /// `zpool set`. What there is to know though it was done, one a line.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_set(&mut self, request: &pools::Set) -> Result<Vec<String>>;
+
+    /// `zpool history`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_history(
+        &mut self,
+        request: &pools::History,
+    ) -> Result<Vec<Result<pools::HistoryReport>>>;
+
+    /// `zfs create`. Warnings, one a line.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn dataset_create(&mut self, request: &datasets::Create) -> Result<Vec<String>>;
+
+    /// `zfs destroy`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn dataset_destroy(&mut self, request: &datasets::Destroy) -> Result<datasets::Destroyed>;
+
+    /// `zfs list`, `zfs get`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn dataset_query(&mut self, request: &datasets::Query) -> Result<datasets::QueryReport>;
+
+    /// `zfs set`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn dataset_set(&mut self, request: &datasets::Set) -> Result<datasets::SetReport>;
+
+    /// `ls`: each file, with the place it was asked for by its number. Says what could not be
+    /// listed and goes on.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn list(
+        &mut self,
+        request: &files::List,
+        sink: &mut dyn FnMut(files::Listed),
+    ) -> Result<Vec<Error>>;
+
+    /// `cat`. Says what could not be read and goes on.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn cat(&mut self, request: &files::Cat, out: &mut dyn Write) -> Result<Vec<Error>>;
+
+    /// `get`. Says what could not be copied and goes on.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn get(&mut self, request: &files::Get) -> Result<(files::Copied, Vec<Error>)>;
+
+    /// `put`. Says what could not be copied and goes on.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn put(&mut self, request: &files::Put) -> Result<(files::Copied, Vec<Error>)>;
+
+    /// `mkdir`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn mkdir(&mut self, request: &files::Mkdir) -> Result<Vec<Error>>;
+
+    /// `mv`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn rename(&mut self, request: &files::Move) -> Result<Vec<Error>>;
+
+    /// `rm`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn remove(&mut self, request: &files::Remove) -> Result<Vec<Error>>;
+
+    /// `verify`. `progress` hears of it now and then.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn verify(
+        &mut self,
+        request: &judge::Verify,
+        progress: &mut dyn FnMut(judge::Progress),
+    ) -> Result<judge::VerifyReport>;
+
+    /// `dump`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn dump(&mut self, request: &judge::Dump, out: &mut dyn Write) -> Result<()>;
+}

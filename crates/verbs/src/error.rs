@@ -1,0 +1,310 @@
+//! What a verb could not do, and why: typed for doors, worded as OpenZFS words it.
+
+use std::fmt;
+
+use pool::props::{NameError, PoolPropError, PropError, nice_bytes};
+
+use crate::layout::LayoutError;
+
+/// What was to be done, with the name of what it was to be done to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Doing {
+    /// Opening a pool or data set.
+    Open(String),
+    /// Making a pool or data set.
+    Create(String),
+    /// Destroying one.
+    Destroy(String),
+    /// Destroying one snapshot.
+    DestroySnapshot(String),
+    /// Exporting a pool.
+    Export(String),
+    /// Importing a pool.
+    Import(String),
+    /// Importing a pool with properties that are wrong.
+    ImportWith(String),
+    /// Setting a property.
+    Set(String),
+    /// Reading a pool's history.
+    History(String),
+    /// Making, reading or changing a file: the word, then the path.
+    File(&'static str, String),
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, name) = match self {
+            Doing::Open(name) => ("open", name),
+            Doing::Create(name) => ("create", name),
+            Doing::Destroy(name) => ("destroy", name),
+            Doing::DestroySnapshot(name) => return write!(f, "cannot destroy snapshot {name}"),
+            Doing::Export(name) => ("export", name),
+            Doing::Import(name) => ("import", name),
+            Doing::ImportWith(name) => ("import pool", name),
+            Doing::Set(name) => ("set property for", name),
+            Doing::History(name) => ("get history for", name),
+            Doing::File(what, name) => (*what, name),
+        };
+        write!(f, "cannot {what} '{name}'")
+    }
+}
+
+/// Why it could not be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Why {
+    /// No pool of that name is known here.
+    #[error("no such pool")]
+    NoPool,
+    /// No pool of that name was found on the devices.
+    #[error("no such pool available")]
+    NoPoolAvailable,
+    /// The pool in a data set's name is not there.
+    #[error("no such pool '{0}'")]
+    NoPoolOf(String),
+    /// No data set of that name.
+    #[error("dataset does not exist")]
+    NoDataset,
+    /// No pool or data set of that name.
+    #[error("no such pool or dataset")]
+    NoPoolOrDataset,
+    /// A data set of that name is there.
+    #[error("dataset already exists")]
+    DatasetExists,
+    /// A pool of that name is there.
+    #[error("pool already exists")]
+    PoolExists,
+    /// A pool of the name that an import would give is there.
+    #[error(
+        "a pool with that name already exists\n\
+         use the form 'zpool import <pool | id> <newpool>' to give it a new name"
+    )]
+    PoolOfThatName,
+    /// The parent of a new data set is not there.
+    #[error("parent does not exist")]
+    NoParent,
+    /// The parent of a new data set is a volume.
+    #[error("parent is not a filesystem")]
+    ParentIsVolume,
+    /// A pool where a data set's name belongs.
+    #[error("missing dataset name")]
+    NoDatasetName,
+    /// The data set is of a kind for which this means nothing.
+    #[error("operation not applicable to datasets of this type")]
+    WrongKind,
+    /// Somebody uses it.
+    #[error("dataset is busy")]
+    DatasetBusy,
+    /// Somebody uses it.
+    #[error("pool is busy")]
+    PoolBusy,
+    /// Another process writes to the pool.
+    #[error("pool is in use by another process, which holds its devices")]
+    Held,
+    /// The pool is open for reading only.
+    #[error("pool is read-only: {0}")]
+    ReadOnly(String),
+    /// No room.
+    #[error("out of space")]
+    NoSpace,
+    /// A quota below what is there already.
+    #[error("size is less than current used or reserved space")]
+    BelowUsed,
+    /// A reservation of more than there is.
+    #[error("size is greater than available space")]
+    AboveAvailable,
+    /// The root of a pool.
+    #[error(
+        "operation does not apply to pools\n\
+         use 'zfs destroy -r {0}' to destroy all datasets in the pool\n\
+         use 'zpool destroy {0}' to destroy the pool itself"
+    )]
+    IsPool(String),
+    /// What would be destroyed as well.
+    #[error("{what} has children\nuse '-r' to destroy the following datasets:\n{}", list.join("\n"))]
+    Children {
+        /// What kind of data set it is.
+        what: &'static str,
+        /// What is below it, the order in which it would go.
+        list: Vec<String>,
+    },
+    /// What would be destroyed as well.
+    #[error(
+        "{what} has dependent clones\nuse '-R' to destroy the following datasets:\n{}",
+        list.join("\n")
+    )]
+    Clones {
+        /// What kind of data set it is.
+        what: &'static str,
+        /// The clones.
+        list: Vec<String>,
+    },
+    /// The name of a pool or data set.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The name of a new pool.
+    #[error("{0}\npool name may have been omitted")]
+    NewPoolName(NameError),
+    /// A property of a data set.
+    #[error(transparent)]
+    Prop(#[from] PropError),
+    /// A property of a pool.
+    #[error(transparent)]
+    PoolProp(#[from] PoolPropError),
+    /// A version that is there is newer.
+    #[error("Can not downgrade; already at version {0}")]
+    Downgrade(u64),
+    /// A volume's size that its blocks do not divide.
+    #[error("'{name}' must be a multiple of volume block size ({})", pool::props::nice_count(*block))]
+    BlockMultiple {
+        /// The property.
+        name: &'static str,
+        /// The size of a block, in bytes.
+        block: u64,
+    },
+    /// A record size that the pool does not take.
+    #[error("record size invalid")]
+    RecordSize,
+    /// A device is too small.
+    #[error("one or more devices is less than the minimum size ({})", nice_bytes(*least))]
+    TooSmall {
+        /// The smallest size of a device, in bytes.
+        least: u64,
+    },
+    /// A device is named twice.
+    #[error(
+        "one or more vdevs refer to the same device, or one of\n\
+         the devices is part of an active md or lvm device"
+    )]
+    SameDevice,
+    /// A device cannot be opened.
+    #[error("one or more devices is currently unavailable")]
+    Unavailable,
+    /// More than one pool of that name was found.
+    #[error("more than one matching pool\nimport by numeric ID instead")]
+    Ambiguous,
+    /// Another system had the pool last.
+    #[error(
+        "pool was previously in use from another system.\n\
+         Last accessed by {host} (hostid={hostid:x}) at {when}\n\
+         The pool can be imported, use 'zpool import -f' to import the pool."
+    )]
+    OtherSystem {
+        /// The other system's name.
+        host: String,
+        /// The other system's number.
+        hostid: u64,
+        /// When, for people.
+        when: String,
+    },
+    /// The pool needs what is not there.
+    #[error("unsupported version or feature\n{0}")]
+    Unsupported(String),
+    /// Devices or data are damaged beyond what redundancy covers.
+    #[error("{0}")]
+    Damaged(String),
+    /// Reading or writing failed.
+    #[error("I/O error: {0}")]
+    Io(String),
+    /// No file of that name.
+    #[error("No such file or directory")]
+    NoFile,
+    /// A file of that name is there.
+    #[error("File exists")]
+    FileExists,
+    /// A directory where a file belongs.
+    #[error("Is a directory")]
+    IsDirectory,
+    /// A file where a directory belongs.
+    #[error("Not a directory")]
+    NotDirectory,
+    /// A directory with something in it.
+    #[error("Directory not empty")]
+    NotEmpty,
+    /// A quota is used up.
+    #[error("Disk quota exceeded")]
+    Quota,
+    /// A file or directory of the host.
+    #[error("{0}")]
+    Host(String),
+    /// The engine does not do this (yet).
+    #[error("{0}")]
+    NotDone(String),
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Something could not be done to something.
+    #[error("{doing}: {why}")]
+    Cannot {
+        /// What was to be done.
+        doing: Doing,
+        /// Why it was not.
+        why: Why,
+    },
+    /// The words after a new pool's name are no layout.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// Devices that are in use, or a layout that is unsound.
+    #[error(
+        "invalid vdev specification\n{}\n{}",
+        if *forced {
+            "the following errors must be manually repaired:"
+        } else {
+            "use '-f' to override the following errors:"
+        },
+        list.join("\n")
+    )]
+    Vdevs {
+        /// Force was used and does not help.
+        forced: bool,
+        /// What is wrong, one a line.
+        list: Vec<String>,
+    },
+    /// A snapshot list that names nothing.
+    #[error("could not find any snapshots to destroy; check snapshot names.")]
+    NoSnapshots,
+    /// A path that no data set is mounted at.
+    #[error("'{0}': not a ZFS filesystem")]
+    NotMounted(String),
+    /// The list of remembered pools cannot be read or written.
+    #[error("cannot use the list of pools '{path}': {why}")]
+    State {
+        /// The list's path.
+        path: String,
+        /// Why not.
+        why: String,
+    },
+    /// Something else, in whole sentences.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Error {
+    /// Something could not be done.
+    #[must_use]
+    pub fn cannot(doing: Doing, why: impl Into<Why>) -> Error {
+        Error::Cannot { doing, why: why.into() }
+    }
+
+    /// A pool or data set could not be opened.
+    #[must_use]
+    pub fn open(name: impl Into<String>, why: impl Into<Why>) -> Error {
+        Error::cannot(Doing::Open(name.into()), why)
+    }
+
+    /// The reason, where there is one.
+    #[must_use]
+    pub fn why(&self) -> Option<&Why> {
+        match self {
+            Error::Cannot { why, .. } => Some(why),
+            _ => None,
+        }
+    }
+}
+
+/// Result of a verb.
+pub type Result<T> = std::result::Result<T, Error>;
