@@ -14,6 +14,7 @@ pub mod spinning;
 pub use error::{DeviceError, Operation, Result};
 pub use file::{ReadFile, WriteFile};
 
+use rt::sync::Arc;
 use std::io::{IoSlice, IoSliceMut};
 
 /// A disk, partition or image file that can be read.
@@ -60,3 +61,41 @@ pub trait WriteDevice: Device {
     /// Waits until every write that returned before is on stable storage.
     fn flush(&self) -> Result<()>;
 }
+
+/// A handle on a device is a device.
+macro_rules! device_by_handle {
+    ($handle:ident) => {
+        impl<D: Device + ?Sized> Device for $handle<D> {
+            fn name(&self) -> &str {
+                (**self).name()
+            }
+            fn size(&self) -> u64 {
+                (**self).size()
+            }
+            fn sector_size(&self) -> u32 {
+                (**self).sector_size()
+            }
+            fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+                (**self).read_at(offset, buf)
+            }
+            fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
+                (**self).read_vectored_at(offset, bufs)
+            }
+        }
+
+        impl<D: WriteDevice + ?Sized> WriteDevice for $handle<D> {
+            fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+                (**self).write_at(offset, bytes)
+            }
+            fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+                (**self).write_vectored_at(offset, bufs)
+            }
+            fn flush(&self) -> Result<()> {
+                (**self).flush()
+            }
+        }
+    };
+}
+
+device_by_handle!(Arc);
+device_by_handle!(Box);

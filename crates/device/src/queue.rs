@@ -252,10 +252,13 @@ impl<D: Device> Shared<D> {
             if let Some((class, io)) = state.schedule.pop() {
                 drop(state);
                 self.room.notify_one();
-                // Nobody waits for it any more: it is not done at all.
-                if io.ticket.start() {
-                    let (result, buf) = (io.action)(&self.device);
-                    io.ticket.end(result, buf);
+                let Io { action, ticket } = io;
+                if ticket.start() {
+                    let (result, buf) = action(&self.device);
+                    ticket.end(result, buf);
+                } else {
+                    // Nobody waits for it any more: it is not done at all.
+                    drop(action);
                 }
                 state = self.state.lock();
                 state.schedule.done(class);

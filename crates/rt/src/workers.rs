@@ -9,7 +9,7 @@
 //! the other; starting a run costs about a microsecond then.
 //!
 //! `unsafe` here: the closure borrows from the caller's stack, and the workers outlive it. The
-//! proof is in [`Run`].
+//! proof stands at `Run`.
 #![allow(unsafe_code)]
 
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

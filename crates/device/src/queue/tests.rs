@@ -48,6 +48,16 @@ fn what_was_written_is_read() {
 }
 
 #[test]
+fn a_queue_serves_a_handle_on_any_device() {
+    let any: Arc<dyn WriteDevice> = Arc::new(SimDisk::new(MIB));
+    let queue = LeafQueue::new(any, Options::threads(1), pool());
+    queue.write_at(7, b"any").expect("writes");
+    let mut buf = [0; 3];
+    queue.read_at(7, &mut buf).expect("reads");
+    assert_eq!(&buf, b"any");
+}
+
+#[test]
 fn errors_come_with_their_own_io() {
     for options in [Options::inline(), Options::threads(2)] {
         let queue = LeafQueue::new(SimDisk::new(MIB), options, pool());

@@ -181,3 +181,57 @@ impl<T> Drop for Receiver<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thread;
+
+    #[test]
+    fn everything_sent_arrives_once_and_in_order() {
+        for capacity in [0, 1, 7] {
+            let (sender, receiver) = bounded(capacity);
+            let senders: Vec<_> = (0..3u32)
+                .map(|n| {
+                    let sender = sender.clone();
+                    thread::spawn(format!("sender {n}"), move || {
+                        for item in 0..500u32 {
+                            sender.send((n, item)).expect("somebody receives");
+                        }
+                    })
+                })
+                .collect();
+            drop(sender);
+            let mut next = [0; 3];
+            while let Ok((n, item)) = receiver.recv() {
+                assert_eq!(item, next[n as usize]);
+                next[n as usize] += 1;
+            }
+            assert_eq!(next, [500; 3]);
+            senders.into_iter().for_each(thread::JoinHandle::join);
+        }
+    }
+
+    #[test]
+    fn full_empty_late_and_gone() {
+        let (sender, receiver) = bounded(1);
+        assert_eq!(receiver.try_recv(), Err(RecvError::Timeout));
+        sender.send(1).expect("room for one");
+        assert_eq!(sender.try_send(2), Err(TrySendError::Full(2)));
+        let limit = Duration::from_millis(10);
+        assert_eq!(receiver.recv_timeout(limit), Ok(1));
+        let start = time::now();
+        assert_eq!(receiver.recv_timeout(limit), Err(RecvError::Timeout));
+        assert!(start.elapsed() >= limit);
+        sender.send(3).expect("room again");
+        drop(sender);
+        assert_eq!((receiver.recv(), receiver.recv()), (Ok(3), Err(RecvError::Disconnected)));
+        let (sender, receiver) = bounded(1);
+        sender.send(4).expect("room for one");
+        // A sender that waits for room hears that nobody will make any.
+        let waiting = thread::spawn("sender", move || sender.send(5));
+        time::sleep(limit);
+        drop(receiver);
+        assert_eq!(waiting.join(), Err(SendError(5)));
+    }
+}
