@@ -3,6 +3,7 @@
 //! Every object has an ACL, even where POSIX permissions rule: it is *trivial* then, three to six
 //! entries that follow from the mode. FORMAT: section 11.5.
 
+use crate::dirent::FileType;
 use crate::reader::Reader;
 use crate::{FormatError, Result};
 
@@ -35,8 +36,10 @@ pub struct AceMask;
 impl AceMask {
     /// Read.
     pub const READ: u32 = 0x1;
-    /// Write data, append data, delete children.
-    pub const WRITE: u32 = 0x2 | 0x4 | 0x40;
+    /// Write data, append data.
+    pub const WRITE: u32 = 0x2 | 0x4;
+    /// Delete children of a directory.
+    pub const DELETE_CHILD: u32 = 0x40;
     /// Execute or search.
     pub const EXECUTE: u32 = 0x20;
     /// What every class may: read ACL, attributes and named attributes; synchronize.
@@ -117,14 +120,24 @@ pub fn encode(aces: &[Ace]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The entries that say just what `mode` says.
-///
+/// The entries of a new object that say just what its mode says.
+pub fn trivial_new(mode: u64) -> Vec<Ace> {
+    // OpenZFS lets writers of all new objects delete children, though only directories have any.
+    trivial(mode, AceMask::WRITE | AceMask::DELETE_CHILD)
+}
+
+/// The entries that say just what `mode` says after it was changed.
+pub fn trivial_changed(mode: u64) -> Vec<Ace> {
+    let is_directory = FileType::from_mode(mode) == Some(FileType::Directory);
+    trivial(mode, AceMask::WRITE | if is_directory { AceMask::DELETE_CHILD } else { 0 })
+}
+
 /// Deny entries come first, where a class lacks what a lower one has, since entries of lower
 /// classes would allow it; the owner gets an allow entry before the deny entry of its group.
-pub fn trivial(mode: u64) -> Vec<Ace> {
+fn trivial(mode: u64, write: u32) -> Vec<Ace> {
     let class = |shift: u32| {
         let bit = |bit: u64, mask: u32| if mode >> shift & bit != 0 { mask } else { 0 };
-        bit(4, AceMask::READ) | bit(2, AceMask::WRITE) | bit(1, AceMask::EXECUTE)
+        bit(4, AceMask::READ) | bit(2, write) | bit(1, AceMask::EXECUTE)
     };
     let (owner, group, other) = (class(6), class(3), class(0));
     let early = [
@@ -257,7 +270,7 @@ mod tests {
     #[test]
     fn ordinary_modes_have_three_entries() {
         // Bytes that OpenZFS wrote for a directory of mode 0755.
-        let bytes = encode(&trivial(0o755)).unwrap();
+        let bytes = encode(&trivial_new(0o40755)).unwrap();
         let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(hex, "00000010ff011e0000004020a900120000000040a9001200");
     }
@@ -265,7 +278,7 @@ mod tests {
     #[test]
     fn a_class_that_lacks_what_lower_ones_have_is_denied_first() {
         let entries = |mode| {
-            let aces = trivial(mode);
+            let aces = trivial_new(mode);
             aces.iter().map(|a| (a.kind, a.flags, a.mask & 0x67)).collect::<Vec<_>>()
         };
         assert_eq!(
@@ -279,6 +292,8 @@ mod tests {
             ]
         );
         assert_eq!(entries(0o077)[0], (DENY, AceFlags::OWNER, 0x67));
+        assert_eq!(trivial_changed(0o100600)[0].mask & 0x67, 0x7);
+        assert_eq!(trivial_changed(0o40600)[0].mask & 0x67, 0x47);
     }
 
     #[test]
@@ -304,7 +319,7 @@ mod tests {
 
     #[test]
     fn denials_of_others_count_for_execution_only() {
-        let mut aces = trivial(0o755);
+        let mut aces = trivial_new(0o755);
         let all = Meaning { permissions: 0o755, no_execs_denied: true };
         assert_eq!(meaning(&aces, 1, 2), all);
         let mut deny = Ace::class(DENY, 0, AceMask::EXECUTE);
@@ -319,13 +334,14 @@ mod tests {
     proptest! {
         #[test]
         fn trivial_entries_mean_their_mode(mode in 0u64..0o1000) {
-            let aces = trivial(mode);
-            let exec = mode & 0o111 == 0o111;
-            let wanted = Meaning { permissions: mode, no_execs_denied: exec };
-            prop_assert_eq!(meaning(&aces, 5, 6), wanted);
-            let bytes = encode(&aces).unwrap();
-            prop_assert_eq!(bytes.len(), aces.len() * 8);
-            prop_assert_eq!(decode(&bytes, aces.len() as u64).unwrap(), aces);
+            for aces in [trivial_new(mode), trivial_changed(mode)] {
+                let exec = mode & 0o111 == 0o111;
+                let wanted = Meaning { permissions: mode, no_execs_denied: exec };
+                prop_assert_eq!(meaning(&aces, 5, 6), wanted);
+                let bytes = encode(&aces).unwrap();
+                prop_assert_eq!(bytes.len(), aces.len() * 8);
+                prop_assert_eq!(decode(&bytes, aces.len() as u64).unwrap(), aces);
+            }
         }
 
         #[test]

@@ -27,6 +27,7 @@ pub mod dxattr;
 pub mod eck;
 pub mod errlog;
 pub mod error;
+pub mod features;
 pub mod fuid;
 pub mod gang;
 pub mod history;

@@ -209,7 +209,7 @@ impl Znode {
             size: if kind == FileType::Directory { 2 } else { 0 },
             links: names,
             project: (flags & Pflags::PROJID != 0).then_some(0),
-            acl_count: Some(acl::trivial(mode).len() as u64),
+            acl_count: Some(acl::trivial_new(mode).len() as u64),
             ..Default::default()
         }
     }
