@@ -5,6 +5,7 @@
 
 mod bench;
 mod demo;
+mod fuzz;
 mod packages;
 mod run;
 mod suites;
@@ -13,7 +14,7 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
 usage: cargo xtask VERB
@@ -21,7 +22,7 @@ usage: cargo xtask VERB
   demo                  make a pool of eleven image files, fill it, hurt it, get everything back
   test [--no-kernel]    everything that must hold before a change lands
   tidy                  the rules of the house alone (seconds)
-  fuzz [TARGET] [SECS]  feed the parsers hostile bytes
+  fuzz [TARGET [SECS]]  feed the parsers hostile bytes (TARGET all: one after another)
   bench [ROUNDS] [all]  speed, beside libzpool and the limits of this machine
   interop               the long rounds with the OpenZFS kernel, zdb and the simulator
 ";
@@ -50,7 +51,12 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["test"] => suites::test(true),
         ["test", "--no-kernel"] => suites::test(false),
         ["tidy"] => suites::tidy(),
-        ["fuzz", rest @ ..] => suites::fuzz(rest),
+        ["fuzz"] => fuzz::fuzz(None, 60),
+        ["fuzz", target] => fuzz::fuzz(Some(target), 60),
+        ["fuzz", target, seconds] => {
+            let seconds = seconds.parse().context("SECONDS is a number")?;
+            fuzz::fuzz(Some(target).filter(|t| **t != "all").copied(), seconds)
+        }
         ["bench", rest @ ..] => bench::bench(rest),
         ["interop"] => suites::interop(),
         ["help" | "--help" | "-h"] => {

@@ -22,6 +22,13 @@ pub(crate) const REFEREES: Need = Need {
               and `cargo xtask tidy` run without them",
 };
 
+/// What libFuzzer is built with.
+pub(crate) const FUZZER: Need = Need {
+    what: "the fuzz targets",
+    packages: &["g++"],
+    without: "`cargo test --workspace` runs without it",
+};
+
 /// What unpacks golden pools where no test helper does.
 pub(crate) const UNPACK: Need = Need {
     what: "golden pools",

@@ -4,15 +4,19 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::fuzz;
 use crate::packages;
 use crate::run::{Steps, cargo, run, run_tests, target_dir};
 
 /// Crates whose tests also run under the simulator's scheduler.
 const SIMULATED: &[&str] = &["rt", "device"];
 
+/// How long each fuzz target runs in `cargo xtask test`, in seconds.
+const FUZZ_SECONDS: u32 = 3;
+
 /// `cargo xtask test`.
 pub(crate) fn test(kernel: bool) -> Result<()> {
-    packages::ensure(&[&packages::REFEREES])?;
+    packages::ensure(&[&packages::REFEREES, &packages::FUZZER])?;
     if kernel {
         build_vm()?;
     } else {
@@ -38,6 +42,7 @@ pub(crate) fn test(kernel: bool) -> Result<()> {
         run_tests(&mut command, tally)
     });
     steps.step("simulated", |tally| run_tests(&mut simulated(), tally));
+    steps.step("fuzz", |_| fuzz::fuzz(None, FUZZ_SECONDS));
     steps.close(if kernel { "" } else { "what the OpenZFS kernel says (--no-kernel)" })
 }
 
@@ -71,11 +76,6 @@ pub(crate) fn tidy() -> Result<()> {
         bail!("{} against the rules (xtask/src/tidy/rules.rs)", found.len());
     }
     Ok(())
-}
-
-/// `cargo xtask fuzz [TARGET] [SECONDS]`.
-pub(crate) fn fuzz(words: &[&str]) -> Result<()> {
-    run(cargo().args(["run", "--release", "--locked", "-p", "fuzz", "--"]).args(words))
 }
 
 /// `cargo xtask interop`: the referees' tests again, with the long rounds that they keep for it.

@@ -1,0 +1,109 @@
+//! `cargo xtask fuzz`: the targets in `fuzz/`, with coverage feedback, on the pinned toolchain.
+//!
+//! cargo-fuzz wants a nightly compiler for its sanitizers. What guides libFuzzer is the coverage, and
+//! that the stable compiler can be told to count; there is no `unsafe` in what is fuzzed that
+//! a sanitizer would watch.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::packages;
+use crate::run::{cargo, read, run, target_dir};
+
+/// What counts the coverage for libFuzzer.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
+     -Cllvm-args=-sanitizer-coverage-level=4 \
+     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+     -Cllvm-args=-sanitizer-coverage-pc-table \
+     -Cllvm-args=-sanitizer-coverage-trace-compares \
+     -Ccodegen-units=1";
+
+/// Runs `only` (all targets if there is none), each for `seconds`.
+pub(crate) fn fuzz(only: Option<&str>, seconds: u32) -> Result<()> {
+    let targets = targets()?;
+    let wanted: Vec<_> = targets.iter().filter(|t| only.is_none_or(|o| o == t.as_str())).collect();
+    ensure!(!wanted.is_empty(), "no such target; there are: {}", targets.join(" "));
+    packages::ensure(&[&packages::FUZZER])?;
+    let programs = build()?;
+    let mut failed = Vec::new();
+    for target in wanted {
+        println!("-- {target}, {seconds} s");
+        if let Err(error) = run_target(&programs, target, seconds) {
+            println!("{error:#}");
+            failed.push(target.as_str());
+        }
+    }
+    ensure!(failed.is_empty(), "found something: {}", failed.join(" "));
+    Ok(())
+}
+
+/// The names of the targets.
+fn targets() -> Result<Vec<String>> {
+    let dir = crate::top().join("fuzz/fuzz_targets");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Builds all targets; gives the directory where they are.
+fn build() -> Result<PathBuf> {
+    let about = read(Command::new("rustc").arg("-vV"))?;
+    let host = about.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV")?;
+    let target = target_dir().join("fuzz");
+    let mut command = cargo();
+    command.args([
+        "build",
+        "--quiet",
+        "--release",
+        "--locked",
+        "--manifest-path",
+        "fuzz/Cargo.toml",
+    ]);
+    // a named target keeps the flags away from build scripts
+    command.args(["--bins", "--target", host]).env("RUSTFLAGS", FLAGS);
+    run(command.env("CARGO_TARGET_DIR", &target))?;
+    Ok(target.join(host).join("release"))
+}
+
+fn run_target(programs: &std::path::Path, target: &str, seconds: u32) -> Result<()> {
+    let corpus = target_dir().join("fuzz/corpus").join(target);
+    let found = target_dir().join("fuzz/found").join(target);
+    fs::create_dir_all(&corpus)?;
+    fs::create_dir_all(&found)?;
+    let log = target_dir().join(format!("fuzz/{target}.log"));
+    let mut command = Command::new(programs.join(target));
+    command.current_dir(crate::top()).arg(&corpus);
+    let seeds = crate::top().join("fuzz/seeds").join(target);
+    if seeds.is_dir() {
+        command.arg(seeds);
+    }
+    command.arg(format!("-max_total_time={seconds}"));
+    command.arg(format!("-artifact_prefix={}/", found.display()));
+    // hostile bytes may cost neither memory nor time (INV-8)
+    command.args(["-timeout=10", "-rss_limit_mb=1024", "-print_final_stats=1"]);
+    let output = fs::File::create(&log).with_context(|| log.display().to_string())?;
+    let status = command.stdout(output.try_clone()?).stderr(output).status()?;
+    let said = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+    for line in said.lines().filter(|l| l.starts_with("stat::number_of") || l.contains("Done ")) {
+        println!("{line}");
+    }
+    let tail: Vec<&str> = said.lines().rev().take(30).collect();
+    let tail = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
+    let again = programs.join(target);
+    ensure!(
+        status.success(),
+        "{tail}\n{target} failed; play it again with {} FILE, FILE from {}",
+        again.display(),
+        found.display()
+    );
+    Ok(())
+}
