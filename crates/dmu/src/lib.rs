@@ -1,1 +1,33 @@
-//! Object sets, dnodes, records and the objects built from them.
+//! Object sets, dnodes, records, and the objects built from them: ZAPs, bpobjs, space maps.
+//!
+//! Place: on top of `store`, below `pool`. Knows objects, not data sets or files.
+//! The one idea: a change belongs to one txg, a frozen txg never changes, and its sync is one pure
+//! bottom-up pass.
+#![deny(missing_docs)]
+
+mod accounting;
+mod bpobj;
+mod error;
+mod extents;
+mod ledger;
+mod numbers;
+mod object;
+mod objset;
+mod policy;
+mod space_map;
+mod sync;
+mod tree;
+mod txg;
+pub mod zap;
+mod zap_object;
+
+pub use bpobj::Bpobj;
+pub use error::{DmuError, Result};
+pub use ledger::{Needs, Space, Tally};
+pub use object::Object;
+pub use objset::{Objset, Owner, OwnerOf, needs_of_slots};
+pub use policy::{BlockPolicy, Policy, RedundantMetadata};
+pub use space_map::SpaceMap;
+pub use sync::Syncing;
+pub use txg::{Closed, TXG_SIZE, Tx, Txgs};
+pub use zap_object::Zap;

@@ -337,12 +337,13 @@ impl BlkPtr {
         self.level() > 0 || self.kind().is_metadata()
     }
 
-    /// Size that counts as "uncompressed" in space accounting: psize of metadata, lsize of data.
+    /// Size that counts as "uncompressed" in space accounting: of data the logical size, of
+    /// metadata the physical one (0 if it is embedded).
     pub fn uncompressed_size(&self) -> u64 {
         if self.is_hole() {
             0
-        } else if self.is_metadata() && !self.is_embedded() {
-            self.psize()
+        } else if self.is_metadata() {
+            self.compressed_size()
         } else {
             self.lsize()
         }

@@ -1,1 +1,19 @@
-//! Files and directories.
+//! Files and directories of a file system (ZPL): attributes, names, contents, extended attributes.
+//!
+//! Place: on top of `pool` and `dmu`, below the doors. Never sees a vdev.
+//! The one idea: everything works on object numbers under one txg handle; paths are for doors.
+#![deny(missing_docs)]
+
+mod attrs;
+mod error;
+mod file;
+mod filesystem;
+mod path;
+mod xattr;
+mod zpl;
+
+pub use attrs::{Attrs, Time, mode, pflags};
+pub use error::{FsError, Result};
+pub use filesystem::{DirEntry, Filesystem, NAME_MAX, NewObject, Who};
+pub use path::parts;
+pub use zpl::make_filesystem;

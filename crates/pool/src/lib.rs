@@ -1,2 +1,35 @@
-//! Pools: open, create, the txg pipeline, data sets, properties, history.
+//! Pools: open, create, the txg pipeline, the MOS, data sets, properties, features, history.
+//!
+//! Place: on top of `dmu`, below `fs`. Only this crate writes uberblocks.
+//! The one idea: a pool moves from one consistent state on disk to the next, txg by txg; whatever
+//! is charged to somebody passes through one ledger.
+#![deny(missing_docs)]
+
+mod config;
+pub mod create;
+mod dataset;
+pub mod dsl;
+mod error;
+mod features;
+pub mod history;
+mod ledger;
+mod logmaps;
+pub mod mos;
+mod open;
+mod pool;
 pub mod props;
+mod space;
+mod spacemaps;
+mod sync;
+
+pub use create::{Joined, MakeFilesystem, NewLeaf, NewPool, NewTop};
+pub use dataset::Dataset;
+pub use dsl::property::{Source, Stored};
+pub use error::{PoolError, Result};
+pub use features::Features;
+pub use ledger::Ledger;
+pub use mos::Mos;
+pub use open::{Devices, OpenOptions};
+pub use pool::Pool;
+pub use space::PoolSpace;
+pub use sync::TaskContext;

@@ -1,1 +1,22 @@
-//! Block pointers to bytes and back: checksums, compression, allocation.
+//! Block pointers to bytes and back: checksums, compression, copies, gangs, allocation, cache.
+//!
+//! Place: on top of `vdev`, below `dmu`. Knows block pointers, not objects.
+//! The one idea: reading and writing are separate types. [`Store`] reads and verifies; [`Writer`]
+//! exists only for a pool that was opened for writing.
+#![deny(missing_docs)]
+
+mod allocator;
+mod cache;
+mod error;
+mod metaslab;
+mod ranges;
+mod read;
+mod write;
+
+pub use allocator::{Allocator, SlabSummary, SpaceMaps, TopSpace};
+pub use cache::{Block, Cache};
+pub use error::{Result, StoreError};
+pub use metaslab::{DEFER_TXGS, MapError, Metaslab, Pending};
+pub use ranges::{BUCKETS, RangeSet};
+pub use read::Store;
+pub use write::{BlockWrite, Writer};

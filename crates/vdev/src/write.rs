@@ -52,7 +52,7 @@ struct Writer {
 
 /// The vdevs of a pool, open for writing.
 pub struct WriteTree {
-    tree: Tree,
+    tree: Arc<Tree>,
     /// By place in the tree's leaves; `None` of leaves that are missing or must not be written.
     writers: Vec<Option<Writer>>,
 }
@@ -72,11 +72,11 @@ impl WriteTree {
             Some(Writer { device: device.clone(), behind: AtomicBool::new(false) })
         };
         let writers = tree.leaves().iter().map(writer).collect();
-        Ok(WriteTree { tree, writers })
+        Ok(WriteTree { tree: Arc::new(tree), writers })
     }
 
     /// The tree, to read from.
-    pub fn tree(&self) -> &Tree {
+    pub fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }
 

@@ -1,0 +1,101 @@
+//! Free object numbers.
+//!
+//! A cursor walks over the blocks of the meta dnode once, skips full ones by the fill of their
+//! pointers and collects free slots; beyond the last block every number is free. A freed number
+//! comes back when the txg of its free is on disk.
+
+use std::collections::BTreeSet;
+
+use format::dnode::{DNODE_SLOT, DNODES_PER_BLOCK};
+use rt::sync::Arc;
+
+use crate::error::Result;
+use crate::object::Object;
+
+/// Free object numbers of one object set.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    free: BTreeSet<u64>,
+    /// Numbers handed out beyond what the cursor has seen.
+    taken: BTreeSet<u64>,
+    /// Next block of dnodes to look at.
+    cursor: u64,
+}
+
+impl Numbers {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// A run of `count` free numbers in one block of dnodes.
+    pub(crate) fn take(&mut self, meta: &Arc<Object>, count: u64) -> Result<u64> {
+        loop {
+            if let Some(first) = self.run(count) {
+                for number in first..first + count {
+                    self.free.remove(&number);
+                }
+                return Ok(first);
+            }
+            self.look(meta)?;
+        }
+    }
+
+    /// Marks numbers as used before the cursor came by.
+    pub(crate) fn reserve(&mut self, first: u64, count: u64) {
+        for number in first..first + count {
+            if !self.free.remove(&number) && number / DNODES_PER_BLOCK >= self.cursor {
+                self.taken.insert(number);
+            }
+        }
+    }
+
+    /// Numbers that are free again, on disk too.
+    pub(crate) fn put_back(&mut self, first: u64, count: u64) {
+        for number in first..first + count {
+            self.taken.remove(&number);
+            if number / DNODES_PER_BLOCK < self.cursor {
+                self.free.insert(number);
+            }
+        }
+    }
+
+    fn run(&self, count: u64) -> Option<u64> {
+        if count == 1 {
+            return self.free.first().copied();
+        }
+        self.free.iter().copied().find(|first| {
+            first % DNODES_PER_BLOCK + count <= DNODES_PER_BLOCK
+                && (*first..first + count).all(|n| self.free.contains(&n))
+        })
+    }
+
+    /// Collects the free slots of the next block that has some.
+    fn look(&mut self, meta: &Arc<Object>) -> Result<()> {
+        let blocks = meta.max_block()? + 1;
+        let block = self.cursor;
+        self.cursor += 1;
+        let first = block * DNODES_PER_BLOCK;
+        let mut used = [false; DNODES_PER_BLOCK as usize];
+        if block < blocks {
+            meta.with_block(block, |bytes| {
+                let mut slot = 0;
+                while slot < used.len() {
+                    let head = bytes.get(slot * DNODE_SLOT..).unwrap_or_default();
+                    let slots = match head.first() {
+                        Some(0) | None => 0,
+                        Some(_) => 1 + usize::from(head.get(12).copied().unwrap_or(0)),
+                    };
+                    used.iter_mut().skip(slot).take(slots).for_each(|u| *u = true);
+                    slot += slots.max(1);
+                }
+            })?;
+        }
+        for (slot, used) in used.iter().enumerate() {
+            let number = first + slot as u64;
+            if !used && number != 0 && !self.taken.remove(&number) {
+                self.free.insert(number);
+            }
+        }
+        Ok(())
+    }
+}

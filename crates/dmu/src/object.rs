@@ -1,0 +1,731 @@
+//! One object in memory: its newest state, and what each living txg has changed.
+//!
+//! # The state machine of a record
+//!
+//! A record can be dirty in the open txg, frozen in the quiescing one and in flight in the syncing
+//! one, all at once. `changes` holds one entry per living txg that touched the object, oldest
+//! first. A write goes into the entry of its own txg, starting from the newest version; a reader
+//! takes the newest version, which is the last entry that has the record (or has freed it), else
+//! the disk. An entry of a frozen txg is never changed: buffers are shared by `Arc`, and only the
+//! entry of the writer's own txg hands out `&mut`, copying if a reader still holds the buffer.
+//! The entry leaves the list in one step with the new block pointers ([`Object::finish`]), so a
+//! record is readable from memory until its pointer can be followed on disk.
+//!
+//! The header (block size, bonus, kind) follows the same rule: `newest` is the newest version, and
+//! the first change of a later txg saves the older txg's version in its entry.
+//!
+//! Lock order: `writer` (one change at a time), then `state` (never held over I/O).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use format::{BlkPtr, DnodePhys};
+use rt::buf::PooledBuf;
+use rt::sync::{Arc, Mutex, RwLock};
+use store::Store;
+
+use crate::error::{DmuError, Result};
+use crate::extents::Extents;
+use crate::tree::Root;
+use crate::txg::Tx;
+use crate::zap::Memo;
+
+/// The bytes of one record, shared with whoever reads them.
+pub(crate) type Record = Arc<PooledBuf>;
+
+/// What a txg knows of the spill block.
+#[derive(Clone, Debug)]
+enum Spill {
+    None,
+    OnDisk,
+    New(Arc<Vec<u8>>),
+}
+
+/// The newest header of an object.
+#[derive(Clone, Debug)]
+struct Head {
+    /// Kind, sizes and bonus count; block pointers, levels and used bytes are those of `synced`.
+    dnode: DnodePhys,
+    spill: Spill,
+}
+
+/// What one txg has changed.
+#[derive(Default)]
+struct Changes {
+    txg: u64,
+    records: BTreeMap<u64, Record>,
+    freed: Extents,
+    /// The header as this txg left it, once a later txg has changed it; inner `None`: freed.
+    head: Option<Option<Head>>,
+    spill_changed: bool,
+}
+
+struct State {
+    /// `None`: freed (or never allocated).
+    newest: Option<Head>,
+    /// As on disk.
+    synced: Option<DnodePhys>,
+    changes: VecDeque<Changes>,
+    /// Counts how often `synced` was replaced.
+    version: u64,
+}
+
+/// What a ZAP in the object keeps between its changes.
+///
+/// A change of a ZAP may take several blocks: readers of the ZAP wait for its end.
+#[derive(Default)]
+pub(crate) struct ZapState {
+    pub(crate) lock: RwLock<()>,
+    memo: Mutex<Memo>,
+}
+
+impl ZapState {
+    pub(crate) fn take(&self) -> Memo {
+        std::mem::take(&mut *self.memo.lock())
+    }
+
+    pub(crate) fn set(&self, memo: Memo) {
+        *self.memo.lock() = memo;
+    }
+}
+
+/// One object of an object set.
+pub struct Object {
+    number: u64,
+    store: Arc<Store>,
+    writer: Mutex<()>,
+    state: Mutex<State>,
+    dirty: Arc<DirtyLists>,
+    zap: ZapState,
+}
+
+/// Objects to sync, per living txg.
+#[derive(Default)]
+pub(crate) struct DirtyLists {
+    lists: [Mutex<Vec<Arc<Object>>>; crate::txg::TXG_SIZE],
+}
+
+impl DirtyLists {
+    fn add(&self, txg: u64, object: Arc<Object>) {
+        self.lists[txg as usize % crate::txg::TXG_SIZE].lock().push(object);
+    }
+
+    /// Takes the objects that `txg` has changed, each once, by number.
+    pub(crate) fn take(&self, txg: u64) -> Vec<Arc<Object>> {
+        let mut list = std::mem::take(&mut *self.lists[txg as usize % crate::txg::TXG_SIZE].lock());
+        list.sort_by_key(|o| o.number);
+        list.dedup_by_key(|o| o.number);
+        list
+    }
+
+    pub(crate) fn any(&self, txg: u64) -> bool {
+        !self.lists[txg as usize % crate::txg::TXG_SIZE].lock().is_empty()
+    }
+}
+
+/// Where the newest version of a block is.
+enum Source {
+    Memory(Record),
+    Hole,
+    Disk(Box<Root>, u64),
+}
+
+/// What a txg changed, frozen for its sync.
+pub(crate) struct Frozen {
+    /// The header; `None`: the object was freed.
+    pub(crate) dnode: Option<DnodePhys>,
+    /// As on disk before this txg.
+    pub(crate) synced: Option<DnodePhys>,
+    pub(crate) records: Vec<(u64, Record)>,
+    pub(crate) freed: Extents,
+    /// A spill block to write (`Some(None)`: to drop).
+    pub(crate) spill: Option<Option<Arc<Vec<u8>>>>,
+}
+
+impl Object {
+    pub(crate) fn on_disk(
+        number: u64,
+        store: Arc<Store>,
+        dirty: Arc<DirtyLists>,
+        dnode: DnodePhys,
+    ) -> Object {
+        let spill = if dnode.has_spill() { Spill::OnDisk } else { Spill::None };
+        let newest = Some(Head { dnode: dnode.clone(), spill });
+        let state = State { newest, synced: Some(dnode), changes: VecDeque::new(), version: 0 };
+        Self::assemble(number, store, dirty, state)
+    }
+
+    fn assemble(number: u64, store: Arc<Store>, dirty: Arc<DirtyLists>, state: State) -> Object {
+        let (writer, state) = (Mutex::new(()), Mutex::new(state));
+        Object { number, store, writer, state, dirty, zap: ZapState::default() }
+    }
+
+    pub(crate) fn zap_memo(&self) -> &ZapState {
+        &self.zap
+    }
+
+    /// A new object, dirty in the txg of `tx`.
+    pub(crate) fn create(
+        number: u64,
+        store: Arc<Store>,
+        dirty: Arc<DirtyLists>,
+        dnode: DnodePhys,
+        tx: &Tx<'_>,
+    ) -> Arc<Object> {
+        let newest = Some(Head { dnode, spill: Spill::None });
+        let state = State { newest, synced: None, changes: VecDeque::new(), version: 0 };
+        let object = Arc::new(Self::assemble(number, store, dirty, state));
+        object.touch(&mut object.state.lock(), tx);
+        object
+    }
+
+    /// The object's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn gone(&self) -> DmuError {
+        DmuError::NoObject { object: self.number }
+    }
+
+    fn block_error(&self, block: u64) -> impl FnOnce(store::StoreError) -> DmuError + use<> {
+        let object = self.number;
+        move |source| DmuError::Block { object, level: 0, block, source: Box::new(source) }
+    }
+
+    /// The newest header. Its block pointers and levels are not to be followed.
+    pub fn header(&self) -> Result<DnodePhys> {
+        self.state.lock().newest.as_ref().map(|h| h.dnode.clone()).ok_or_else(|| self.gone())
+    }
+
+    /// Does the object (still) exist?
+    pub fn exists(&self) -> bool {
+        self.state.lock().newest.is_some()
+    }
+
+    /// The dnode as it is on disk.
+    pub fn synced(&self) -> Option<DnodePhys> {
+        self.state.lock().synced.clone()
+    }
+
+    /// Size of a data block, in bytes.
+    pub fn block_size(&self) -> Result<u32> {
+        let state = self.state.lock();
+        state.newest.as_ref().map(|h| h.dnode.block_size()).ok_or_else(|| self.gone())
+    }
+
+    /// The highest block ever written.
+    pub fn max_block(&self) -> Result<u64> {
+        let state = self.state.lock();
+        state.newest.as_ref().map(|h| h.dnode.max_block()).ok_or_else(|| self.gone())
+    }
+
+    /// The newest bonus.
+    pub fn bonus(&self) -> Result<Vec<u8>> {
+        let state = self.state.lock();
+        state.newest.as_ref().map(|h| h.dnode.bonus().to_vec()).ok_or_else(|| self.gone())
+    }
+
+    /// Space used on disk as of the last sync, in bytes.
+    pub fn used_bytes(&self) -> u64 {
+        self.state.lock().synced.as_ref().map_or(0, DnodePhys::used_bytes)
+    }
+
+    /// Bytes dirty in memory.
+    pub fn dirty_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let records = state.changes.iter().flat_map(|c| c.records.values());
+        records.map(|r| r.len() as u64).sum()
+    }
+
+    /// Has no living txg changed the object?
+    pub(crate) fn is_clean(&self) -> bool {
+        self.state.lock().changes.is_empty()
+    }
+
+    // ---- reading ----
+
+    fn source(&self, block: u64) -> Result<(Source, u32)> {
+        let state = self.state.lock();
+        let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
+        let size = head.dnode.block_size();
+        for changes in state.changes.iter().rev() {
+            if let Some(record) = changes.records.get(&block) {
+                return Ok((Source::Memory(record.clone()), size));
+            }
+            if changes.freed.contains(block) {
+                return Ok((Source::Hole, size));
+            }
+        }
+        let source = match &state.synced {
+            Some(dnode) => Source::Disk(Box::new(Root::of(self.number, dnode)), state.version),
+            None => Source::Hole,
+        };
+        Ok((source, size))
+    }
+
+    fn version(&self) -> u64 {
+        self.state.lock().version
+    }
+
+    /// Calls `f` with the newest bytes of block `block`.
+    pub fn with_block<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        loop {
+            let (source, size) = self.source(block)?;
+            let size = size as usize;
+            match source {
+                Source::Memory(record) if record.len() == size => return Ok(f(&record)),
+                Source::Memory(record) => return Ok(f(&resized(&record, size))),
+                Source::Hole => return Ok(f(&vec![0; size])),
+                Source::Disk(root, version) => {
+                    match root.pointer(&self.store, 0, block).and_then(|bp| {
+                        if bp.is_hole() {
+                            return Ok(None);
+                        }
+                        self.store.read(&bp).map(Some).map_err(self.block_error(block))
+                    }) {
+                        Ok(None) => return Ok(f(&vec![0; size])),
+                        Ok(Some(bytes)) if bytes.len() == size => return Ok(f(&bytes)),
+                        Ok(Some(bytes)) => return Ok(f(&resized(&bytes, size))),
+                        // The block may have been freed and reused while it was read.
+                        Err(_) if self.version() != version => {}
+                        Err(e) => return Err(e),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads `buf.len()` bytes from byte `offset` on; holes and what lies beyond read as zeros.
+    ///
+    /// Bulk path: whole records land in `buf` and are verified there.
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            done += self.read_run(at, &mut buf[done..])?;
+        }
+        Ok(())
+    }
+
+    /// Reads the longest prefix of `buf` that one look at the state serves; returns its length.
+    fn read_run(&self, at: u64, buf: &mut [u8]) -> Result<usize> {
+        let (first, size) = {
+            let size = u64::from(self.block_size()?);
+            (at / size, size)
+        };
+        let inside = (at % size) as usize;
+        let (source, size_now) = self.source(first)?;
+        if u64::from(size_now) != size {
+            return Ok(0);
+        }
+        let size = size as usize;
+        let part = buf.len().min(size - inside);
+        match source {
+            Source::Memory(record) => {
+                copy_padded(&record, inside, &mut buf[..part]);
+                Ok(part)
+            }
+            Source::Hole => {
+                buf[..part].fill(0);
+                Ok(part)
+            }
+            Source::Disk(root, version) => {
+                if inside != 0 || buf.len() < size {
+                    self.with_data(first, |bytes| copy_padded(bytes, inside, &mut buf[..part]))?;
+                    return Ok(part);
+                }
+                // Whole records: as many as are on disk side by side.
+                let wanted = (buf.len() / size) as u64;
+                let count = self.clean_run(first, wanted);
+                let used = count as usize * size;
+                match self.read_records(&root, first, count, size, &mut buf[..used]) {
+                    Ok(()) => Ok(used),
+                    Err(_) if self.version() != version => Ok(0),
+                    Err(e) => Err(e),
+                }
+            }
+        }
+    }
+
+    /// Like [`Object::with_block`], but does not keep data blocks in the cache.
+    fn with_data<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        self.with_block(block, f)
+    }
+
+    /// Of blocks `[first, first + count)`, how many from the start on no living txg has changed.
+    fn clean_run(&self, first: u64, count: u64) -> u64 {
+        let state = self.state.lock();
+        let mut end = first + count;
+        for changes in &state.changes {
+            if let Some((block, _)) = changes.records.range(first..end).next() {
+                end = *block;
+            }
+            if let Some(block) = changes.freed.first_in(first, end) {
+                end = block;
+            }
+        }
+        (end - first).max(1)
+    }
+
+    fn read_records(
+        &self,
+        root: &Root,
+        first: u64,
+        count: u64,
+        size: usize,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let mut bps = Vec::with_capacity(count as usize);
+        root.pointers(&self.store, first, count, |_, bp| {
+            bps.push(bp);
+            Ok(())
+        })?;
+        let mut parts = buf.chunks_exact_mut(size);
+        for (i, bp) in bps.iter().enumerate() {
+            let Some(part) = parts.next() else { break };
+            let block = first + i as u64;
+            if bp.is_hole() {
+                part.fill(0);
+            } else if bp.lsize() == size as u64 {
+                self.store.read_into(bp, part).map_err(self.block_error(block))?;
+            } else {
+                let bytes = self.store.read(bp).map_err(self.block_error(block))?;
+                copy_padded(&bytes, 0, part);
+            }
+        }
+        Ok(())
+    }
+
+    /// The first block at or after `from` that holds data (`data`) or is a hole, up to `limit`.
+    pub fn next_block(&self, from: u64, limit: u64, data: bool) -> Result<Option<u64>> {
+        let mut at = from;
+        while at < limit {
+            match self.source(at)?.0 {
+                Source::Memory(_) if data => return Ok(Some(at)),
+                Source::Hole if !data => return Ok(Some(at)),
+                Source::Memory(_) => at += 1,
+                Source::Hole => {
+                    at += 1;
+                    if self.state.lock().synced.is_none() {
+                        let state = self.state.lock();
+                        let next = state
+                            .changes
+                            .iter()
+                            .filter_map(|c| c.records.range(at..limit).next().map(|(b, _)| *b))
+                            .min();
+                        match next {
+                            Some(next) => at = next,
+                            None => return Ok(None),
+                        }
+                    }
+                }
+                Source::Disk(root, _) => {
+                    let stop = at + self.clean_run(at, limit - at);
+                    match root.next(&self.store, at, stop, data)? {
+                        Some(found) => return Ok(Some(found)),
+                        None => at = stop,
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The newest spill block.
+    pub fn spill(&self) -> Result<Option<Arc<Vec<u8>>>> {
+        let bp = {
+            let state = self.state.lock();
+            let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
+            match &head.spill {
+                Spill::None => return Ok(None),
+                Spill::New(bytes) => return Ok(Some(bytes.clone())),
+                Spill::OnDisk => state.synced.as_ref().and_then(|d| d.spill().copied()),
+            }
+        };
+        match bp {
+            Some(bp) if !bp.is_hole() => {
+                self.store.read(&bp).map(Some).map_err(self.block_error(u64::MAX))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    // ---- changing ----
+
+    /// The entry of the txg of `tx`, made if it is missing; registers the object as dirty.
+    fn touch<'s>(self: &Arc<Self>, state: &'s mut State, tx: &Tx<'_>) -> &'s mut Changes {
+        let last = state.changes.back_mut();
+        if last.as_ref().is_none_or(|c| c.txg != tx.txg()) {
+            if let Some(older) = last {
+                assert!(older.txg < tx.txg(), "INV-6: a change to a frozen txg");
+                if older.head.is_none() {
+                    older.head = Some(state.newest.clone());
+                }
+            }
+            state.changes.push_back(Changes { txg: tx.txg(), ..Changes::default() });
+            self.dirty.add(tx.txg(), self.clone());
+            tx.dirtied(1024);
+        }
+        state.changes.back_mut().expect("just made")
+    }
+
+    /// Writes `data` at byte `offset`; the block size stays what it is.
+    pub fn write(self: &Arc<Self>, tx: &Tx<'_>, offset: u64, data: &[u8]) -> Result<()> {
+        let size = self.block_size()? as usize;
+        let mut at = offset;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let block = at / size as u64;
+            let inside = (at % size as u64) as usize;
+            let part = rest.len().min(size - inside);
+            let (now, later) = rest.split_at(part);
+            if part == size {
+                let mut buf = self.store.buffers().get(size);
+                buf.copy_from_slice(now);
+                let _writer = self.writer.lock();
+                self.put_record(tx, block, buf)?;
+            } else {
+                self.with_block_mut(tx, block, |bytes| {
+                    bytes[inside..inside + part].copy_from_slice(now);
+                })?;
+            }
+            at += part as u64;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Puts a whole record in place; the caller holds `writer`.
+    fn put_record(self: &Arc<Self>, tx: &Tx<'_>, block: u64, buf: PooledBuf) -> Result<()> {
+        let mut state = self.state.lock();
+        let head = state.newest.as_mut().ok_or_else(|| self.gone())?;
+        if head.dnode.block_size() as usize != buf.len() {
+            let what = "its block size changed during a write";
+            return Err(DmuError::Limit { object: self.number, what });
+        }
+        let changes = self.touch(&mut state, tx);
+        tx.dirtied(buf.len() as u64);
+        changes.freed.remove(block, 1);
+        changes.records.insert(block, Arc::new(buf));
+        let head = state.newest.as_mut().expect("looked at above");
+        if block > head.dnode.max_block() {
+            head.dnode.core_mut().max_block.set(block);
+        }
+        Ok(())
+    }
+
+    /// Changes the bytes of block `block`, starting from its newest version.
+    pub fn with_block_mut<R>(
+        self: &Arc<Self>,
+        tx: &Tx<'_>,
+        block: u64,
+        f: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        let _writer = self.writer.lock();
+        {
+            let mut state = self.state.lock();
+            let current = state.changes.back_mut().filter(|c| c.txg == tx.txg());
+            if let Some(buf) =
+                current.and_then(|c| c.records.get_mut(&block)).and_then(Arc::get_mut)
+            {
+                return Ok(f(buf));
+            }
+        }
+        let size = self.block_size()? as usize;
+        let mut buf = self.store.buffers().get(size);
+        self.with_block(block, |bytes| buf.copy_from_slice(bytes))?;
+        let result = f(&mut buf);
+        self.put_record(tx, block, buf)?;
+        Ok(result)
+    }
+
+    /// Frees blocks `[first, first + count)`; they read as zeros from then on.
+    pub fn free_blocks(self: &Arc<Self>, tx: &Tx<'_>, first: u64, count: u64) -> Result<()> {
+        let _writer = self.writer.lock();
+        let mut state = self.state.lock();
+        let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
+        let max = head.dnode.max_block();
+        if count == 0 || first > max {
+            return Ok(());
+        }
+        let end = first.saturating_add(count).min(max + 1);
+        let changes = self.touch(&mut state, tx);
+        let mut later = changes.records.split_off(&first);
+        changes.records.append(&mut later.split_off(&end));
+        changes.freed.add(first, end - first);
+        if end == max + 1 {
+            let head = state.newest.as_mut().expect("looked at above");
+            head.dnode.core_mut().max_block.set(first.saturating_sub(1));
+        }
+        Ok(())
+    }
+
+    /// Zeroes bytes `[offset, offset + len)`: whole blocks are freed, the edges overwritten.
+    pub fn free_bytes(self: &Arc<Self>, tx: &Tx<'_>, offset: u64, len: u64) -> Result<()> {
+        let size = u64::from(self.block_size()?);
+        let covered = (self.max_block()? + 1).saturating_mul(size);
+        let end = offset.saturating_add(len).min(covered);
+        if offset >= end {
+            return Ok(());
+        }
+        let first = offset.div_ceil(size);
+        let last = if end == covered { end.div_ceil(size) } else { end / size };
+        let zero = |from: u64, to: u64| -> Result<()> {
+            let block = from / size;
+            if self.next_block(block, block + 1, true)?.is_none() {
+                return Ok(());
+            }
+            self.with_block_mut(tx, block, |b| {
+                b[(from % size) as usize..][..(to - from) as usize].fill(0);
+            })
+        };
+        if first > last {
+            return zero(offset, end);
+        }
+        if !offset.is_multiple_of(size) {
+            zero(offset, (first * size).min(end))?;
+        }
+        if last * size < end && last >= first {
+            zero(last * size, end)?;
+        }
+        self.free_blocks(tx, first, last - first)
+    }
+
+    /// Changes the header by `f`; kind, slots and number of block pointers must stay.
+    pub fn change_header<R>(
+        self: &Arc<Self>,
+        tx: &Tx<'_>,
+        f: impl FnOnce(&mut DnodePhys) -> R,
+    ) -> Result<R> {
+        let _writer = self.writer.lock();
+        let mut state = self.state.lock();
+        if state.newest.is_none() {
+            return Err(self.gone());
+        }
+        self.touch(&mut state, tx);
+        let head = state.newest.as_mut().expect("looked at above");
+        Ok(f(&mut head.dnode))
+    }
+
+    /// Replaces the bonus; with `spill`, what did not fit into it (`None` drops a spill block).
+    pub fn set_bonus(
+        self: &Arc<Self>,
+        tx: &Tx<'_>,
+        bonus: &[u8],
+        spill: Option<Vec<u8>>,
+    ) -> Result<()> {
+        let format = |source| DmuError::Format { object: self.number, source };
+        let _writer = self.writer.lock();
+        let mut state = self.state.lock();
+        if state.newest.is_none() {
+            return Err(self.gone());
+        }
+        let changes = self.touch(&mut state, tx);
+        changes.spill_changed |= spill.is_some();
+        let head = state.newest.as_mut().expect("looked at above");
+        let had = !matches!(head.spill, Spill::None);
+        let dnode = &mut head.dnode;
+        // The flag must match before the bonus is sized against it.
+        if spill.is_some() && !dnode.has_spill() {
+            let old = dnode.bonus().len().min(dnode.bonus_max(true));
+            let keep = dnode.bonus()[..old].to_vec();
+            dnode.set_bonus(&keep).map_err(format)?;
+            dnode.set_spill(Some(BlkPtr::ZERO)).map_err(format)?;
+        } else if spill.is_none() && had {
+            dnode.set_spill(None).map_err(format)?;
+        }
+        dnode.set_bonus(bonus).map_err(format)?;
+        match spill {
+            Some(bytes) => head.spill = Spill::New(Arc::new(bytes)),
+            None => head.spill = Spill::None,
+        }
+        if had && matches!(head.spill, Spill::None) {
+            state.changes.back_mut().expect("touched above").spill_changed = true;
+        }
+        Ok(())
+    }
+
+    /// Changes the block size of an object of (at most) one block; its bytes are kept.
+    pub fn set_block_size(self: &Arc<Self>, tx: &Tx<'_>, size: u32) -> Result<()> {
+        if size == self.block_size()? {
+            return Ok(());
+        }
+        if self.max_block()? > 0 || !size.is_multiple_of(512) || size == 0 {
+            let what = "the block size of an object of several blocks cannot change";
+            return Err(DmuError::Limit { object: self.number, what });
+        }
+        let has_data = self.next_block(0, 1, true)?.is_some();
+        let _writer = self.writer.lock();
+        let mut old = None;
+        if has_data {
+            let mut buf = self.store.buffers().get(size as usize);
+            self.with_block(0, |bytes| copy_padded(bytes, 0, &mut buf))?;
+            old = Some(buf);
+        }
+        let mut state = self.state.lock();
+        self.touch(&mut state, tx);
+        let head = state.newest.as_mut().ok_or_else(|| self.gone())?;
+        head.dnode.core_mut().data_block_sectors.set((size / 512) as u16);
+        drop(state);
+        old.map_or(Ok(()), |buf| self.put_record(tx, 0, buf))
+    }
+
+    /// Frees the object with all its blocks.
+    pub(crate) fn free(self: &Arc<Self>, tx: &Tx<'_>) -> Result<()> {
+        let _writer = self.writer.lock();
+        let mut state = self.state.lock();
+        if state.newest.is_none() {
+            return Err(self.gone());
+        }
+        let changes = self.touch(&mut state, tx);
+        changes.records.clear();
+        state.newest = None;
+        Ok(())
+    }
+
+    // ---- syncing ----
+
+    /// What `txg` has changed; stays readable until [`Object::finish`].
+    pub(crate) fn freeze(&self, txg: u64) -> Option<Frozen> {
+        let state = self.state.lock();
+        let changes = state.changes.front().filter(|c| c.txg == txg)?;
+        let head = match &changes.head {
+            Some(head) => head.as_ref(),
+            None => state.newest.as_ref(),
+        };
+        let spill = changes.spill_changed.then(|| match head.map(|h| &h.spill) {
+            Some(Spill::New(bytes)) => Some(bytes.clone()),
+            _ => None,
+        });
+        Some(Frozen {
+            dnode: head.map(|h| h.dnode.clone()),
+            synced: state.synced.clone(),
+            records: changes.records.iter().map(|(b, r)| (*b, r.clone())).collect(),
+            freed: changes.freed.clone(),
+            spill,
+        })
+    }
+
+    /// The changes of `txg` are on disk as `dnode` (`None`: the object is gone).
+    pub(crate) fn finish(&self, txg: u64, dnode: Option<DnodePhys>) {
+        let mut state = self.state.lock();
+        let done = state.changes.pop_front();
+        debug_assert_eq!(done.map(|c| c.txg), Some(txg));
+        state.synced = dnode;
+        state.version += 1;
+    }
+}
+
+/// `bytes[from..]` into `to`, zeros beyond its end.
+fn copy_padded(bytes: &[u8], from: usize, to: &mut [u8]) {
+    let have = bytes.get(from..).unwrap_or_default();
+    let part = have.len().min(to.len());
+    to[..part].copy_from_slice(&have[..part]);
+    to[part..].fill(0);
+}
+
+fn resized(bytes: &[u8], size: usize) -> Vec<u8> {
+    let mut out = vec![0; size];
+    copy_padded(bytes, 0, &mut out);
+    out
+}

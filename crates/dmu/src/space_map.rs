@@ -1,0 +1,120 @@
+//! Space map objects: logs of allocations and frees, replayed into a metaslab.
+//!
+//! FORMAT: section 9.3.
+
+use format::space_map::{
+    Action, Encoder, Geometry, Item, Run, SPACE_MAP_BLOCK_LOG, SPACE_MAP_INDIRECT_SHIFT,
+    SpaceMapPhys, items,
+};
+use format::{FormatError, ObjectType};
+use rt::sync::Arc;
+
+use crate::error::{DmuError, Result};
+use crate::object::Object;
+use crate::objset::Objset;
+use crate::txg::Tx;
+
+/// A space map.
+#[derive(Clone)]
+pub struct SpaceMap(Arc<Object>);
+
+impl SpaceMap {
+    /// Makes a new, empty space map with a histogram and blocks of 128 KiB.
+    pub fn create(objset: &Objset, tx: &Tx<'_>) -> Result<SpaceMap> {
+        let phys = SpaceMapPhys::default();
+        let object = objset.allocate(
+            tx,
+            ObjectType::SPACE_MAP,
+            SPACE_MAP_BLOCK_LOG,
+            ObjectType::SPACE_MAP_HEADER,
+            phys.bonus(true),
+            1,
+        )?;
+        object.change_header(tx, |d| d.core_mut().indirect_shift = SPACE_MAP_INDIRECT_SHIFT)?;
+        Ok(SpaceMap(object))
+    }
+
+    /// Opens the space map in object `number`.
+    pub fn open(objset: &Objset, number: u64) -> Result<SpaceMap> {
+        objset.object_of(number, ObjectType::SPACE_MAP).map(SpaceMap)
+    }
+
+    /// The object's number.
+    pub fn number(&self) -> u64 {
+        self.0.number()
+    }
+
+    fn bad(&self, source: FormatError) -> DmuError {
+        DmuError::Format { object: self.number(), source }
+    }
+
+    /// The header, and whether it has a histogram.
+    pub fn phys(&self) -> Result<(SpaceMapPhys, bool)> {
+        SpaceMapPhys::parse(&self.0.bonus()?).map_err(|e| self.bad(e))
+    }
+
+    /// Calls `each` for all entries, in order.
+    pub fn replay(
+        &self,
+        geometry: Geometry,
+        mut each: impl FnMut(Run) -> Result<()>,
+    ) -> Result<()> {
+        let (phys, _) = self.phys()?;
+        let block = u64::from(self.0.block_size()?);
+        let mut buf = vec![0; block as usize];
+        let mut at = 0;
+        while at < phys.length.get() {
+            let part = (phys.length.get() - at).min(block) as usize;
+            self.0.read(at, &mut buf[..part])?;
+            for item in items(&buf[..part], geometry) {
+                if let Item::Run(run) = item.map_err(|e| self.bad(e))? {
+                    each(run)?;
+                }
+            }
+            at += part as u64;
+        }
+        Ok(())
+    }
+
+    /// Appends allocations, then frees (both in bytes of the vdev), and sets the totals.
+    #[allow(clippy::too_many_arguments)]
+    pub fn append(
+        &self,
+        tx: &Tx<'_>,
+        pass: u16,
+        geometry: Geometry,
+        allocs: &[(u64, u64)],
+        frees: &[(u64, u64)],
+        allocated: u64,
+        histogram: &[u64; 32],
+    ) -> Result<()> {
+        let (mut phys, has_histogram) = self.phys()?;
+        let encoder = Encoder { geometry, block_size: self.0.block_size()?, two_words: true };
+        let at = phys.length.get();
+        let mut bytes = Vec::new();
+        let stamp = (tx.txg(), pass);
+        for (action, runs) in [(Action::Alloc, allocs), (Action::Free, frees)] {
+            let at = at + bytes.len() as u64;
+            encoder
+                .batch(&mut bytes, at, stamp, action, None, runs.iter().copied())
+                .map_err(|e| self.bad(e))?;
+        }
+        self.0.write(tx, at, &bytes)?;
+        phys.object.set(self.number());
+        phys.length.set(at + bytes.len() as u64);
+        phys.alloc.set(allocated as i64);
+        for (to, from) in phys.histogram.iter_mut().zip(histogram) {
+            to.set(*from);
+        }
+        self.0.set_bonus(tx, phys.bonus(has_histogram), None)
+    }
+
+    /// Empties the map, so that its contents can be written anew (condensed).
+    pub fn clear(&self, tx: &Tx<'_>) -> Result<()> {
+        let (mut phys, has_histogram) = self.phys()?;
+        self.0.free_blocks(tx, 0, u64::MAX)?;
+        phys.length.set(0);
+        phys.alloc.set(0);
+        self.0.set_bonus(tx, phys.bonus(has_histogram), None)
+    }
+}

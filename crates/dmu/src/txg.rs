@@ -1,0 +1,181 @@
+//! Transaction groups: open, quiescing, syncing (INV-6).
+//!
+//! A change is made under a [`Tx`], which pins the open txg. Closing a txg lets its holders go on
+//! and hands new ones the next; when the last holder has left, the txg is frozen and can be synced.
+//! Writers wait while too much is dirty: the more, the longer, so that nobody meets a cliff.
+
+use rt::sync::atomic::{AtomicU64, Ordering};
+use rt::sync::{Condvar, Mutex};
+
+/// Number of txgs whose state is kept apart: open, quiescing, syncing, and one to spare.
+pub const TXG_SIZE: usize = 4;
+
+struct State {
+    open: u64,
+    /// Txgs up to this one are on stable storage.
+    synced: u64,
+    holders: [u64; TXG_SIZE],
+    /// No further change is taken: the pool is closing or was suspended.
+    closed: bool,
+}
+
+/// The txgs of a pool.
+pub struct Txgs {
+    state: Mutex<State>,
+    changed: Condvar,
+    dirty_bytes: [AtomicU64; TXG_SIZE],
+    dirty_max_bytes: u64,
+}
+
+/// A change belongs to this txg; the txg cannot be synced before the `Tx` is dropped.
+pub struct Tx<'a> {
+    txgs: &'a Txgs,
+    txg: u64,
+    held: bool,
+}
+
+/// The pool takes no more changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the pool takes no changes: it is being closed or was suspended")]
+pub struct Closed;
+
+impl Txgs {
+    /// Txgs after `synced`, the last one on disk; writers wait beyond `dirty_max_bytes`.
+    pub fn new(synced: u64, dirty_max_bytes: u64) -> Self {
+        Txgs {
+            state: Mutex::new(State {
+                open: synced + 1,
+                synced,
+                holders: [0; TXG_SIZE],
+                closed: false,
+            }),
+            changed: Condvar::new(),
+            dirty_bytes: Default::default(),
+            dirty_max_bytes,
+        }
+    }
+
+    /// Starts a change in the open txg; waits while too much is dirty.
+    pub fn enter(&self) -> Result<Tx<'_>, Closed> {
+        let mut state = self.state.lock();
+        loop {
+            if state.closed {
+                return Err(Closed);
+            }
+            if self.dirty() < self.dirty_max_bytes {
+                break;
+            }
+            state = self.changed.wait(state);
+        }
+        let txg = state.open;
+        state.holders[txg as usize % TXG_SIZE] += 1;
+        Ok(Tx { txgs: self, txg, held: true })
+    }
+
+    /// A handle for changes in the txg being synced; only the sync itself makes one.
+    pub fn in_sync(&self, txg: u64) -> Tx<'_> {
+        Tx { txgs: self, txg, held: false }
+    }
+
+    /// Bytes dirty in all living txgs.
+    pub fn dirty(&self) -> u64 {
+        self.dirty_bytes.iter().map(|b| b.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Bytes dirty in the open txg.
+    pub fn dirty_open(&self) -> u64 {
+        let open = self.state.lock().open;
+        self.dirty_bytes[open as usize % TXG_SIZE].load(Ordering::Relaxed)
+    }
+
+    /// Closes the open txg, waits for its holders and returns it, frozen.
+    pub fn freeze(&self) -> u64 {
+        let mut state = self.state.lock();
+        let txg = state.open;
+        assert!(txg <= state.synced + 2, "INV-6: more than three txgs alive");
+        state.open += 1;
+        while state.holders[txg as usize % TXG_SIZE] > 0 {
+            state = self.changed.wait(state);
+        }
+        txg
+    }
+
+    /// Txg `txg` is on stable storage.
+    pub fn synced(&self, txg: u64) {
+        self.dirty_bytes[txg as usize % TXG_SIZE].store(0, Ordering::Relaxed);
+        self.state.lock().synced = txg;
+        self.changed.notify_all();
+    }
+
+    /// Waits until `txg` is on stable storage; `false` if the pool closed before.
+    pub fn wait_synced(&self, txg: u64) -> bool {
+        let mut state = self.state.lock();
+        while state.synced < txg && !state.closed {
+            state = self.changed.wait(state);
+        }
+        state.synced >= txg
+    }
+
+    /// The last txg on stable storage.
+    pub fn last_synced(&self) -> u64 {
+        self.state.lock().synced
+    }
+
+    /// The open txg.
+    pub fn open(&self) -> u64 {
+        self.state.lock().open
+    }
+
+    /// Takes no more changes and wakes everybody who waits.
+    pub fn close(&self) {
+        self.state.lock().closed = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Tx<'_> {
+    /// The txg that the change belongs to.
+    pub fn txg(&self) -> u64 {
+        self.txg
+    }
+
+    /// Notes memory that the txg holds until it is synced.
+    pub fn dirtied(&self, bytes: u64) {
+        self.txgs.dirty_bytes[self.txg as usize % TXG_SIZE].fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Tx<'_> {
+    fn drop(&mut self) {
+        if self.held {
+            let mut state = self.txgs.state.lock();
+            let holders = &mut state.holders[self.txg as usize % TXG_SIZE];
+            *holders -= 1;
+            if *holders == 0 {
+                drop(state);
+                self.txgs.changed.notify_all();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_belongs_to_one_txg_and_holds_it() {
+        let txgs = Txgs::new(4, 1 << 20);
+        let tx = txgs.enter().unwrap();
+        assert_eq!(tx.txg(), 5);
+        tx.dirtied(100);
+        assert_eq!(txgs.dirty(), 100);
+        drop(tx);
+        assert_eq!(txgs.freeze(), 5);
+        assert_eq!(txgs.enter().unwrap().txg(), 6);
+        txgs.synced(5);
+        assert_eq!((txgs.dirty(), txgs.last_synced()), (0, 5));
+        txgs.close();
+        assert_eq!(txgs.enter().err(), Some(Closed));
+    }
+}

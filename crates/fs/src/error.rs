@@ -1,0 +1,111 @@
+//! What can go wrong with files. Each error maps to one errno at the doors.
+
+use dmu::DmuError;
+use format::FormatError;
+use pool::PoolError;
+
+/// An error of the file system.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FsError {
+    /// No such entry.
+    #[error("{path}: No such file or directory")]
+    NotFound {
+        /// The path asked for.
+        path: String,
+    },
+    /// The entry is there already.
+    #[error("{path}: File exists")]
+    Exists {
+        /// The path asked for.
+        path: String,
+    },
+    /// A directory was needed.
+    #[error("{path}: Not a directory")]
+    NotADirectory {
+        /// The path asked for.
+        path: String,
+    },
+    /// Something else than a directory was needed.
+    #[error("{path}: Is a directory")]
+    IsADirectory {
+        /// The path asked for.
+        path: String,
+    },
+    /// The directory has entries.
+    #[error("{path}: Directory not empty")]
+    NotEmpty {
+        /// The path asked for.
+        path: String,
+    },
+    /// A name longer than 255 bytes, empty, or with a slash or NUL.
+    #[error("{path}: {reason}")]
+    BadName {
+        /// The name.
+        path: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The file system can only be read.
+    #[error("{name}: Read-only file system ({reason})")]
+    ReadOnly {
+        /// The data set.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// No space, or a quota is reached.
+    #[error("{name}: {reason}")]
+    NoSpace {
+        /// The data set.
+        name: String,
+        /// "No space left on device" or "Disk quota exceeded".
+        reason: &'static str,
+    },
+    /// A directory moved into itself, a root removed, and the like.
+    #[error("{path}: {reason}")]
+    Invalid {
+        /// The path asked for.
+        path: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// No such extended attribute.
+    #[error("no such attribute '{name}'")]
+    NoAttribute {
+        /// Its name.
+        name: String,
+    },
+    /// The data set is not a file system that can be read.
+    #[error("{name}: {reason}")]
+    NotAFilesystem {
+        /// The data set.
+        name: String,
+        /// What it is.
+        reason: String,
+    },
+    /// A structure of the file system is damaged.
+    #[error("{name}: object {object}: {source}")]
+    Damaged {
+        /// The data set.
+        name: String,
+        /// The object.
+        object: u64,
+        /// What is wrong.
+        source: FormatError,
+    },
+    /// Objects and blocks.
+    #[error(transparent)]
+    Dmu(#[from] DmuError),
+    /// The pool.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}
+
+/// Result of the file system.
+pub type Result<T> = std::result::Result<T, FsError>;
+
+/// A name or path as text for messages: bytes that are not UTF-8 are replaced.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,226 @@
+//! An open data set: a head that can be changed, or a snapshot that cannot.
+
+use codec::compress::ZstdLevel;
+use dmu::{Objset, Owner, Policy, RedundantMetadata};
+use format::objset::ObjsetType;
+use format::{Checksum, Compress, ObjectType};
+use rt::sync::atomic::{AtomicU64, Ordering};
+use rt::sync::{Arc, Mutex};
+
+use crate::dsl::lookup::{self, Found};
+use crate::dsl::property;
+use crate::error::{PoolError, Result};
+use crate::pool::Pool;
+
+/// An open data set.
+pub struct Dataset {
+    /// Full name.
+    pub name: String,
+    /// Object of the data set in the MOS.
+    pub object: u64,
+    /// Object of its directory.
+    pub dir_object: u64,
+    /// Its objects.
+    pub objset: Arc<Objset>,
+    /// Why it can only be read; `None`: it can be changed.
+    pub read_only_because: Option<String>,
+    refreservation: AtomicU64,
+    record_size: AtomicU64,
+    /// Room as of a txg: looked up once per txg, not once per change.
+    room: Mutex<Option<(u64, Room)>>,
+}
+
+/// Room for new data in a data set, as of the last sync.
+#[derive(Clone, Debug)]
+pub(crate) struct Room {
+    /// Bytes that the data set may still use.
+    pub(crate) available: u64,
+    /// Bytes free in the pool, slop included.
+    pub(crate) pool_free: u64,
+    /// The data set whose quota is the limit, if one is.
+    pub(crate) by_quota: Option<String>,
+}
+
+impl Dataset {
+    /// Size of a full record, in bytes.
+    pub(crate) fn record(&self) -> u64 {
+        self.record_size.load(Ordering::Relaxed)
+    }
+
+    /// Room for new data.
+    pub(crate) fn room(&self, pool: &Pool) -> Result<Room> {
+        let txg = pool.txg();
+        if let Some((at, room)) = &*self.room.lock()
+            && *at == txg
+        {
+            return Ok(room.clone());
+        }
+        let found = lookup::find(&pool.mos, &self.name)?;
+        let available = pool.available(&found)?;
+        let space = pool.space()?;
+        let used = pool.mos.dir(lookup::root_dir(&pool.mos)?)?.used_bytes.get();
+        let in_pool = space.for_datasets().saturating_sub(used);
+        let by_quota = (available < in_pool).then(|| self.name.clone());
+        let pool_free = space.usable.saturating_sub(used);
+        let room = Room { available, pool_free, by_quota };
+        *self.room.lock() = Some((txg, room.clone()));
+        Ok(room)
+    }
+
+    /// Takes over properties that have changed.
+    pub(crate) fn refresh(&self, pool: &Pool) -> Result<()> {
+        let found = lookup::find(&pool.mos, &self.name)?;
+        self.objset.set_policy(pool.policy(&found)?);
+        let number =
+            |name, inherit, default| property::number(&pool.mos, &found, name, inherit, default);
+        self.refreservation.store(number("refreservation", false, 0)?, Ordering::Relaxed);
+        self.record_size.store(number("recordsize", true, 128 << 10)?, Ordering::Relaxed);
+        *self.room.lock() = None;
+        Ok(())
+    }
+
+    /// The space reserved for the head itself, in bytes.
+    pub fn refreservation(&self) -> u64 {
+        self.refreservation.load(Ordering::Relaxed)
+    }
+
+    /// What it holds.
+    pub fn kind(&self) -> ObjsetType {
+        self.objset.kind()
+    }
+}
+
+/// Finds whom an object is charged to.
+pub(crate) fn owner_of(kind: ObjectType, bonus: &[u8]) -> Option<Owner> {
+    let owner = format::accounting::Owner::of(kind, bonus).ok()??;
+    Some(Owner { user: owner.uid, group: owner.gid, project: owner.project })
+}
+
+impl Pool {
+    /// Opens the data set or snapshot called `name`.
+    pub fn dataset(&self, name: &str) -> Result<Arc<Dataset>> {
+        let found = lookup::find(&self.mos, name)?;
+        self.open_found(&found)
+    }
+
+    /// Opens a data set that was looked up.
+    pub fn open_found(&self, found: &Found) -> Result<Arc<Dataset>> {
+        self.open_object(found.object, || self.make_dataset(found))
+    }
+
+    fn make_dataset(&self, found: &Found) -> Result<Dataset> {
+        let policy = self.policy(found)?;
+        let owner_of: dmu::OwnerOf = owner_of;
+        let store = self.store.clone();
+        let root = found.phys.bp;
+        if root.is_hole() {
+            let detail = format!("{} has no object set", found.name);
+            return Err(PoolError::Damaged { what: "data set", detail });
+        }
+        let phys = store.read(&root)?;
+        let phys = format::ObjsetPhys::parse(&phys).map_err(|e| PoolError::Damaged {
+            what: "object set",
+            detail: format!("{}: {e}", found.name),
+        })?;
+        let accounted = phys.kind == ObjsetType::Zfs
+            && phys.flags & format::objset::ObjsetFlags::USERACCOUNTING_COMPLETE != 0;
+        let objset = Objset::open(store, &root, policy, accounted.then_some(owner_of))?;
+        Ok(Dataset {
+            name: found.name.clone(),
+            object: found.object,
+            dir_object: found.dir_object,
+            objset: Arc::new(objset),
+            read_only_because: self.read_only_reason_of(found, &phys)?,
+            refreservation: AtomicU64::new(property::number(
+                &self.mos,
+                found,
+                "refreservation",
+                false,
+                0,
+            )?),
+            record_size: AtomicU64::new(property::number(
+                &self.mos,
+                found,
+                "recordsize",
+                true,
+                128 << 10,
+            )?),
+            room: Mutex::new(None),
+        })
+    }
+
+    /// What files of a data set obey: record size in bytes, and where extended attributes go
+    /// (0 nowhere, 1 directories, 2 system attributes).
+    pub fn file_properties(&self, name: &str) -> Result<(u32, u64)> {
+        let found = lookup::find(&self.mos, name)?;
+        let record = property::number(&self.mos, &found, "recordsize", true, 128 << 10)?;
+        let record = record.clamp(512, format::BLOCK_SIZE_MAX).next_power_of_two();
+        Ok((record as u32, property::number(&self.mos, &found, "xattr", true, 1)?))
+    }
+
+    /// INV-12 for one data set.
+    fn read_only_reason_of(
+        &self,
+        found: &Found,
+        phys: &format::ObjsetPhys,
+    ) -> Result<Option<String>> {
+        if let Err(PoolError::ReadOnly { reason, .. }) = self.writing() {
+            return Ok(Some(reason));
+        }
+        if found.is_snapshot() {
+            return Ok(Some("it is a snapshot".into()));
+        }
+        if phys.kind != ObjsetType::Zfs {
+            return Ok(Some("it is not a file system".into()));
+        }
+        if phys.zil_header.iter().any(|b| *b != 0) {
+            return Ok(Some("its intent log is in use, which only the kernel replays yet".into()));
+        }
+        if phys.macs.iter().any(|b| *b != 0) {
+            return Ok(Some("it is encrypted".into()));
+        }
+        if found.phys.is_inconsistent() {
+            return Ok(Some("a receive or destroy of it is not finished".into()));
+        }
+        let dir = self.mos.objset.object(found.dir_object)?;
+        if dir.header()?.kind() == ObjectType::ZAP_METADATA {
+            let zap = self.mos.zap(found.dir_object)?;
+            for key in [format::dsl_dir::DIR_CRYPTO_KEY_OBJECT, format::dsl_dir::DIR_LIVELIST] {
+                if zap.get(key.as_bytes())?.is_some() {
+                    return Ok(Some(format!("its directory has {key}")));
+                }
+            }
+        }
+        let object = self.mos.objset.object(found.object)?;
+        if object.header()?.kind() == ObjectType::ZAP_METADATA {
+            let zap = self.mos.zap(found.object)?;
+            if zap.get(format::dsl_dataset::DS_BOOKMARKS.as_bytes())?.is_some() {
+                return Ok(Some("it has bookmarks, whose sizes we do not keep yet".into()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the properties of a data set mean for its blocks.
+    pub fn policy(&self, found: &Found) -> Result<Policy> {
+        let number = |name, default| property::number(&self.mos, found, name, true, default);
+        let base = *self.mos.objset.policy();
+        let compression = number("compression", 2)?;
+        let level = (compression >> 7) as u8;
+        let checksum = number("checksum", 1)? & 0xff;
+        Ok(Policy {
+            checksum: Checksum::from_id(checksum as u8).unwrap_or(Checksum::On),
+            compress: Compress::from_id((compression & 0x7f) as u8).unwrap_or(Compress::Off),
+            zstd_level: if level == 0 { ZstdLevel::default() } else { ZstdLevel(level) },
+            copies: number("copies", 1)?.clamp(1, 3) as u8,
+            redundant_metadata: match number("redundant_metadata", 0)? {
+                1 => RedundantMetadata::Most,
+                2 => RedundantMetadata::Some,
+                3 => RedundantMetadata::None,
+                _ => RedundantMetadata::All,
+            },
+            meta: false,
+            ..base
+        })
+    }
+}

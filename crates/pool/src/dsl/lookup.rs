@@ -1,0 +1,139 @@
+//! Names to data sets: `pool/a/b` and `pool/a/b@snapshot`.
+
+use dmu::Zap;
+use format::dsl_dataset::DslDatasetPhys;
+use format::dsl_dir::DslDirPhys;
+use format::objset::ObjsetType;
+
+use crate::error::{PoolError, Result};
+use crate::mos::{Mos, key};
+
+/// Depth of the tree of data sets that is followed.
+pub const DEPTH_MAX: usize = 256;
+
+/// A data set found in the MOS.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Full name.
+    pub name: String,
+    /// Object of its directory.
+    pub dir_object: u64,
+    /// Its directory.
+    pub dir: DslDirPhys,
+    /// Object of the data set.
+    pub object: u64,
+    /// The data set.
+    pub phys: DslDatasetPhys,
+}
+
+impl Found {
+    /// Is it a snapshot?
+    pub fn is_snapshot(&self) -> bool {
+        self.name.contains('@')
+    }
+}
+
+/// Children of a directory by name, in order; the internal ones (`$MOS` ..) left out.
+pub fn children(mos: &Mos, dir: &DslDirPhys) -> Result<Vec<(String, u64)>> {
+    let zap = Zap::open(&mos.objset, dir.child_dir_zap_object.get())?;
+    let mut out = Vec::new();
+    for entry in zap.entries()? {
+        let name = String::from_utf8_lossy(&entry.name).into_owned();
+        if let (false, Some(object)) = (name.starts_with('$'), entry.value.as_u64()) {
+            out.push((name, object));
+        }
+    }
+    out.sort();
+    Ok(out)
+}
+
+/// Snapshots of a head by name, oldest first.
+pub fn snapshots(mos: &Mos, head: &DslDatasetPhys) -> Result<Vec<(String, u64, DslDatasetPhys)>> {
+    let names = head.snapnames_zap_object.get();
+    if names == 0 {
+        return Ok(Vec::new());
+    }
+    let mut out = Vec::new();
+    for entry in mos.zap(names)?.entries()? {
+        let Some(object) = entry.value.as_u64() else { continue };
+        let name = String::from_utf8_lossy(&entry.name).into_owned();
+        out.push((name, object, mos.dataset(object)?));
+    }
+    out.sort_by_key(|(_, _, phys)| phys.creation_txg.get());
+    Ok(out)
+}
+
+/// The directory of the pool's root data set.
+pub fn root_dir(mos: &Mos) -> Result<u64> {
+    mos.expect(key::ROOT_DATASET)
+}
+
+/// Finds the directory of `name` (`pool/a/b`); `None`: there is none.
+pub fn find_dir(mos: &Mos, name: &str) -> Result<Option<u64>> {
+    let mut at = root_dir(mos)?;
+    for part in name.split('/').skip(1) {
+        let dir = mos.dir(at)?;
+        let zap = Zap::open(&mos.objset, dir.child_dir_zap_object.get())?;
+        match zap.get_u64(part.as_bytes())? {
+            Some(child) if !part.starts_with('$') => at = child,
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(at))
+}
+
+/// Finds the data set or snapshot of `name`.
+pub fn find(mos: &Mos, name: &str) -> Result<Found> {
+    let missing = || PoolError::NoDataset { name: name.into() };
+    let (path, snapshot) = match name.split_once('@') {
+        Some((path, snapshot)) => (path, Some(snapshot)),
+        None => (name, None),
+    };
+    let dir_object = find_dir(mos, path)?.ok_or_else(missing)?;
+    let dir = mos.dir(dir_object)?;
+    let mut object = dir.head_dataset_object.get();
+    let mut phys = mos.dataset(object)?;
+    if let Some(snapshot) = snapshot {
+        let names = phys.snapnames_zap_object.get();
+        object = mos.zap(names)?.get_u64(snapshot.as_bytes())?.ok_or_else(missing)?;
+        phys = mos.dataset(object)?;
+    }
+    Ok(Found { name: name.into(), dir_object, dir, object, phys })
+}
+
+/// All data sets below (and with) `name`, parents before children, snapshots after their head.
+pub fn walk(mos: &Mos, name: &str) -> Result<Vec<Found>> {
+    let mut out = Vec::new();
+    let start = find_dir(mos, name)?.ok_or_else(|| PoolError::NoDataset { name: name.into() })?;
+    let mut stack = vec![(name.to_string(), start, 0)];
+    while let Some((name, dir_object, depth)) = stack.pop() {
+        if depth > DEPTH_MAX {
+            let detail = format!("data sets nested too deep at {name}");
+            return Err(PoolError::Damaged { what: "DSL directory", detail });
+        }
+        let dir = mos.dir(dir_object)?;
+        let object = dir.head_dataset_object.get();
+        if object != 0 {
+            let phys = mos.dataset(object)?;
+            out.push(Found { name: name.clone(), dir_object, dir, object, phys });
+            for (snapshot, object, phys) in snapshots(mos, &phys)? {
+                let name = format!("{name}@{snapshot}");
+                out.push(Found { name, dir_object, dir, object, phys });
+            }
+        }
+        for (child, object) in children(mos, &dir)?.into_iter().rev() {
+            stack.push((format!("{name}/{child}"), object, depth + 1));
+        }
+    }
+    Ok(out)
+}
+
+/// What a data set holds, from its object set.
+pub fn kind(mos: &Mos, found: &Found) -> Result<ObjsetType> {
+    let bytes = mos.objset.store().read(&found.phys.bp)?;
+    let phys = format::ObjsetPhys::parse(&bytes).map_err(|e| PoolError::Damaged {
+        what: "object set",
+        detail: format!("{}: {e}", found.name),
+    })?;
+    Ok(phys.kind)
+}

@@ -1,0 +1,126 @@
+//! Properties as they are stored: in the ZAP of a directory (or snapshot), inherited from above.
+//!
+//! FORMAT: section 8.7. What a number means is in `crate::props`; here are only places and rules
+//! of inheritance.
+
+use dmu::Tx;
+use format::zap::Value;
+
+use crate::dsl::lookup::{DEPTH_MAX, Found};
+use crate::error::Result;
+use crate::mos::Mos;
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Set on the data set itself.
+    Local,
+    /// Received with a stream.
+    Received,
+    /// Set on the ancestor with this directory object.
+    Inherited(u64),
+}
+
+/// A stored value: one number, or a string without its NUL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// A number or an index.
+    Number(u64),
+    /// Text.
+    Text(Vec<u8>),
+}
+
+fn stored(value: &Value) -> Stored {
+    match value.as_u64() {
+        Some(number) => Stored::Number(number),
+        None => Stored::Text(value.as_string().unwrap_or_default().to_vec()),
+    }
+}
+
+/// The value in one properties ZAP, local before received.
+fn in_zap(mos: &Mos, zap: u64, name: &str) -> Result<Option<(Stored, Source)>> {
+    if zap == 0 {
+        return Ok(None);
+    }
+    let zap = mos.zap(zap)?;
+    for key in [format!("{name}$iuv"), name.to_string()] {
+        if let Some(value) = zap.get(key.as_bytes())? {
+            return Ok(Some((stored(&value), Source::Local)));
+        }
+    }
+    if zap.get(format!("{name}$inherit").as_bytes())?.is_some() {
+        return Ok(None);
+    }
+    let received = zap.get(format!("{name}$recvd").as_bytes())?;
+    Ok(received.map(|value| (stored(&value), Source::Received)))
+}
+
+/// The stored value that holds for a data set; `None`: the default does.
+///
+/// `inheritable`: look at the ancestors too. Snapshots have a ZAP of their own and inherit from
+/// their file system.
+pub fn get(
+    mos: &Mos,
+    found: &Found,
+    name: &str,
+    inheritable: bool,
+) -> Result<Option<(Stored, Source)>> {
+    if found.is_snapshot() {
+        if let Some(own) = in_zap(mos, found.phys.props_object.get(), name)? {
+            return Ok(Some(own));
+        }
+        if !inheritable {
+            return Ok(None);
+        }
+    }
+    let mut at = found.dir_object;
+    for depth in 0..DEPTH_MAX {
+        let dir = mos.dir(at)?;
+        if let Some((value, source)) = in_zap(mos, dir.props_zap_object.get(), name)? {
+            let own = depth == 0 && !found.is_snapshot();
+            return Ok(Some((value, if own { source } else { Source::Inherited(at) })));
+        }
+        at = dir.parent_object.get();
+        if !inheritable || at == 0 {
+            return Ok(None);
+        }
+    }
+    Ok(None)
+}
+
+/// The number that holds for a data set, or `default`.
+pub fn number(mos: &Mos, found: &Found, name: &str, inherit: bool, default: u64) -> Result<u64> {
+    Ok(match get(mos, found, name, inherit)? {
+        Some((Stored::Number(number), _)) => number,
+        _ => default,
+    })
+}
+
+/// Sets a property of a directory; `None` takes the local value away.
+pub fn set(
+    mos: &Mos,
+    tx: &Tx<'_>,
+    dir_object: u64,
+    name: &str,
+    value: Option<&Stored>,
+) -> Result<()> {
+    let zap = mos.zap(mos.dir(dir_object)?.props_zap_object.get())?;
+    match value {
+        None => {
+            zap.remove(tx, name.as_bytes())?;
+        }
+        Some(Stored::Number(number)) => zap.put_u64(tx, name.as_bytes(), *number)?,
+        Some(Stored::Text(text)) => zap.put(tx, name.as_bytes(), &Value::string(text))?,
+    }
+    Ok(())
+}
+
+/// All properties stored with a directory, by name.
+pub fn local(mos: &Mos, props_zap: u64) -> Result<Vec<(String, Stored)>> {
+    let mut out = Vec::new();
+    for entry in mos.zap(props_zap)?.entries()? {
+        out.push((String::from_utf8_lossy(&entry.name).into_owned(), stored(&entry.value)));
+    }
+    out.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(out)
+}

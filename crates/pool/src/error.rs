@@ -1,0 +1,110 @@
+//! What can go wrong with a pool or a data set.
+
+use dmu::DmuError;
+use store::StoreError;
+use vdev::VdevError;
+
+/// An error of the pool. Messages name the thing; the doors add what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// There is no such data set.
+    #[error("cannot open '{name}': dataset does not exist")]
+    NoDataset {
+        /// The name asked for.
+        name: String,
+    },
+    /// A data set of this name is there.
+    #[error("cannot create '{name}': dataset already exists")]
+    Exists {
+        /// The name asked for.
+        name: String,
+    },
+    /// The parent of a new data set is missing.
+    #[error("cannot create '{name}': parent does not exist")]
+    NoParent {
+        /// The name asked for.
+        name: String,
+    },
+    /// The data set has children or snapshots.
+    #[error("cannot destroy '{name}': filesystem has children")]
+    HasChildren {
+        /// The data set.
+        name: String,
+    },
+    /// The pool or data set can only be read, and why.
+    #[error("{name} is read-only: {reason}")]
+    ReadOnly {
+        /// The pool or data set.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The pool cannot be opened at all, and why.
+    #[error("cannot open pool '{name}': {reason}")]
+    Unopenable {
+        /// The pool.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// Not enough space for a change.
+    #[error("{name}: out of space")]
+    NoSpace {
+        /// Pool or data set.
+        name: String,
+    },
+    /// A quota would be exceeded.
+    #[error("{name}: quota exceeded")]
+    QuotaExceeded {
+        /// The data set with the quota.
+        name: String,
+    },
+    /// The pool was suspended: devices failed beyond redundancy while writing.
+    #[error("pool '{name}' is suspended: {reason}; its last state on disk is intact")]
+    Suspended {
+        /// The pool.
+        name: String,
+        /// What failed.
+        reason: String,
+    },
+    /// A metadata object contradicts another one.
+    #[error("{what}: {detail}")]
+    Damaged {
+        /// Which structure.
+        what: &'static str,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// A request that cannot be carried out.
+    #[error("{0}")]
+    Invalid(String),
+    /// Objects.
+    #[error(transparent)]
+    Dmu(#[from] DmuError),
+    /// Blocks.
+    #[error(transparent)]
+    Store(Box<StoreError>),
+    /// Devices.
+    #[error(transparent)]
+    Vdev(#[from] VdevError),
+}
+
+impl From<StoreError> for PoolError {
+    fn from(e: StoreError) -> Self {
+        match e {
+            StoreError::NoSpace { .. } => PoolError::NoSpace { name: "pool".into() },
+            e => PoolError::Store(Box::new(e)),
+        }
+    }
+}
+
+impl From<dmu::Closed> for PoolError {
+    fn from(_: dmu::Closed) -> Self {
+        let reason = "it takes no more changes".into();
+        PoolError::Suspended { name: "pool".into(), reason }
+    }
+}
+
+/// Result of the pool.
+pub type Result<T> = std::result::Result<T, PoolError>;

@@ -1,0 +1,82 @@
+//! Feature reference counts in the MOS.
+//!
+//! A feature is disabled (no entry), enabled (0) or active (more). The table of features is
+//! `format::features`; here are the counts, and what a change of one entails.
+
+use dmu::{Tx, Zap};
+use format::features::Feature;
+
+use crate::error::Result;
+use crate::mos::{Mos, key};
+
+/// The feature counts of a pool.
+#[derive(Clone)]
+pub struct Features {
+    for_read: Zap,
+    for_write: Zap,
+}
+
+impl Features {
+    /// Opens the feature ZAPs.
+    pub fn open(mos: &Mos) -> Result<Features> {
+        Ok(Features {
+            for_read: mos.zap(mos.expect(key::FEATURES_FOR_READ)?)?,
+            for_write: mos.zap(mos.expect(key::FEATURES_FOR_WRITE)?)?,
+        })
+    }
+
+    fn zap(&self, feature: Feature) -> &Zap {
+        if feature.info().is_read_only_compatible() { &self.for_write } else { &self.for_read }
+    }
+
+    /// The count; `None`: disabled.
+    pub fn count(&self, feature: Feature) -> Result<Option<u64>> {
+        Ok(self.zap(feature).get_u64(feature.guid().as_bytes())?)
+    }
+
+    /// Is the feature active?
+    pub fn is_active(&self, feature: Feature) -> Result<bool> {
+        Ok(self.count(feature)?.is_some_and(|c| c > 0))
+    }
+
+    /// Is the feature enabled (or active)?
+    pub fn is_enabled(&self, feature: Feature) -> Result<bool> {
+        Ok(self.count(feature)?.is_some())
+    }
+
+    /// Changes the count of an enabled feature; `true`: labels list it and must be rewritten.
+    pub fn add(&self, tx: &Tx<'_>, feature: Feature, delta: i64) -> Result<bool> {
+        let Some(old) = self.count(feature)? else { return Ok(false) };
+        let new = old.saturating_add_signed(delta);
+        self.set(tx, feature, new)?;
+        Ok(feature.info().is_in_label() && (old == 0) != (new == 0))
+    }
+
+    /// Enables a feature or sets its count.
+    pub fn set(&self, tx: &Tx<'_>, feature: Feature, count: u64) -> Result<()> {
+        Ok(self.zap(feature).put_u64(tx, feature.guid().as_bytes(), count)?)
+    }
+
+    /// Guids and counts of everything enabled: (guid, count, needed for reading).
+    pub fn all(&self) -> Result<Vec<(Vec<u8>, u64, bool)>> {
+        let mut out = Vec::new();
+        for (zap, read) in [(&self.for_read, true), (&self.for_write, false)] {
+            for entry in zap.entries()? {
+                let count = entry.value.as_u64().unwrap_or(u64::MAX);
+                out.push((entry.name, count, read));
+            }
+        }
+        Ok(out)
+    }
+
+    /// Guids of active features that labels must list.
+    pub fn for_labels(&self) -> Result<Vec<&'static str>> {
+        let mut out = Vec::new();
+        for feature in Feature::ALL {
+            if feature.info().is_in_label() && self.is_active(feature)? {
+                out.push(feature.guid());
+            }
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,363 @@
+//! Opening a pool: from its vdevs and uberblocks to the MOS, its features and its space maps.
+//!
+//! The newest uberblock that opens is taken. What the pool needs and we lack decides whether it
+//! opens at all, read-only or for writing (INV-12).
+
+use dmu::{Objset, Policy, SpaceMap, Txgs};
+use format::config::PoolConfig;
+use format::features::Feature;
+use format::uberblock::Uberblock;
+use rt::buf::BufPool;
+use rt::sync::{Arc, Condvar, Mutex};
+use rt::workers::Workers;
+use store::{Allocator, Store, TopSpace, Writer};
+use vdev::{Tree, WriteTree};
+
+use crate::error::{PoolError, Result};
+use crate::features::Features;
+use crate::logmaps;
+use crate::mos::{Mos, key};
+use crate::pool::{BUFFERS_IDLE_BYTES, CACHE_BYTES, DIRTY_MAX_BYTES, Pool, Writing};
+use crate::spacemaps::{PoolSpaceMaps, Slabs};
+
+/// The devices of a pool, open one way or the other.
+pub enum Devices {
+    /// To read only: no type that could write exists (INV-4).
+    ReadOnly(Arc<Tree>),
+    /// To write.
+    Writable(WriteTree),
+}
+
+impl Devices {
+    fn tree(&self) -> Arc<Tree> {
+        match self {
+            Devices::ReadOnly(tree) => tree.clone(),
+            Devices::Writable(out) => out.tree().clone(),
+        }
+    }
+}
+
+/// Options of an open.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Number of workers; 0: one per core.
+    pub workers: usize,
+    /// Identity of this host, written into labels.
+    pub host_id: u64,
+    /// Its name.
+    pub host_name: String,
+    /// A new name for the pool.
+    pub new_name: Option<String>,
+}
+
+/// Makes the engine's parts around a MOS.
+pub(crate) fn parts(tree: Arc<Tree>) -> Arc<Store> {
+    Arc::new(Store::new(tree, Arc::new(BufPool::new(BUFFERS_IDLE_BYTES)), CACHE_BYTES))
+}
+
+pub(crate) fn workers(count: usize) -> Workers {
+    if count == 0 { Workers::per_core() } else { Workers::new(count) }
+}
+
+/// Where the metaslabs of each top-level vdev are, with the ZAP of the vdev.
+pub(crate) fn slabs(config: &PoolConfig) -> Vec<(Slabs, u64)> {
+    let mut out = Vec::new();
+    for (id, child) in config.vdev_tree.children.iter().enumerate() {
+        let Some(top) = &child.top else { continue };
+        if top.metaslab_shift == 0 || top.asize == 0 || child.indirect.is_some() {
+            continue;
+        }
+        let slabs = Slabs {
+            top: child.id.unwrap_or(id as u64) as u32,
+            array_object: top.metaslab_array,
+            ms_shift: top.metaslab_shift as u32,
+            ms_count: top.asize >> top.metaslab_shift,
+            ashift: top.ashift as u32,
+        };
+        out.push((slabs, child.zap_top.unwrap_or(0)));
+    }
+    out
+}
+
+impl Pool {
+    /// Opens a pool by its newest uberblock that leads to a MOS.
+    ///
+    /// `uberblocks` newest first.
+    pub fn open(
+        devices: Devices,
+        uberblocks: &[Uberblock],
+        options: &OpenOptions,
+    ) -> Result<Arc<Pool>> {
+        let store = parts(devices.tree());
+        let mut last = None;
+        for uberblock in uberblocks {
+            match Self::load(&store, uberblock) {
+                Ok(loaded) => return Self::finish_open(devices, store, uberblock, loaded, options),
+                Err(e) => last = Some(e),
+            }
+        }
+        Err(last.unwrap_or_else(|| PoolError::Unopenable {
+            name: "?".into(),
+            reason: "no label has a valid uberblock".into(),
+        }))
+    }
+
+    fn load(store: &Arc<Store>, uberblock: &Uberblock) -> Result<(Mos, PoolConfig)> {
+        let objset = Objset::open(store.clone(), &uberblock.root, Policy::new(true), None)?;
+        let mos = Mos { objset: Arc::new(objset) };
+        if let Some(salt) = mos.directory()?.get(key::CHECKSUM_SALT)?
+            && let Some(salt) = salt.as_bytes().and_then(|b| <[u8; 32]>::try_from(b).ok())
+        {
+            store.set_salt(salt);
+        }
+        let list = mos.nvlist(mos.expect(key::CONFIG)?)?;
+        let config = PoolConfig::from_nvlist(&list).map_err(|e| PoolError::Damaged {
+            what: "pool configuration",
+            detail: e.to_string(),
+        })?;
+        if config.vdev_tree.guid_sum() != uberblock.guid_sum.get() {
+            return Err(PoolError::Damaged {
+                what: "pool configuration",
+                detail: "its guids do not add up to the uberblock's sum".into(),
+            });
+        }
+        Ok((mos, config))
+    }
+
+    fn finish_open(
+        devices: Devices,
+        store: Arc<Store>,
+        uberblock: &Uberblock,
+        (mos, mut config): (Mos, PoolConfig),
+        options: &OpenOptions,
+    ) -> Result<Arc<Pool>> {
+        let name = match &options.new_name {
+            Some(name) => name.clone(),
+            None => String::from_utf8_lossy(&config.name).into_owned(),
+        };
+        let features = Features::open(&mos)?;
+        let lz4 = features.is_active(Feature::Lz4Compress)?;
+        let policy = Policy {
+            lz4,
+            embed: features.is_enabled(Feature::EmbeddedData)?,
+            hole_birth: features.is_active(Feature::HoleBirth)?,
+            ..Policy::new(true)
+        };
+        mos.objset.set_policy(policy);
+        let why_not = unwritable(&mos, &features, &config, uberblock)?;
+        let tops = slabs(&config);
+        let txg = uberblock.txg.get();
+        let workers = workers(options.workers);
+        let (writing, read_only_because) = match (devices, why_not) {
+            (Devices::ReadOnly(_), why) => {
+                (None, Some(why.unwrap_or_else(|| "it was opened read-only".into())))
+            }
+            (Devices::Writable(_), Some(why)) => (None, Some(why)),
+            (Devices::Writable(out), None) => {
+                config.hostid = options.host_id;
+                config.hostname = Some(options.host_name.clone().into_bytes());
+                config.name = name.clone().into_bytes();
+                let writing = writing(&store, &mos, &config, out, txg, &workers, &tops)?;
+                (Some(writing), None)
+            }
+        };
+        let pool = Arc::new(Pool {
+            name,
+            guid: config.pool_guid,
+            store,
+            workers,
+            mos,
+            features,
+            config: Mutex::new(config),
+            config_dirty: Mutex::new(false),
+            writing,
+            read_only_because,
+            heads: Mutex::default(),
+            random: Mutex::new(rt::random::Rng::new(rt::random::seed_from_system())),
+            last_txg: Mutex::new(txg),
+        });
+        if let Some(writing) = &pool.writing
+            && pool.mos.find(key::LOG_SPACEMAP_ZAP)?.is_some()
+        {
+            let maps = writing.space_maps.clone();
+            pool.task(move |cx| logmaps::retire(cx, &maps, &tops))?;
+        }
+        pool.start();
+        Ok(pool)
+    }
+
+    /// Allocated bytes per top-level vdev, with where its metaslabs are.
+    pub(crate) fn slab_space(&self) -> Result<Vec<(Slabs, u64)>> {
+        let tops = slabs(&self.config.lock());
+        let mut out = Vec::new();
+        if let Some(writing) = &self.writing {
+            let allocated = writing.writer.allocator().allocated_by_top();
+            for (slabs, _) in tops {
+                let bytes = allocated.iter().find(|(top, _)| *top == slabs.top).map_or(0, |a| a.1);
+                out.push((slabs, bytes));
+            }
+            return Ok(out);
+        }
+        let unflushed = logmaps::replay(&self.mos, &tops)?;
+        let all = tops.iter().map(|(s, _)| s.clone()).collect();
+        let maps = PoolSpaceMaps::new(self.mos.clone(), all, unflushed);
+        for (slabs, _) in tops {
+            let mut sum = 0;
+            for index in 0..slabs.ms_count {
+                sum += maps.allocated(slabs.top, index)?;
+            }
+            out.push((slabs, sum));
+        }
+        Ok(out)
+    }
+}
+
+/// The writing half of a pool that is on disk.
+pub(crate) fn writing(
+    store: &Arc<Store>,
+    mos: &Mos,
+    config: &PoolConfig,
+    out: WriteTree,
+    txg: u64,
+    workers: &Workers,
+    tops: &[(Slabs, u64)],
+) -> Result<Writing> {
+    let unflushed = logmaps::replay(mos, tops)?;
+    let slabs: Vec<Slabs> = tops.iter().map(|(s, _)| s.clone()).collect();
+    let maps = PoolSpaceMaps::new(mos.clone(), slabs.clone(), unflushed);
+    let mut spaces = Vec::new();
+    let mut min_alloc = u64::MAX;
+    for slabs in &slabs {
+        let child = config.vdev_tree.children.get(slabs.top as usize);
+        let usable = child.and_then(|c| c.top.as_ref()).is_some_and(|t| !t.is_log && !t.removing);
+        if usable {
+            min_alloc = min_alloc.min(1 << slabs.ashift);
+        }
+        let mut allocated = Vec::with_capacity(slabs.ms_count as usize);
+        for index in 0..slabs.ms_count {
+            allocated.push(maps.allocated(slabs.top, index)?);
+        }
+        spaces.push(TopSpace {
+            top: slabs.top,
+            ashift: slabs.ashift,
+            ms_shift: slabs.ms_shift,
+            ms_count: slabs.ms_count,
+            allocated,
+            usable,
+        });
+    }
+    let count = workers.count() + 1;
+    let allocator = Arc::new(Allocator::new(spaces, count));
+    allocator.set_space_maps(maps.clone());
+    Ok(Writing {
+        writer: Writer::new(store.clone(), out, allocator, min_alloc, count),
+        space_maps: maps,
+        txgs: Txgs::new(txg, DIRTY_MAX_BYTES),
+        tasks: Mutex::default(),
+        syncing: Mutex::default(),
+        suspended: Mutex::default(),
+        wanted: Mutex::default(),
+        wake: Condvar::new(),
+    })
+}
+
+/// Features that may be active in a pool that we write to: we keep all that they ask for.
+const WRITABLE: &[Feature] = &[
+    Feature::EmptyBpobj,
+    Feature::Lz4Compress,
+    Feature::SpacemapHistogram,
+    Feature::EnabledTxg,
+    Feature::HoleBirth,
+    Feature::ExtensibleDataset,
+    Feature::EmbeddedData,
+    Feature::LargeBlocks,
+    Feature::LargeDnode,
+    Feature::Sha512,
+    Feature::Skein,
+    Feature::Edonr,
+    Feature::UserobjAccounting,
+    Feature::ProjectQuota,
+    Feature::SpacemapV2,
+    Feature::LogSpacemap,
+    Feature::ZstdCompress,
+    // Data sets that use it open read-only one by one.
+    Feature::Encryption,
+    Feature::BookmarkV2,
+    Feature::Bookmarks,
+    Feature::BookmarkWritten,
+    Feature::FilesystemLimits,
+];
+
+/// INV-12: why a pool may not be written; `None`: it may.
+///
+/// A feature needed for reading that nobody here knows makes it unreadable: an error.
+fn unwritable(
+    mos: &Mos,
+    features: &Features,
+    config: &PoolConfig,
+    uberblock: &Uberblock,
+) -> Result<Option<String>> {
+    let name = String::from_utf8_lossy(&config.name).into_owned();
+    if config.version != format::SPA_VERSION {
+        return Ok(Some(format!("its version is {}, not {}", config.version, format::SPA_VERSION)));
+    }
+    for (guid, count, for_read) in features.all()? {
+        let text = String::from_utf8_lossy(&guid).into_owned();
+        match Feature::from_guid(&guid) {
+            None if for_read && count > 0 => {
+                let reason = format!("it uses the unknown feature {text}");
+                return Err(PoolError::Unopenable { name, reason });
+            }
+            None if count > 0 => return Ok(Some(format!("it uses the unknown feature {text}"))),
+            Some(feature) if count > 0 && !WRITABLE.contains(&feature) => {
+                return Ok(Some(format!("feature {} is active", feature.name())));
+            }
+            _ => {}
+        }
+    }
+    if mos.find(b"com.delphix:zpool_checkpoint")?.is_some() {
+        return Ok(Some("it has a checkpoint".into()));
+    }
+    if mos.find(key::BPTREE)?.is_some() {
+        return Ok(Some("a data set is still being destroyed".into()));
+    }
+    if uberblock.mmp_delay.get() != 0 {
+        return Ok(Some("multihost protection is on".into()));
+    }
+    if let Some(scan) = mos.directory()?.get(key::SCAN)?
+        && scan.ints().get(1) == Some(&1)
+    {
+        return Ok(Some("a scrub or resilver is under way".into()));
+    }
+    for (list, what) in [(key::FREE_BPOBJ, "frees of a snapshot"), (key::SYNC_BPLIST, "frees")] {
+        let phys = dmu::Bpobj::open(&mos.objset, mos.expect(list)?)?.phys()?;
+        if !phys.is_empty() {
+            return Ok(Some(format!("{what} are pending")));
+        }
+    }
+    for vdev in config.vdev_tree.walk() {
+        let kind = String::from_utf8_lossy(vdev.kind.name()).into_owned();
+        if matches!(kind.as_str(), "replacing" | "spare" | "draid" | "dspare" | "indirect" | "hole")
+        {
+            return Ok(Some(format!("it has a vdev of kind {kind}")));
+        }
+        if vdev.offline || vdev.faulted || vdev.removed {
+            return Ok(Some("a vdev is offline or faulted".into()));
+        }
+        if let Some(dtl) = vdev.dtl.filter(|d| *d != 0) {
+            let map = SpaceMap::open(&mos.objset, dtl)?;
+            if map.phys()?.0.alloc.get() != 0 {
+                return Ok(Some("a disk lacks writes (its DTL is not empty)".into()));
+            }
+        }
+        if vdev.top.as_ref().is_some_and(|t| t.is_log) {
+            return Ok(Some("it has a log device".into()));
+        }
+        if let Some(zap) = vdev.zap_top.filter(|z| *z != 0)
+            && mos.zap(zap)?.get(b"org.zfsonlinux:allocation_bias")?.is_some()
+        {
+            return Ok(Some("it has a vdev of a special class".into()));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,245 @@
+//! An open pool: the engine that commands, the daemon and tests hold.
+//!
+//! `Pool::open` or `create`, operations from many threads, `Pool::close`. Changes to files are made
+//! under a [`Tx`]; changes to the DSL are *tasks* that run inside the sync of a txg. A thread of
+//! the pool syncs when enough is dirty or somebody asks.
+//!
+//! Lock order: `syncing` (one sync at a time), `heads`, then the locks of dmu and store.
+
+use std::collections::BTreeMap;
+
+use dmu::{Objset, Tx, Txgs};
+use format::config::PoolConfig;
+use rt::sync::{Arc, Condvar, Mutex};
+use rt::workers::Workers;
+use store::{Store, Writer};
+
+use crate::dataset::Dataset;
+use crate::error::{PoolError, Result};
+use crate::features::Features;
+use crate::mos::Mos;
+use crate::spacemaps::PoolSpaceMaps;
+use crate::sync::TaskContext;
+
+/// Bytes dirty in the open txg at which a sync starts.
+const DIRTY_SYNC_BYTES: u64 = 96 << 20;
+/// Bytes dirty in all txgs at which writers wait.
+pub(crate) const DIRTY_MAX_BYTES: u64 = 320 << 20;
+/// Idle memory of recycled buffers, at most.
+pub(crate) const BUFFERS_IDLE_BYTES: usize = 384 << 20;
+/// Cache of metadata, at most.
+pub(crate) const CACHE_BYTES: usize = 256 << 20;
+
+/// The writing half of a pool: exists only if it was opened for writing (INV-4).
+pub(crate) struct Writing {
+    /// Where blocks are written.
+    pub(crate) writer: Writer,
+    /// Space maps of the metaslabs.
+    pub(crate) space_maps: Arc<PoolSpaceMaps>,
+    /// Open, quiescing and syncing txgs.
+    pub(crate) txgs: Txgs,
+    /// Tasks for the next sync.
+    pub(crate) tasks: Mutex<Vec<Task>>,
+    /// One sync at a time.
+    pub(crate) syncing: Mutex<()>,
+    /// Why the pool takes no more changes.
+    pub(crate) suspended: Mutex<Option<String>>,
+    /// Wakes the syncing thread: (asked for, stop).
+    pub(crate) wanted: Mutex<(u64, bool)>,
+    pub(crate) wake: Condvar,
+}
+
+/// A change to the DSL, run in syncing context.
+pub(crate) type Task = Box<dyn FnOnce(&TaskContext<'_>) + Send>;
+
+/// An open pool.
+pub struct Pool {
+    pub(crate) name: String,
+    pub(crate) guid: u64,
+    pub(crate) store: Arc<Store>,
+    pub(crate) workers: Workers,
+    pub(crate) mos: Mos,
+    pub(crate) features: Features,
+    pub(crate) config: Mutex<PoolConfig>,
+    /// The labels must be rewritten with the next uberblock.
+    pub(crate) config_dirty: Mutex<bool>,
+    pub(crate) writing: Option<Writing>,
+    /// Why it can only be read, if so.
+    pub(crate) read_only_because: Option<String>,
+    /// Open heads and snapshots by data set object.
+    pub(crate) heads: Mutex<BTreeMap<u64, Arc<Dataset>>>,
+    pub(crate) random: Mutex<rt::random::Rng>,
+    pub(crate) last_txg: Mutex<u64>,
+}
+
+impl Pool {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its guid.
+    pub fn guid(&self) -> u64 {
+        self.guid
+    }
+
+    /// The MOS, for listings and dumps.
+    pub fn mos(&self) -> &Mos {
+        &self.mos
+    }
+
+    /// The feature counts.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// Where blocks come from.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The workers.
+    pub fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    /// The configuration as of the last sync.
+    pub fn config(&self) -> PoolConfig {
+        self.config.lock().clone()
+    }
+
+    /// The last txg on stable storage.
+    pub fn txg(&self) -> u64 {
+        *self.last_txg.lock()
+    }
+
+    /// Why the pool can only be read; `None`: it can be written.
+    pub fn read_only_reason(&self) -> Option<&str> {
+        self.read_only_because.as_deref()
+    }
+
+    pub(crate) fn writing(&self) -> Result<&Writing> {
+        self.writing.as_ref().ok_or_else(|| PoolError::ReadOnly {
+            name: self.name.clone(),
+            reason: self.read_only_because.clone().unwrap_or_else(|| "opened so".into()),
+        })
+    }
+
+    /// Starts a change to files: pins the open txg until the handle is dropped.
+    pub fn enter(&self) -> Result<Tx<'_>> {
+        let writing = self.writing()?;
+        if writing.txgs.dirty_open() >= DIRTY_SYNC_BYTES {
+            self.ask_for_sync(writing.txgs.open());
+        }
+        writing.txgs.enter().map_err(|_| self.suspended_error())
+    }
+
+    pub(crate) fn suspended_error(&self) -> PoolError {
+        let reason = self.writing.as_ref().and_then(|w| w.suspended.lock().clone());
+        let reason = reason.unwrap_or_else(|| "it is being closed".into());
+        PoolError::Suspended { name: self.name.clone(), reason }
+    }
+
+    /// Runs `task` inside the next sync and returns what it returned, once it is on disk.
+    pub fn task<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&TaskContext<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let writing = self.writing()?;
+        let slot: Arc<Mutex<Option<Result<T>>>> = Arc::new(Mutex::new(None));
+        let out = slot.clone();
+        writing.tasks.lock().push(Box::new(move |cx| *out.lock() = Some(task(cx))));
+        self.sync()?;
+        let result = slot.lock().take();
+        result.unwrap_or_else(|| Err(self.suspended_error()))
+    }
+
+    fn ask_for_sync(&self, txg: u64) {
+        if let Some(writing) = &self.writing {
+            let mut wanted = writing.wanted.lock();
+            if wanted.0 < txg {
+                wanted.0 = txg;
+                writing.wake.notify_one();
+            }
+        }
+    }
+
+    /// Puts everything acknowledged so far on stable storage; returns the txg that holds it.
+    pub fn sync(&self) -> Result<u64> {
+        let writing = self.writing()?;
+        let txg = writing.txgs.open();
+        // One that is under way does not hold what came after it was frozen.
+        while writing.txgs.last_synced() < txg {
+            self.sync_txg()?;
+        }
+        Ok(txg)
+    }
+
+    /// The body of the pool's syncing thread.
+    fn sync_loop(self: Arc<Self>) {
+        let Some(writing) = &self.writing else { return };
+        let mut done = 0;
+        loop {
+            let asked = {
+                let mut wanted = writing.wanted.lock();
+                while wanted.0 <= done && !wanted.1 {
+                    wanted = writing.wake.wait(wanted);
+                }
+                if wanted.1 {
+                    return;
+                }
+                wanted.0
+            };
+            while writing.txgs.last_synced() < asked {
+                if self.sync_txg().is_err() {
+                    return;
+                }
+            }
+            done = asked;
+        }
+    }
+
+    /// Starts the syncing thread; only a pool opened for writing has one.
+    pub(crate) fn start(self: &Arc<Self>) {
+        if self.writing.is_some() {
+            let pool = self.clone();
+            let _detached = rt::thread::spawn("txg-sync", move || pool.sync_loop());
+        }
+    }
+
+    /// Stops taking changes after a last sync. The pool stays open for reading.
+    pub fn close(&self) -> Result<()> {
+        let Some(writing) = &self.writing else { return Ok(()) };
+        let result =
+            if writing.suspended.lock().is_none() { self.sync().map(|_| ()) } else { Ok(()) };
+        writing.txgs.close();
+        let mut wanted = writing.wanted.lock();
+        wanted.1 = true;
+        writing.wake.notify_all();
+        result
+    }
+
+    /// Heads that `txg` has changed.
+    pub(crate) fn dirty_heads(&self, txg: u64) -> Vec<Arc<Dataset>> {
+        let heads = self.heads.lock();
+        heads.values().filter(|d| d.objset.is_dirty(txg)).cloned().collect()
+    }
+
+    /// Opens the data set object `object` called `name`, once.
+    pub(crate) fn open_object(
+        &self,
+        object: u64,
+        make: impl FnOnce() -> Result<Dataset>,
+    ) -> Result<Arc<Dataset>> {
+        if let Some(open) = self.heads.lock().get(&object) {
+            return Ok(open.clone());
+        }
+        let made = Arc::new(make()?);
+        Ok(self.heads.lock().entry(object).or_insert(made).clone())
+    }
+
+    /// Shorthand for the objects of the MOS.
+    pub(crate) fn mos_objset(&self) -> &Arc<Objset> {
+        &self.mos.objset
+    }
+}

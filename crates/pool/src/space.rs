@@ -1,0 +1,123 @@
+//! How much space there is: for listings, and before a change is admitted.
+//!
+//! The rules are those of OpenZFS (format notes 8.6, 18), since users compare the numbers.
+
+use dmu::Tx;
+use rt::sync::Arc;
+
+use crate::dataset::Dataset;
+use crate::dsl::lookup::Found;
+use crate::dsl::property;
+use crate::error::{PoolError, Result};
+use crate::pool::Pool;
+
+/// Space kept free in any case: a 32nd of the pool, at most this.
+const SLOP_MAX: u64 = 128 << 30;
+/// .. and at least this, if that is not more than half of the pool.
+const SLOP_MIN: u64 = 128 << 20;
+/// Bytes that a change may cost besides its data: dnodes, indirect blocks, directories, the MOS.
+const OVERHEAD_BYTES: u64 = 1 << 20;
+/// How often a full pool is synced before a change is refused: freed space rests for three txgs.
+const RETRIES: u32 = 4;
+
+/// Space of a pool, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSpace {
+    /// All metaslabs, parity included.
+    pub size: u64,
+    /// Allocated according to the space maps.
+    pub allocated: u64,
+    /// Deflated size: what data of 128 KiB blocks could use.
+    pub usable: u64,
+    /// Of that, what is kept free.
+    pub slop: u64,
+}
+
+impl PoolSpace {
+    /// Space that data sets may use, in bytes.
+    pub fn for_datasets(&self) -> u64 {
+        self.usable.saturating_sub(self.slop)
+    }
+}
+
+impl Pool {
+    /// Space of the pool as of the last sync.
+    pub fn space(&self) -> Result<PoolSpace> {
+        let (mut size, mut allocated, mut usable) = (0, 0, 0);
+        for (slabs, alloc) in self.slab_space()? {
+            let bytes = slabs.ms_count << slabs.ms_shift;
+            size += bytes;
+            allocated += alloc;
+            usable += self.store.deflate(slabs.top, bytes);
+        }
+        let slop = (usable / 32).min(SLOP_MAX).max(SLOP_MIN.min(usable / 2));
+        Ok(PoolSpace { size, allocated, usable, slop })
+    }
+
+    /// Space that directory `dir_object` could still use, in bytes.
+    pub fn dir_available(&self, dir_object: u64) -> Result<u64> {
+        let dir = self.mos.dir(dir_object)?;
+        let used = dir.used_bytes.get();
+        let mut quota = match dir.quota_bytes.get() {
+            0 => u64::MAX,
+            quota => quota,
+        };
+        let parent = dir.parent_object.get();
+        let mut above = u64::MAX;
+        if parent == 0 {
+            quota = quota.min(self.space()?.for_datasets());
+        } else {
+            above = self.dir_available(parent)?;
+            above = above.saturating_add(dir.reserved_bytes.get().saturating_sub(used));
+        }
+        Ok(quota.saturating_sub(used).min(above))
+    }
+
+    /// Space that a data set could still use, its own quota and reservation included, in bytes.
+    pub fn available(&self, found: &Found) -> Result<u64> {
+        let mut available = self.dir_available(found.dir_object)?;
+        let reserved = property::number(&self.mos, found, "refreservation", false, 0)?;
+        let unique = found.phys.unique_bytes.get();
+        available = available.saturating_add(reserved.saturating_sub(unique));
+        let quota = property::number(&self.mos, found, "refquota", false, 0)?;
+        if quota != 0 {
+            available = available.min(quota.saturating_sub(found.phys.referenced_bytes.get()));
+        }
+        Ok(available)
+    }
+
+    /// Deflated size of `bytes` written as blocks of `block` bytes, at worst.
+    fn worst_case(&self, bytes: u64, block: u64) -> u64 {
+        let blocks = bytes.div_ceil(block);
+        let one = |top: u32| self.store.deflate(top, self.store.asize(top, block));
+        let tops = self.store.tree().tops().iter();
+        tops.map(|t| one(t.id())).max().unwrap_or(block).saturating_mul(blocks)
+    }
+
+    /// Starts a change of about `bytes` new bytes in `dataset`: there is space for it, and no
+    /// quota is in the way, else it is refused before anything is done.
+    pub fn admit(&self, dataset: &Arc<Dataset>, bytes: u64) -> Result<Tx<'_>> {
+        let writing = self.writing()?;
+        for attempt in 0.. {
+            let dirty = writing.txgs.dirty();
+            let wanted = self.worst_case(bytes.saturating_add(dirty), dataset.record());
+            let wanted = wanted.saturating_add(wanted / 16).saturating_add(OVERHEAD_BYTES);
+            let room = dataset.room(self)?;
+            if wanted <= room.available {
+                return self.enter();
+            }
+            // A change that frees must be possible in a full pool: it gets half of the slop.
+            if bytes == 0 && room.pool_free > OVERHEAD_BYTES {
+                return self.enter();
+            }
+            if attempt >= RETRIES {
+                return Err(match room.by_quota {
+                    Some(name) => PoolError::QuotaExceeded { name },
+                    None => PoolError::NoSpace { name: dataset.name.clone() },
+                });
+            }
+            self.sync()?;
+        }
+        unreachable!("the loop ends by its retries")
+    }
+}

@@ -1,0 +1,159 @@
+//! The sync of one txg: data sets, tasks, the MOS in passes, then labels and uberblock.
+//!
+//! The MOS describes its own blocks (space maps are objects), so it is written in passes. From the
+//! second pass on a block born in this txg is written over in place, and one that outgrows its
+//! place grows once, to its full size: so each pass allocates less than the one before, and the
+//! passes end (INV-11). The uberblock goes out last, after a flush (INV-3).
+
+use dmu::{Policy, Syncing, Tally, Tx};
+use rt::sync::Arc;
+
+use crate::dataset::Dataset;
+use crate::dsl::create::Making;
+use crate::error::{PoolError, Result};
+use crate::ledger::Ledger;
+use crate::pool::{Pool, Writing};
+
+/// Passes after which the MOS must have come to rest.
+const PASSES_MAX: u16 = 20;
+
+/// What a task works with: the MOS, the ledger and the making of things, in one txg.
+pub struct TaskContext<'a> {
+    /// The pool.
+    pub pool: &'a Pool,
+    /// The txg.
+    pub tx: &'a Tx<'a>,
+    /// Makes directories and data sets.
+    pub making: &'a Making<'a>,
+    /// Charges space.
+    pub ledger: &'a Ledger<'a>,
+    pub(crate) writing: &'a Writing,
+}
+
+impl TaskContext<'_> {
+    /// Syncs the object set of a data set within this txg and settles its space.
+    pub fn sync_objset(&self, object: u64, objset: &Arc<dmu::Objset>, reserved: u64) -> Result<()> {
+        let policy = objset.policy();
+        let cx = Syncing {
+            txg: self.tx.txg(),
+            writer: &self.writing.writer,
+            workers: &self.pool.workers,
+            policy: &policy,
+            rewrite: false,
+        };
+        let (root, tally) = objset.sync(&cx, self.tx)?;
+        self.ledger.settle(object, root, tally, reserved)
+    }
+}
+
+impl Pool {
+    /// Closes the open txg and puts it on stable storage. Suspends the pool if that fails.
+    pub(crate) fn sync_txg(&self) -> Result<u64> {
+        let writing = self.writing()?;
+        let _one = writing.syncing.lock();
+        if writing.suspended.lock().is_some() {
+            return Err(self.suspended_error());
+        }
+        let txg = writing.txgs.freeze();
+        match self.sync_frozen(writing, txg) {
+            Ok(()) => {
+                writing.txgs.synced(txg);
+                Ok(txg)
+            }
+            Err(e) => {
+                // Nothing of this txg is reachable from disk: the uberblock was not written.
+                *writing.suspended.lock() = Some(e.to_string());
+                writing.txgs.close();
+                Err(self.suspended_error())
+            }
+        }
+    }
+
+    fn sync_frozen(&self, writing: &Writing, txg: u64) -> Result<()> {
+        let tx = &writing.txgs.in_sync(txg);
+        let making = &Making {
+            mos: &self.mos,
+            features: &self.features,
+            tx,
+            now_secs: rt::time::wall_clock().as_secs(),
+            random: &self.random,
+        };
+        let allocator = writing.writer.allocator();
+        let ledger = &Ledger { mos: &self.mos, store: &self.store, allocator, making };
+        for head in self.dirty_heads(txg) {
+            self.sync_head(writing, tx, ledger, &head)?;
+        }
+        let cx = TaskContext { pool: self, tx, making, ledger, writing };
+        let tasks = std::mem::take(&mut *writing.tasks.lock());
+        for task in tasks {
+            task(&cx);
+        }
+        self.sync_mos(writing, tx, ledger)?;
+        self.write_uberblock(writing, txg)?;
+        allocator.txg_done(txg);
+        *self.last_txg.lock() = txg;
+        Ok(())
+    }
+
+    fn sync_head(
+        &self,
+        writing: &Writing,
+        tx: &Tx<'_>,
+        ledger: &Ledger<'_>,
+        head: &Arc<Dataset>,
+    ) -> Result<()> {
+        let policy = head.objset.policy();
+        let cx = Syncing {
+            txg: tx.txg(),
+            writer: &writing.writer,
+            workers: &self.workers,
+            policy: &policy,
+            rewrite: false,
+        };
+        let (root, tally) = head.objset.sync(&cx, tx)?;
+        ledger.settle(head.object, root, tally, head.refreservation())
+    }
+
+    /// Writes the MOS until it describes itself.
+    fn sync_mos(&self, writing: &Writing, tx: &Tx<'_>, ledger: &Ledger<'_>) -> Result<()> {
+        let allocator = writing.writer.allocator();
+        let policy = Policy::new(true);
+        let policy = Policy { lz4: self.mos_objset().policy().lz4, ..policy };
+        for pass in 1..=PASSES_MAX {
+            if pass == 1 && *self.config_dirty.lock() {
+                self.write_config(tx)?;
+            }
+            allocator.settle_all();
+            let maps = writing.space_maps.append(allocator, &self.features, tx, pass)?;
+            if maps == 0 && !self.mos_objset().is_dirty(tx.txg()) {
+                return Ok(());
+            }
+            let cx = Syncing {
+                txg: tx.txg(),
+                writer: &writing.writer,
+                workers: &self.workers,
+                policy: &policy,
+                rewrite: pass > 1,
+            };
+            let (_, tally): (_, Tally) = self.mos_objset().sync(&cx, tx)?;
+            ledger.settle_mos(tally)?;
+        }
+        Err(PoolError::Damaged {
+            what: "MOS",
+            detail: format!("it did not come to rest in {PASSES_MAX} passes (INV-11)"),
+        })
+    }
+
+    fn write_uberblock(&self, writing: &Writing, txg: u64) -> Result<()> {
+        let root = self.mos_objset().root();
+        let mut config_dirty = self.config_dirty.lock();
+        if root.birth() != txg && !*config_dirty {
+            return Ok(());
+        }
+        let config = self.config.lock();
+        let uberblock = self.uberblock(txg, root, &config);
+        writing.writer.out().commit(&uberblock, config_dirty.then_some(&*config))?;
+        *config_dirty = false;
+        Ok(())
+    }
+}

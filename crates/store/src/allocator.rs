@@ -1,0 +1,464 @@
+//! The allocator: workers lease regions of metaslabs and cut blocks from them.
+//!
+//! The one idea: a worker takes a region once and then allocates by moving a cursor, so that
+//! consecutive records lie next to each other on every disk and bookkeeping is per region, not per
+//! block. Leases rotate over the top-level vdevs; copies of one block come from leases on different
+//! vdevs or, failing that, different metaslabs.
+//!
+//! Lock order: a lease, then the books, then nothing (see ARCHITECTURE.md).
+
+use format::{BlkPtr, Dva};
+use rt::sync::{Arc, Mutex};
+
+use crate::error::{Result, StoreError};
+use crate::metaslab::{MapError, Metaslab, Pending};
+
+/// Bytes of a lease, at most.
+const LEASE_MAX: u64 = 16 << 20;
+/// Copies that a block can have.
+const COPIES: usize = 3;
+
+/// Where the space maps of metaslabs come from: objects of the MOS, which the store cannot see.
+pub trait SpaceMaps: Send + Sync {
+    /// Plays back the space map of metaslab `index` of top-level vdev `top` into `into`.
+    fn load(&self, top: u32, index: u64, into: &mut Metaslab) -> Result<()>;
+}
+
+/// What the allocator must know of a top-level vdev.
+#[derive(Clone, Debug)]
+pub struct TopSpace {
+    /// Number of the top-level vdev.
+    pub top: u32,
+    /// log2 of its sector size: the unit of its space maps.
+    pub ashift: u32,
+    /// log2 of a metaslab's size.
+    pub ms_shift: u32,
+    /// Number of metaslabs.
+    pub ms_count: u64,
+    /// Allocated bytes per metaslab as their space maps say; missing ones are empty.
+    pub allocated: Vec<u64>,
+    /// May data be placed there (not a log or special vdev, not being removed)?
+    pub usable: bool,
+}
+
+struct Slab {
+    allocated: u64,
+    loaded: Option<Box<Metaslab>>,
+}
+
+struct TopBooks {
+    space: TopSpace,
+    slabs: Vec<Slab>,
+    /// Metaslab that leases are taken from first, per copy.
+    active: [u64; COPIES],
+}
+
+struct Books {
+    tops: Vec<TopBooks>,
+    next_top: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Lease {
+    top: u32,
+    slab: u64,
+    start: u64,
+    cursor: u64,
+    end: u64,
+}
+
+/// The allocator of a writable pool.
+pub struct Allocator {
+    books: Mutex<Books>,
+    leases: Vec<[Mutex<Option<Lease>>; COPIES]>,
+    maps: Mutex<Option<Arc<dyn SpaceMaps>>>,
+}
+
+/// Sizes on a top-level vdev: from a block's physical size to what it takes.
+pub(crate) type AsizeOf<'a> = &'a dyn Fn(u32, u64) -> u64;
+
+impl Allocator {
+    /// An allocator over `tops` for `workers` workers.
+    pub fn new(tops: Vec<TopSpace>, workers: usize) -> Self {
+        let tops = tops.into_iter().map(|space| {
+            let slabs = (0..space.ms_count).map(|i| Slab {
+                allocated: space.allocated.get(i as usize).copied().unwrap_or(0),
+                loaded: None,
+            });
+            TopBooks { slabs: slabs.collect(), space, active: [0; COPIES] }
+        });
+        Allocator {
+            books: Mutex::new(Books { tops: tops.collect(), next_top: 0 }),
+            leases: (0..workers).map(|_| Default::default()).collect(),
+            maps: Mutex::new(None),
+        }
+    }
+
+    /// Tells where space maps come from; before that every metaslab must be empty.
+    pub fn set_space_maps(&self, maps: Arc<dyn SpaceMaps>) {
+        *self.maps.lock() = Some(maps);
+    }
+
+    /// Allocates one copy of a block of `psize` bytes for `worker`.
+    ///
+    /// `avoid`: the copies of the same block that are placed already.
+    pub fn allocate(
+        &self,
+        worker: usize,
+        copy: usize,
+        psize: u64,
+        avoid: &[Dva],
+        asize_of: AsizeOf<'_>,
+    ) -> Result<Dva> {
+        let mut slot = self.leases[worker][copy].lock();
+        if let Some(lease) = slot.as_mut() {
+            let asize = asize_of(lease.top, psize);
+            if lease.end - lease.cursor >= asize {
+                let offset = lease.cursor;
+                lease.cursor += asize;
+                return Ok(Dva { vdev: lease.top, offset, asize, gang: false });
+            }
+        }
+        self.settle(slot.take());
+        let lease = match self.lease(copy, psize, avoid, asize_of)? {
+            Some(lease) => lease,
+            None => {
+                // Others may sit on what is missing here.
+                drop(slot);
+                self.settle_all();
+                slot = self.leases[worker][copy].lock();
+                let asize = asize_of(0, psize);
+                self.lease(copy, psize, avoid, asize_of)?.ok_or(StoreError::NoSpace { asize })?
+            }
+        };
+        let asize = asize_of(lease.top, psize);
+        let dva = Dva { vdev: lease.top, offset: lease.start, asize, gang: false };
+        *slot = Some(Lease { cursor: lease.start + asize, ..lease });
+        Ok(dva)
+    }
+
+    fn lease(
+        &self,
+        copy: usize,
+        psize: u64,
+        avoid: &[Dva],
+        asize_of: AsizeOf<'_>,
+    ) -> Result<Option<Lease>> {
+        let books = &mut *self.books.lock();
+        let count = books.tops.len();
+        let free: u64 = books.tops.iter().map(TopBooks::available).sum();
+        let share = free / (16 * self.leases.len() as u64);
+        // First elsewhere than the other copies, then in another metaslab, then anywhere.
+        for strictness in (0..3).rev() {
+            for turn in 0..count {
+                let index = (books.next_top + turn) % count;
+                let books_of_top = &mut books.tops[index];
+                let top = books_of_top.space.top;
+                if !books_of_top.space.usable {
+                    continue;
+                }
+                if strictness == 2 && avoid.iter().any(|d| d.vdev == top) {
+                    continue;
+                }
+                let shift = books_of_top.space.ms_shift;
+                let taken: Vec<u64> = avoid
+                    .iter()
+                    .filter(|d| strictness == 1 && d.vdev == top)
+                    .map(|d| d.offset >> shift)
+                    .collect();
+                let least = asize_of(top, psize);
+                let granule = asize_of(top, 512);
+                // Whole blocks of this size, so that no sliver is left behind.
+                let want = LEASE_MAX.min(share).max(least).next_multiple_of(least);
+                let found = books_of_top.lease(copy, least, want, granule, &taken, &self.maps)?;
+                if let Some(lease) = found {
+                    books.next_top = (index + 1) % count;
+                    return Ok(Some(lease));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn settle(&self, lease: Option<Lease>) {
+        let Some(lease) = lease else { return };
+        let mut books = self.books.lock();
+        let Some(top) = books.tops.iter_mut().find(|t| t.space.top == lease.top) else { return };
+        let slab = &mut top.slabs[lease.slab as usize];
+        let loaded = slab.loaded.as_mut().expect("a leased metaslab stays loaded");
+        loaded.settle(lease.start, lease.cursor - lease.start, lease.end - lease.start);
+        slab.allocated = loaded.allocated();
+    }
+
+    /// Gives all leases back; what was cut from them becomes pending allocations.
+    pub fn settle_all(&self) {
+        for slot in self.leases.iter().flatten() {
+            let lease = slot.lock().take();
+            self.settle(lease);
+        }
+    }
+
+    /// Frees all copies of a block.
+    pub fn free(&self, bp: &BlkPtr) -> Result<()> {
+        for dva in bp.dvas() {
+            self.free_dva(dva)?;
+        }
+        Ok(())
+    }
+
+    /// Frees one allocation.
+    pub fn free_dva(&self, dva: Dva) -> Result<()> {
+        let books = &mut *self.books.lock();
+        let wrong = MapError { what: "free", start: dva.offset, len: dva.asize };
+        let wrong = || StoreError::Map { top: dva.vdev, source: wrong };
+        let top = books.tops.iter_mut().find(|t| t.space.top == dva.vdev).ok_or_else(wrong)?;
+        let index = dva.offset >> top.space.ms_shift;
+        let slab = top.load(index, &self.maps)?.ok_or_else(wrong)?;
+        let loaded = slab.loaded.as_mut().ok_or_else(wrong)?;
+        loaded
+            .free(dva.offset, dva.asize)
+            .map_err(|source| StoreError::Map { top: dva.vdev, source })?;
+        slab.allocated = loaded.allocated();
+        Ok(())
+    }
+
+    /// Calls `append` for every metaslab with pending changes: top, index, the metaslab (for its
+    /// histogram and totals) and the changes. Leases must be settled.
+    pub fn drain_pending(
+        &self,
+        mut append: impl FnMut(u32, u64, SlabSummary, Pending) -> Result<()>,
+    ) -> Result<usize> {
+        let mut work = Vec::new();
+        {
+            let mut books = self.books.lock();
+            for top in &mut books.tops {
+                let number = top.space.top;
+                for (index, slab) in top.slabs.iter_mut().enumerate() {
+                    if let Some(ms) = slab.loaded.as_mut().filter(|m| m.is_dirty()) {
+                        let pending = ms.take_pending();
+                        let summary = SlabSummary {
+                            start: ms.start,
+                            size: ms.size,
+                            allocated: ms.allocated(),
+                            histogram: ms.histogram(top.space.ashift),
+                        };
+                        work.push((number, index as u64, summary, pending));
+                    }
+                }
+            }
+        }
+        let count = work.len();
+        for (top, index, summary, pending) in work {
+            append(top, index, summary, pending)?;
+        }
+        Ok(count)
+    }
+
+    /// The allocated ranges of a loaded metaslab, for condensing its space map.
+    pub fn allocated_ranges(&self, top: u32, index: u64) -> Option<Vec<(u64, u64)>> {
+        let books = self.books.lock();
+        let top = books.tops.iter().find(|t| t.space.top == top)?;
+        top.slabs.get(index as usize)?.loaded.as_ref().map(|m| m.allocated_ranges())
+    }
+
+    /// Txg `txg` is on stable storage.
+    pub fn txg_done(&self, txg: u64) {
+        let mut books = self.books.lock();
+        for slab in books.tops.iter_mut().flat_map(|t| &mut t.slabs) {
+            if let Some(ms) = slab.loaded.as_mut() {
+                ms.txg_done(txg);
+            }
+        }
+    }
+
+    /// Bytes allocated according to the space maps, over all top-level vdevs.
+    pub fn allocated(&self) -> u64 {
+        self.books
+            .lock()
+            .tops
+            .iter()
+            .map(|t| t.slabs.iter().map(|s| s.allocated).sum::<u64>())
+            .sum()
+    }
+
+    /// Bytes allocated per top-level vdev: (top, allocated).
+    pub fn allocated_by_top(&self) -> Vec<(u32, u64)> {
+        let books = self.books.lock();
+        let sum = |t: &TopBooks| t.slabs.iter().map(|s| s.allocated).sum();
+        books.tops.iter().map(|t| (t.space.top, sum(t))).collect()
+    }
+
+    /// Bytes that were freed and still rest: they come back within three txgs.
+    pub fn resting(&self) -> u64 {
+        let books = self.books.lock();
+        let slabs = books.tops.iter().flat_map(|t| &t.slabs);
+        slabs.filter_map(|s| s.loaded.as_ref()).map(|m| m.resting()).sum()
+    }
+
+    /// Size of all metaslabs that may take data, in bytes.
+    pub fn size(&self) -> u64 {
+        let books = self.books.lock();
+        books
+            .tops
+            .iter()
+            .filter(|t| t.space.usable)
+            .map(|t| t.space.ms_count << t.space.ms_shift)
+            .sum()
+    }
+}
+
+/// What a space map's header says of its metaslab.
+#[derive(Clone, Copy, Debug)]
+pub struct SlabSummary {
+    /// Start in the vdev's address space, in bytes.
+    pub start: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Allocated bytes.
+    pub allocated: u64,
+    /// The histogram of free ranges.
+    pub histogram: [u64; 32],
+}
+
+impl TopBooks {
+    fn available(&self) -> u64 {
+        if !self.space.usable {
+            return 0;
+        }
+        let size = 1u64 << self.space.ms_shift;
+        self.slabs.iter().map(|s| size - s.allocated.min(size)).sum()
+    }
+
+    fn load(
+        &mut self,
+        index: u64,
+        maps: &Mutex<Option<Arc<dyn SpaceMaps>>>,
+    ) -> Result<Option<&mut Slab>> {
+        let (top, shift) = (self.space.top, self.space.ms_shift);
+        let Some(slab) = self.slabs.get_mut(index as usize) else { return Ok(None) };
+        if slab.loaded.is_none() {
+            let mut ms = Metaslab::empty(index << shift, 1 << shift);
+            let maps = maps.lock().clone();
+            if let Some(maps) = maps {
+                maps.load(top, index, &mut ms)?;
+            }
+            slab.allocated = ms.allocated();
+            slab.loaded = Some(Box::new(ms));
+        }
+        Ok(Some(slab))
+    }
+
+    fn lease(
+        &mut self,
+        copy: usize,
+        least: u64,
+        want: u64,
+        granule: u64,
+        taken: &[u64],
+        maps: &Mutex<Option<Arc<dyn SpaceMaps>>>,
+    ) -> Result<Option<Lease>> {
+        let count = self.slabs.len() as u64;
+        let size = 1u64 << self.space.ms_shift;
+        // Copies start in different thirds, so that they meet only when space is short.
+        let first =
+            if self.active[copy] == 0 { copy as u64 * count / 3 } else { self.active[copy] };
+        for (least, turns) in [(want, count), (least, count)] {
+            for turn in 0..turns {
+                let index = (first + turn) % count;
+                if taken.contains(&index) {
+                    continue;
+                }
+                if size - self.slabs[index as usize].allocated.min(size) < least {
+                    continue;
+                }
+                let Some(slab) = self.load(index, maps)? else { continue };
+                let Some(ms) = slab.loaded.as_mut() else { continue };
+                if let Some((start, len)) = ms.lease(least, want) {
+                    // Whole granules only, so that no sliver is ever too small for a sector.
+                    let len_used = len / granule * granule;
+                    if len_used < least {
+                        ms.settle(start, 0, len);
+                        continue;
+                    }
+                    if len_used < len {
+                        ms.settle(start + len_used, 0, len - len_used);
+                    }
+                    self.active[copy] = index;
+                    let top = self.space.top;
+                    let end = start + len_used;
+                    return Ok(Some(Lease { top, slab: index, start, cursor: start, end }));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allocator(tops: u32) -> Allocator {
+        let space = |top| TopSpace {
+            top,
+            ashift: 12,
+            ms_shift: 24,
+            ms_count: 3,
+            allocated: vec![],
+            usable: true,
+        };
+        Allocator::new((0..tops).map(space).collect(), 2)
+    }
+
+    fn plain(_: u32, psize: u64) -> u64 {
+        psize.next_multiple_of(4096)
+    }
+
+    #[test]
+    fn consecutive_blocks_lie_next_to_each_other() {
+        let a = allocator(1);
+        let first = a.allocate(0, 0, 131_072, &[], &plain).unwrap();
+        let second = a.allocate(0, 0, 512, &[], &plain).unwrap();
+        assert_eq!(second.offset, first.offset + first.asize);
+        assert_eq!(second.asize, 4096);
+        a.settle_all();
+        assert_eq!(a.allocated(), 135_168);
+    }
+
+    #[test]
+    fn copies_go_to_different_vdevs_and_else_to_different_metaslabs() {
+        let a = allocator(2);
+        let mut dvas = vec![];
+        for copy in 0..3 {
+            dvas.push(a.allocate(0, copy, 4096, &dvas, &plain).unwrap());
+        }
+        assert_ne!(dvas[0].vdev, dvas[1].vdev);
+        let same = dvas[..2].iter().find(|d| d.vdev == dvas[2].vdev).unwrap();
+        assert_ne!(same.offset >> 24, dvas[2].offset >> 24);
+    }
+
+    #[test]
+    fn every_byte_can_be_allocated_once_and_then_no_space_is_said() {
+        let a = allocator(1);
+        let mut seen = crate::ranges::RangeSet::new();
+        let mut count = 0;
+        loop {
+            match a.allocate(count % 2, 0, 131_072, &[], &plain) {
+                Ok(dva) => assert!(seen.add(dva.offset, dva.asize)),
+                Err(StoreError::NoSpace { .. }) => break,
+                Err(e) => panic!("{e}"),
+            }
+            count += 1;
+        }
+        assert_eq!(seen.total(), 3 << 24);
+    }
+
+    #[test]
+    fn a_block_is_freed_once() {
+        let a = allocator(1);
+        let dva = a.allocate(0, 0, 4096, &[], &plain).unwrap();
+        a.settle_all();
+        a.free_dva(dva).unwrap();
+        assert!(matches!(a.free_dva(dva), Err(StoreError::Map { .. })));
+    }
+}

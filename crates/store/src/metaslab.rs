@@ -1,0 +1,233 @@
+//! One metaslab: what its space map says, and what may be handed out.
+//!
+//! `mapped` mirrors the space map on disk (once the pending changes are appended); `free` is the
+//! part of it that may be handed out now: what was freed in txg N joins it only when N+3 opens
+//! (INV-1), so a rewind by two txgs finds every block that it needs.
+
+use std::collections::VecDeque;
+
+use crate::ranges::RangeSet;
+
+/// Txgs that a freed block rests before it is handed out again.
+pub const DEFER_TXGS: u64 = 3;
+
+/// Changes of one metaslab that its space map on disk does not have yet.
+#[derive(Debug, Default)]
+pub struct Pending {
+    /// Allocated ranges (start relative to the vdev, length), in bytes.
+    pub allocs: Vec<(u64, u64)>,
+    /// Freed ranges, none of which is in `allocs` of a later pass.
+    pub frees: Vec<(u64, u64)>,
+}
+
+impl Pending {
+    /// Is there nothing to append?
+    pub fn is_empty(&self) -> bool {
+        self.allocs.is_empty() && self.frees.is_empty()
+    }
+}
+
+/// A space map contradicted what is known: the pool's metadata or the engine is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{what} of [{start:#x}, +{len:#x}) contradicts the space map")]
+pub struct MapError {
+    /// "allocation" or "free".
+    pub what: &'static str,
+    /// Start of the range, in bytes.
+    pub start: u64,
+    /// Length of the range, in bytes.
+    pub len: u64,
+}
+
+/// The loaded state of a metaslab.
+#[derive(Debug)]
+pub struct Metaslab {
+    /// Start in the vdev's address space, in bytes.
+    pub start: u64,
+    /// Size in bytes.
+    pub size: u64,
+    mapped: RangeSet,
+    free: RangeSet,
+    pending: Pending,
+    freed_now: Vec<(u64, u64)>,
+    deferred: VecDeque<(u64, Vec<(u64, u64)>)>,
+}
+
+impl Metaslab {
+    /// A metaslab of which nothing is allocated.
+    pub fn empty(start: u64, size: u64) -> Self {
+        Metaslab {
+            start,
+            size,
+            mapped: RangeSet::of(start, size),
+            free: RangeSet::of(start, size),
+            pending: Pending::default(),
+            freed_now: Vec::new(),
+            deferred: VecDeque::new(),
+        }
+    }
+
+    /// Applies an allocation that the space map on disk holds.
+    pub fn load_alloc(&mut self, start: u64, len: u64) -> Result<(), MapError> {
+        let known = self.mapped.remove(start, len) && self.free.remove(start, len);
+        known.then_some(()).ok_or(MapError { what: "allocation", start, len })
+    }
+
+    /// Applies a free that the space map on disk holds.
+    pub fn load_free(&mut self, start: u64, len: u64) -> Result<(), MapError> {
+        let inside = start >= self.start && start + len <= self.start + self.size;
+        let known = inside && self.mapped.add(start, len) && self.free.add(start, len);
+        known.then_some(()).ok_or(MapError { what: "free", start, len })
+    }
+
+    /// Takes a range of `want` bytes or, if there is none, the longest of at least `least`.
+    pub fn lease(&mut self, least: u64, want: u64) -> Option<(u64, u64)> {
+        let (start, len) = match self.free.fitting(want) {
+            Some((start, _)) => (start, want),
+            None => self.free.longest().filter(|(_, len)| *len >= least)?,
+        };
+        let taken = self.free.remove(start, len);
+        debug_assert!(taken);
+        Some((start, len))
+    }
+
+    /// Gives back a lease of which `used` bytes from `start` on were allocated.
+    pub fn settle(&mut self, start: u64, used: u64, len: u64) {
+        let back = self.free.add(start + used, len - used);
+        assert!(back, "INV-1: a lease given back twice");
+        if used > 0 {
+            let taken = self.mapped.remove(start, used);
+            assert!(taken, "INV-1: allocated what the space map holds as allocated");
+            self.pending.allocs.push((start, used));
+        }
+    }
+
+    /// Frees a range; it can be handed out again [`DEFER_TXGS`] later.
+    pub fn free(&mut self, start: u64, len: u64) -> Result<(), MapError> {
+        let inside = start >= self.start
+            && start.checked_add(len).is_some_and(|end| end <= self.start + self.size);
+        if !inside || !self.mapped.add(start, len) {
+            return Err(MapError { what: "free", start, len });
+        }
+        self.pending.frees.push((start, len));
+        self.freed_now.push((start, len));
+        Ok(())
+    }
+
+    /// What must be appended to the space map, coalesced. Allocations come first on disk.
+    pub fn take_pending(&mut self) -> Pending {
+        let mut pending = std::mem::take(&mut self.pending);
+        coalesce(&mut pending.allocs);
+        coalesce(&mut pending.frees);
+        pending
+    }
+
+    /// Is there something to append to the space map?
+    pub fn is_dirty(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Txg `txg` is on stable storage: what was freed in it starts to rest, what rested long
+    /// enough may be handed out.
+    pub fn txg_done(&mut self, txg: u64) {
+        let freed = std::mem::take(&mut self.freed_now);
+        if !freed.is_empty() {
+            self.deferred.push_back((txg, freed));
+        }
+        while self.deferred.front().is_some_and(|(t, _)| t + DEFER_TXGS <= txg + 1) {
+            for (start, len) in self.deferred.pop_front().into_iter().flat_map(|(_, r)| r) {
+                let back = self.free.add(start, len);
+                assert!(back, "INV-1: a freed block was handed out while it rested");
+            }
+        }
+    }
+
+    /// Bytes that the space map holds as allocated.
+    pub fn allocated(&self) -> u64 {
+        self.size - self.mapped.total()
+    }
+
+    /// Bytes that may be handed out now.
+    pub fn available(&self) -> u64 {
+        self.free.total()
+    }
+
+    /// Bytes that were freed but still rest.
+    pub fn resting(&self) -> u64 {
+        let rest = self.deferred.iter().flat_map(|(_, r)| r).chain(&self.freed_now);
+        rest.map(|(_, len)| len).sum()
+    }
+
+    /// Histogram of free space for the header of the space map.
+    pub fn histogram(&self, shift: u32) -> [u64; 32] {
+        self.mapped.histogram(shift)
+    }
+
+    /// Ranges that are allocated, in order: what a condensed space map holds.
+    pub fn allocated_ranges(&self) -> Vec<(u64, u64)> {
+        let mut out = Vec::with_capacity(self.mapped.count() + 1);
+        let mut at = self.start;
+        for (start, len) in self.mapped.iter() {
+            if start > at {
+                out.push((at, start - at));
+            }
+            at = start + len;
+        }
+        if at < self.start + self.size {
+            out.push((at, self.start + self.size - at));
+        }
+        out
+    }
+}
+
+/// Sorts ranges and joins neighbours.
+fn coalesce(ranges: &mut Vec<(u64, u64)>) {
+    ranges.sort_unstable();
+    let mut out: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
+    for (start, len) in ranges.drain(..) {
+        match out.last_mut() {
+            Some((s, l)) if *s + *l == start => *l += len,
+            _ => out.push((start, len)),
+        }
+    }
+    *ranges = out;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn freed_space_rests_for_three_txgs() {
+        let mut ms = Metaslab::empty(0, 1 << 20);
+        let (start, len) = ms.lease(4096, 1 << 20).unwrap();
+        ms.settle(start, 8192, len);
+        assert_eq!(ms.allocated(), 8192);
+        ms.txg_done(10);
+        ms.free(0, 4096).unwrap();
+        assert_eq!(ms.allocated(), 4096);
+        for txg in [11, 12] {
+            assert_eq!(ms.available(), (1 << 20) - 8192, "txg {txg}");
+            ms.txg_done(txg);
+        }
+        ms.txg_done(13);
+        assert_eq!(ms.available(), (1 << 20) - 4096);
+        assert!(ms.free(0, 4096).is_err());
+    }
+
+    #[test]
+    fn pending_changes_are_coalesced_and_taken_once() {
+        let mut ms = Metaslab::empty(0, 1 << 20);
+        for _ in 0..3 {
+            let (start, len) = ms.lease(4096, 65_536).unwrap();
+            ms.settle(start, 4096, len);
+        }
+        ms.free(4096, 4096).unwrap();
+        ms.free(0, 4096).unwrap();
+        let pending = ms.take_pending();
+        assert_eq!(pending.allocs, [(0, 12_288)]);
+        assert_eq!(pending.frees, [(0, 8192)]);
+        assert!(!ms.is_dirty());
+        assert_eq!(ms.allocated_ranges(), [(8192, 4096)]);
+    }
+}

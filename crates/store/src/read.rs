@@ -1,0 +1,247 @@
+//! From a block pointer to verified bytes (INV-2).
+//!
+//! Every copy is tried in turn, and the vdev layer tries every combination of parity within a
+//! copy; bytes leave this module only after their checksum matched (or the pointer says that there
+//! is none). Gang blocks are gathered from their members; embedded pointers are their own data.
+
+use codec::checksum::{self, Salt};
+use codec::embedded::{self, Place};
+use format::gang::GangHeader;
+use format::{BlkPtr, Checksum, Compress, Dva, SECTOR};
+use rt::buf::BufPool;
+use rt::sync::{Arc, RwLock};
+use vdev::Tree;
+
+use crate::cache::{Block, Cache};
+use crate::error::{Result, StoreError};
+
+/// Bytes of a gang header.
+const GANG_HEADER: usize = 512;
+/// Nesting of gang headers that is followed.
+const GANG_DEPTH_MAX: u32 = 8;
+
+/// The reading side of a pool: everything that is not allowed to write uses only this.
+pub struct Store {
+    tree: Arc<Tree>,
+    cache: Cache,
+    buffers: Arc<BufPool>,
+    salt: RwLock<Salt>,
+}
+
+impl Store {
+    /// A store over `tree` whose cache holds at most `cache_bytes_max`.
+    pub fn new(tree: Arc<Tree>, buffers: Arc<BufPool>, cache_bytes_max: usize) -> Store {
+        Store { tree, cache: Cache::new(cache_bytes_max), buffers, salt: RwLock::new([0; 32]) }
+    }
+
+    /// The pool's salt for skein and edonr, once the MOS is open.
+    pub fn set_salt(&self, salt: Salt) {
+        *self.salt.write() = salt;
+    }
+
+    /// The pool's salt.
+    pub fn salt(&self) -> Salt {
+        *self.salt.read()
+    }
+
+    /// The vdevs.
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// Recycled buffers for records.
+    pub fn buffers(&self) -> &BufPool {
+        &self.buffers
+    }
+
+    /// Keeps the bytes of a block that was just written.
+    pub fn keep(&self, bp: &BlkPtr, block: Block) {
+        self.cache.put(bp, block);
+    }
+
+    /// Forgets the bytes of a block that was written over.
+    pub(crate) fn forget(&self, bp: &BlkPtr) {
+        self.cache.forget(bp);
+    }
+
+    /// Deflated size of a block: what the DSL counts, in bytes.
+    pub fn dsize(&self, bp: &BlkPtr) -> u64 {
+        bp.dvas().map(|dva| self.deflate(dva.vdev, dva.asize)).sum()
+    }
+
+    /// What a block of `psize` bytes takes on a top-level vdev, in bytes.
+    pub fn asize(&self, top: u32, psize: u64) -> u64 {
+        let layout = self.tree.top(top).ok().and_then(|t| t.layout.as_ref());
+        layout.map_or(psize, |l| l.asize(psize))
+    }
+
+    /// What the DSL counts for an allocation of `asize` bytes on a top-level vdev.
+    pub fn deflate(&self, top: u32, asize: u64) -> u64 {
+        let layout = self.tree.top(top).ok().and_then(|t| t.layout.as_ref());
+        layout.map_or(asize, |l| l.deflate(asize))
+    }
+
+    /// The block, verified and decompressed, from the cache or the disks.
+    pub fn read(&self, bp: &BlkPtr) -> Result<Block> {
+        if let Some(block) = self.cache.get(bp) {
+            return Ok(block);
+        }
+        check_sizes(bp)?;
+        let mut bytes = vec![0; bp.lsize() as usize];
+        self.read_into(bp, &mut bytes)?;
+        if !bp.is_little_endian() {
+            let reason = "a block of the other byte order";
+            return Err(StoreError::BadPointer { bp: Box::new(*bp), reason });
+        }
+        let block = Arc::new(bytes);
+        self.cache.put(bp, block.clone());
+        Ok(block)
+    }
+
+    /// Reads a block into `out`, which must be as long as its logical size. Bypasses the cache.
+    pub fn read_into(&self, bp: &BlkPtr, out: &mut [u8]) -> Result<()> {
+        check_sizes(bp)?;
+        let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
+        if out.len() as u64 != bp.lsize() {
+            return Err(bad("its logical size is not the expected one"));
+        }
+        if bp.is_hole() {
+            out.fill(0);
+            return Ok(());
+        }
+        let compress = bp.compress().ok_or_else(|| bad("unknown compression"))?;
+        if bp.is_embedded() {
+            if bp.embedded_kind() != 0 {
+                return Err(bad("an embedded pointer that is not data"));
+            }
+            let (payload, len) = bp.embedded_payload();
+            return decompress(compress, &payload[..len], out).map_err(|_| bad("bad compression"));
+        }
+        if bp.is_crypt() && bp.level() == 0 && bp.kind().is_encrypted() {
+            return Err(StoreError::Encrypted { bp: Box::new(*bp) });
+        }
+        if compress == Compress::Off {
+            return self.read_physical(bp, out);
+        }
+        let mut physical = self.buffers.get(bp.psize() as usize);
+        self.read_physical(bp, &mut physical)?;
+        decompress(compress, &physical, out).map_err(|_| bad("its compressed data is damaged"))
+    }
+
+    /// Reads the stored bytes of a block, verified, as long as its physical size.
+    pub fn read_physical(&self, bp: &BlkPtr, out: &mut [u8]) -> Result<()> {
+        let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
+        let kind = bp.checksum().ok_or_else(|| bad("unknown checksum"))?;
+        if out.len() as u64 != bp.psize() {
+            return Err(bad("its physical size is not the expected one"));
+        }
+        let salt = self.salt();
+        let words = bp.checksum_words();
+        let big = !bp.is_little_endian();
+        // Of an encrypted pointer the last two words are the MAC.
+        let crypt = bp.is_crypt() && bp.kind() != format::ObjectType::OBJSET;
+        let mut check = |bytes: &[u8]| match kind {
+            Checksum::Off | Checksum::Noparity => true,
+            _ => match checksum::compute(kind, bytes, big, &salt) {
+                Ok(seen) if crypt => before_mac(kind, seen) == words[..2],
+                Ok(seen) => seen == words,
+                Err(_) => false,
+            },
+        };
+        let mut reason = String::from("it has no copy");
+        for dva in bp.dvas() {
+            let result = if dva.gang {
+                self.read_gang(bp, dva, out, 0).and_then(|()| {
+                    let good = check(out);
+                    good.then_some(()).ok_or_else(|| StoreError::Unreadable {
+                        bp: Box::new(*bp),
+                        reason: "checksum mismatch of the gathered gang".into(),
+                    })
+                })
+            } else {
+                self.tree
+                    .read(dva.vdev, dva.offset, out, &mut check)
+                    .map(|_| ())
+                    .map_err(StoreError::from)
+            };
+            match result {
+                Ok(()) => return Ok(()),
+                Err(StoreError::Unreadable { reason: r, .. }) => reason = r,
+                Err(e) => reason = e.to_string(),
+            }
+        }
+        Err(StoreError::Unreadable { bp: Box::new(*bp), reason })
+    }
+
+    /// Gathers a gang: the members of the header at `dva`, one after another.
+    fn read_gang(&self, bp: &BlkPtr, dva: Dva, out: &mut [u8], depth: u32) -> Result<()> {
+        let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
+        if depth >= GANG_DEPTH_MAX {
+            return Err(bad("gang headers nested too deep"));
+        }
+        let first = bp.dva(0);
+        let (vdev, offset, txg) = (first.vdev, first.offset, bp.physical_birth());
+        let place = Place::GangHeader { vdev, offset, txg };
+        let mut header = [0; GANG_HEADER];
+        self.tree.read(dva.vdev, dva.offset, &mut header, &mut |bytes| {
+            embedded::check(place, bytes).is_ok()
+        })?;
+        let bad_header = "a gang header that does not describe its block";
+        let members = GangHeader::parse(&header)
+            .and_then(|h| h.members(out.len() as u64))
+            .map_err(|_| bad(bad_header))?;
+        for (offset, member) in &members {
+            let part = offset_part(out, *offset, member.psize()).ok_or_else(|| bad(bad_header))?;
+            if member.is_gang() {
+                self.read_gang_member(member, part, depth + 1)?;
+            } else {
+                self.read_physical(member, part)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_gang_member(&self, bp: &BlkPtr, out: &mut [u8], depth: u32) -> Result<()> {
+        let mut last = None;
+        for dva in bp.dvas() {
+            match self.read_gang(bp, dva, out, depth) {
+                Ok(()) => return Ok(()),
+                Err(e) => last = Some(e),
+            }
+        }
+        Err(last.unwrap_or(StoreError::BadPointer { bp: Box::new(*bp), reason: "it has no copy" }))
+    }
+}
+
+fn offset_part(out: &mut [u8], offset: u64, len: u64) -> Option<&mut [u8]> {
+    out.get_mut(offset as usize..)?.get_mut(..len as usize)
+}
+
+/// The two words of an encrypted block's checksum that stand before its MAC.
+fn before_mac(kind: Checksum, words: [u64; 4]) -> [u64; 2] {
+    match kind {
+        Checksum::Fletcher4 => [words[0] ^ words[2], words[1] ^ words[3]],
+        _ => [words[0], words[1]],
+    }
+}
+
+fn check_sizes(bp: &BlkPtr) -> Result<()> {
+    let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
+    if bp.lsize() > format::BLOCK_SIZE_MAX {
+        return Err(bad("larger than any block can be"));
+    }
+    if !bp.is_embedded() && bp.psize() > bp.lsize().max(SECTOR) {
+        return Err(bad("physically larger than logically"));
+    }
+    Ok(())
+}
+
+fn decompress(compress: Compress, from: &[u8], to: &mut [u8]) -> std::result::Result<(), ()> {
+    if matches!(compress, Compress::Off | Compress::Empty) {
+        let part = from.len().min(to.len());
+        to[..part].copy_from_slice(&from[..part]);
+        to[part..].fill(0);
+        return Ok(());
+    }
+    codec::compress::decompress(compress, from, to).map_err(|_| ())
+}

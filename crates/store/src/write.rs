@@ -1,0 +1,247 @@
+//! From bytes to block pointers: a worker takes a run of records through compression, checksum,
+//! allocation and parity to the device writes, while they are in its core's cache.
+//!
+//! The records of a run lie next to each other on disk (the allocator's lease), so each disk gets
+//! one write for many records.
+
+use codec::checksum;
+use codec::compress::{self, ZstdLevel};
+use format::blkptr::BlkProps;
+use format::{BlkPtr, Checksum, Compress, Dva, ObjectType, SECTOR};
+use rt::sync::{Arc, Mutex};
+use vdev::{WriteScratch, WriteTree};
+
+use crate::allocator::Allocator;
+use crate::error::Result;
+use crate::read::Store;
+
+/// A block to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockWrite<'a> {
+    /// Its bytes; the length is the logical size, a multiple of 512.
+    pub data: &'a [u8],
+    /// Type of its object (of a spill block: of the bonus).
+    pub kind: ObjectType,
+    /// Level of indirection.
+    pub level: u8,
+    /// Its checksum.
+    pub checksum: Checksum,
+    /// Its compression; `Off`: none, and zeros are stored.
+    pub compress: Compress,
+    /// Level of zstd.
+    pub zstd_level: ZstdLevel,
+    /// Number of copies, 1 to 3.
+    pub copies: u8,
+    /// May small data go into the pointer?
+    pub embed: bool,
+    /// Blocks or objects below.
+    pub fill: u64,
+    /// A block born in this txg that may be written over.
+    pub rewrite: Option<BlkPtr>,
+}
+
+/// What a worker needs again and again.
+#[derive(Default)]
+struct Scratch {
+    /// Compressed bytes of the run, one block after another.
+    arena: Vec<u8>,
+    vdev: WriteScratch,
+}
+
+/// The writing side of a pool. Exists only for pools that were opened for writing (INV-4).
+pub struct Writer {
+    store: Arc<Store>,
+    out: WriteTree,
+    allocator: Arc<Allocator>,
+    /// Granule of physical sizes: the smallest sector of all ordinary top-level vdevs.
+    min_alloc: u64,
+    scratch: Vec<Mutex<Scratch>>,
+}
+
+/// What became of a block before it has a place.
+enum Prepared {
+    Hole,
+    Embedded(BlkPtr),
+    /// Stored as it is.
+    Raw,
+    /// Stored compressed: range of the arena, already padded.
+    Packed(std::ops::Range<usize>),
+}
+
+impl Writer {
+    /// A writer for `workers` workers.
+    pub fn new(
+        store: Arc<Store>,
+        out: WriteTree,
+        allocator: Arc<Allocator>,
+        min_alloc: u64,
+        workers: usize,
+    ) -> Writer {
+        let scratch = (0..workers).map(|_| Mutex::new(Scratch::default())).collect();
+        Writer { store, out, allocator, min_alloc, scratch }
+    }
+
+    /// The reading side.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The devices, for flushes and labels.
+    pub fn out(&self) -> &WriteTree {
+        &self.out
+    }
+
+    /// The allocator.
+    pub fn allocator(&self) -> &Allocator {
+        &self.allocator
+    }
+
+    /// Writes a run of blocks for `worker` and returns their pointers.
+    ///
+    /// All-zero blocks become holes (a zero pointer: the caller knows what was there before).
+    pub fn write_run(
+        &self,
+        worker: usize,
+        txg: u64,
+        blocks: &[BlockWrite<'_>],
+    ) -> Result<Vec<BlkPtr>> {
+        let scratch = &mut *self.scratch[worker].lock();
+        let arena_bytes: usize = blocks.iter().map(|b| b.data.len() + 512).sum();
+        if scratch.arena.len() < arena_bytes {
+            scratch.arena.resize(arena_bytes, 0);
+        }
+        let mut used = 0;
+        let prepared: Vec<Prepared> = blocks
+            .iter()
+            .map(|block| self.prepare(txg, block, &mut scratch.arena, &mut used))
+            .collect();
+        let arena = &scratch.arena;
+        let salt = self.store.salt();
+        let mut out = Vec::with_capacity(blocks.len());
+        // Per copy: where the blocks of the run go.
+        let mut places: [Vec<(Dva, &[u8])>; 3] = Default::default();
+        for (block, prepared) in blocks.iter().zip(&prepared) {
+            let stored: &[u8] = match prepared {
+                Prepared::Hole => {
+                    out.push(BlkPtr::ZERO);
+                    continue;
+                }
+                Prepared::Embedded(bp) => {
+                    out.push(*bp);
+                    continue;
+                }
+                Prepared::Raw => block.data,
+                Prepared::Packed(range) => &arena[range.clone()],
+            };
+            let psize = stored.len() as u64;
+            let words = if block.checksum == Checksum::Off {
+                [0; 4]
+            } else {
+                checksum::compute(block.checksum, stored, false, &salt)
+                    .expect("policies name checksums that can be computed")
+            };
+            let mut dvas = [Dva::default(); 3];
+            let old = block.rewrite.filter(|old| {
+                old.psize() == psize && old.dvas().count() == usize::from(block.copies)
+            });
+            for copy in 0..usize::from(block.copies) {
+                dvas[copy] = match &old {
+                    Some(old) => old.dva(copy),
+                    None => {
+                        let asize_of = |top, psize| self.store.asize(top, psize);
+                        let placed = &dvas[..copy];
+                        self.allocator.allocate(worker, copy, psize, placed, &asize_of)?
+                    }
+                };
+                places[copy].push((dvas[copy], stored));
+            }
+            let props = BlkProps {
+                lsize: block.data.len() as u64,
+                psize,
+                compress: match prepared {
+                    Prepared::Packed(_) => block.compress,
+                    _ => Compress::Off,
+                },
+                checksum: block.checksum,
+                kind: block.kind,
+                level: block.level,
+            };
+            let dvas = &dvas[..usize::from(block.copies)];
+            out.push(BlkPtr::new(props, dvas, txg, block.fill, words));
+        }
+        for places in &places {
+            self.write_places(places, &mut scratch.vdev)?;
+        }
+        // What was written over in place keeps its key in the cache, but not its bytes.
+        for old in blocks.iter().filter_map(|b| b.rewrite.as_ref()) {
+            self.store.forget(old);
+        }
+        Ok(out)
+    }
+
+    /// Writes blocks, those that lie next to each other in one go.
+    fn write_places(&self, places: &[(Dva, &[u8])], scratch: &mut WriteScratch) -> Result<()> {
+        let mut rest = places;
+        let mut run: Vec<(u64, &[u8])> = Vec::with_capacity(places.len());
+        while let Some((first, _)) = rest.first() {
+            let mut next = first.offset;
+            let count = rest
+                .iter()
+                .take_while(|(dva, _)| {
+                    let fits = dva.vdev == first.vdev && dva.offset == next;
+                    next = dva.offset + dva.asize;
+                    fits
+                })
+                .count();
+            let (now, later) = rest.split_at(count);
+            run.clear();
+            run.extend(now.iter().map(|(dva, data)| (dva.offset, *data)));
+            self.out.write_run(first.vdev, &run, scratch)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Compresses a block into the arena, or finds that it is a hole, embedded or better raw.
+    fn prepare(
+        &self,
+        txg: u64,
+        block: &BlockWrite<'_>,
+        arena: &mut [u8],
+        used: &mut usize,
+    ) -> Prepared {
+        let lsize = block.data.len();
+        debug_assert!(lsize.is_multiple_of(SECTOR as usize) && lsize > 0);
+        if block.compress == Compress::Off {
+            return Prepared::Raw;
+        }
+        if compress::is_zero(block.data) {
+            return Prepared::Hole;
+        }
+        let room = &mut arena[*used..*used + lsize + 512];
+        let packed = compress::compress(block.compress, block.zstd_level, block.data, room);
+        let Some(size) = packed.filter(|s| *s > 0) else { return Prepared::Raw };
+        if block.embed && block.rewrite.is_none() {
+            let payload = &room[..size];
+            if let Some(bp) =
+                BlkPtr::embedded(lsize as u64, block.compress, block.kind, txg, payload)
+            {
+                return Prepared::Embedded(bp);
+            }
+        }
+        let mut psize = (size as u64).next_multiple_of(self.min_alloc);
+        if let Some(old) = block.rewrite {
+            // In later passes a block keeps its size or grows once, to its full size: so the
+            // number of new allocations is bounded and the passes end (INV-11).
+            psize = if psize <= old.psize() { old.psize() } else { lsize as u64 };
+        }
+        if psize >= lsize as u64 {
+            return Prepared::Raw;
+        }
+        let end = *used + psize as usize;
+        arena[*used + size..end].fill(0);
+        let range = *used..end;
+        *used = end;
+        Prepared::Packed(range)
+    }
+}
