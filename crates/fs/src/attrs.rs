@@ -147,6 +147,7 @@ impl Attrs {
             attrs.flags |= pflags::ACL_AUTO_INHERIT;
         }
         attrs.set_mode(mode);
+        attrs.set_aces(&acl::trivial_new(mode.into()));
         attrs
     }
 
@@ -160,9 +161,12 @@ impl Attrs {
         } else {
             self.flags &= !pflags::NO_EXECS_DENIED;
         }
-        let aces = acl::trivial(self.mode.into());
+        self.set_aces(&acl::trivial_changed(self.mode.into()));
+    }
+
+    fn set_aces(&mut self, aces: &[acl::Ace]) {
         self.ace_count = aces.len() as u64;
-        self.aces = acl::encode(&aces).ok();
+        self.aces = acl::encode(aces).ok();
     }
 
     /// Reads the attributes from a view.
