@@ -141,6 +141,8 @@ fn heads_are_laid_out_as_on_disk() {
         let size = compress(Compress::Zstd, level, block, &mut packed).unwrap();
         assert_eq!(packed[..4], (size as u32 - 8).to_be_bytes());
         assert_eq!(packed[4..8], [byte, 0x00, 0x28, 0xa5]);
+        // The frame's descriptor: no content size, not a single segment, no checksum.
+        assert_eq!(packed[8] & 0b1110_0100, 0);
     }
     let size = compress(Compress::Gzip(6), ZSTD_LEVEL_DEFAULT, block, &mut packed).unwrap();
     assert!(size > 2);

@@ -142,8 +142,8 @@ impl Sums {
         // SAFETY: the words 1, 3, .. 15 of the step are read; masked lanes are not accessed.
         let mut odd = unsafe { _mm512_maskz_loadu_epi32(LOW, at.wrapping_add(1)) };
         if SWAP {
-            even = swap_low_words(even);
-            odd = swap_low_words(odd);
+            even = swap_words(even);
+            odd = swap_words(odd);
         }
         for (sums, words) in [(&mut self.even, even), (&mut self.odd, odd)] {
             let mut carried = words;
@@ -167,16 +167,10 @@ impl Sums {
     }
 }
 
-/// Swaps the bytes of the low word of each lane, whose high word is 0 (AVX-512F has no byte
-/// shuffle).
+/// Swaps the bytes of each word of 4 (AVX-512F has no byte shuffle).
 #[target_feature(enable = "avx512f")]
-fn swap_low_words(v: __m512i) -> __m512i {
+fn swap_words(v: __m512i) -> __m512i {
     let outer = _mm512_set1_epi32(0xff00_ff00u32 as i32);
     // Rotations by 8 to the right and to the left hold two of the four bytes in place each.
-    let swapped = _mm512_ternarylogic_epi32::<0xca>(
-        outer,
-        _mm512_ror_epi32::<8>(v),
-        _mm512_rol_epi32::<8>(v),
-    );
-    _mm512_maskz_mov_epi32(0x5555, swapped)
+    _mm512_ternarylogic_epi32::<0xca>(outer, _mm512_ror_epi32::<8>(v), _mm512_rol_epi32::<8>(v))
 }
