@@ -72,6 +72,19 @@ impl Images {
         images_in(self.path())
     }
 
+    /// Another directory with the same images but those in `hidden`. They are the same files: what
+    /// is written to one is written to the other.
+    #[must_use]
+    pub fn without(&self, hidden: &[usize]) -> Images {
+        let rest = Images { dir: temp_dir() };
+        let hidden: Vec<PathBuf> = hidden.iter().map(|i| self.disk(*i)).collect();
+        for path in self.disks().iter().filter(|path| !hidden.contains(path)) {
+            let link = rest.path().join(path.file_name().expect("it is a file"));
+            fs::hard_link(path, &link).unwrap_or_else(|e| panic!("{}: {e}", link.display()));
+        }
+        rest
+    }
+
     /// Takes image `i` away for good.
     pub fn remove(&self, i: usize) {
         let path = self.disk(i);

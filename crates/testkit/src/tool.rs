@@ -66,6 +66,35 @@ impl std::fmt::Display for Ran {
     }
 }
 
+/// Runs `command` and kills it (SIGKILL) after some time. What it said until then; the status is 137 if it
+/// was killed, its own if it ended before.
+///
+/// # Panics
+/// If it cannot be started.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "real time is the point, and this is no engine")]
+pub fn killed_after(command: &mut Command, time: std::time::Duration) -> Ran {
+    let shown = format!("{command:?}");
+    let piped = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = piped.spawn().unwrap_or_else(|e| panic!("{shown}: {e}"));
+    std::thread::sleep(time);
+    // one that has ended already cannot be killed, and need not be
+    drop(child.kill());
+    let output = child.wait_with_output().unwrap_or_else(|e| panic!("{shown}: {e}"));
+    Ran::from_output(shown, &output)
+}
+
+/// How many rounds a test does: `short` in `cargo test`, `long` in `cargo xtask interop`.
+#[must_use]
+pub fn rounds(short: u64, long: u64) -> u64 {
+    let asked = std::env::var("THUMPER_ROUNDS").unwrap_or_default();
+    match asked.as_str() {
+        "" => short,
+        "long" => long,
+        other => panic!("THUMPER_ROUNDS is {other}; it is not set, or `long`"),
+    }
+}
+
 /// The path of `program`, which Debian's `package` holds.
 ///
 /// # Panics

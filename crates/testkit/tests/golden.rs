@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use testkit::tool::killed_after;
 use testkit::{fresh_images, golden, golden_copy, poolaudit, truth, zdb};
 
 #[test]
@@ -32,6 +33,9 @@ fn fresh_images_are_sparse_and_numbered() {
     let images = fresh_images(11, 64 << 20);
     assert_eq!(images.disks().len(), 11);
     assert_eq!(images.disk(10).file_name().unwrap(), "d10");
+    let fewer = images.without(&[0, 10]);
+    assert_eq!(fewer.disks().len(), 9);
+    assert!(!fewer.disk(10).exists() && fewer.disk(9).exists());
     images.remove(3);
     assert_eq!(images.disks().len(), 10);
 }
@@ -51,4 +55,11 @@ fn zdb_errors_are_counted_by_device() {
     for (name, counts) in errors {
         assert_eq!(counts[2] > 0, name.ends_with("/d05"), "{name}: {counts:?}");
     }
+}
+
+#[test]
+fn a_killed_program_is_reported_as_killed() {
+    let mut command = std::process::Command::new("sleep");
+    let ran = killed_after(command.arg("60"), std::time::Duration::from_millis(50));
+    assert_eq!(ran.status, 137, "{ran}");
 }
