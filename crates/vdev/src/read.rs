@@ -18,6 +18,7 @@ use device::DeviceError;
 use format::label::DATA_AT;
 use rt::buf::Buf;
 use rt::sync::atomic::Ordering;
+use std::io::IoSliceMut;
 use std::ops::Range;
 
 /// Decides whether the bytes of a block are right: its checksum.
@@ -58,6 +59,7 @@ pub enum FaultKind {
 #[derive(Default)]
 pub struct ReadScratch {
     parity: Buf,
+    pub(crate) vectors: Vec<IoSliceMut<'static>>,
 }
 
 impl ReadScratch {
@@ -205,7 +207,7 @@ impl Tree {
     }
 
     /// Puts the absent data columns into `buf` by means of as many parity columns.
-    fn rebuild_absent(
+    pub(crate) fn rebuild_absent(
         &self,
         top: &Top,
         columns: &Columns,
@@ -251,13 +253,13 @@ impl Tree {
 
 /// Data columns that could not be read, as long as parity could make up for them.
 #[derive(Default)]
-struct Absent {
+pub(crate) struct Absent {
     index: [usize; PARITY_MAX],
-    count: usize,
+    pub(crate) count: usize,
 }
 
 impl Absent {
-    fn push(&mut self, index: usize) {
+    pub(crate) fn push(&mut self, index: usize) {
         if let Some(place) = self.index.get_mut(self.count) {
             *place = index;
         }
