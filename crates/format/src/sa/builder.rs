@@ -2,7 +2,8 @@
 //!
 //! The order of the list is the order on disk. What does not fit into the bonus goes, from one
 //! attribute on, to the spill block: one may stay only if, with it and its header, there is still
-//! room for the pointer to the spill block.
+//! room for the pointer to the spill block. (OpenZFS never makes a spill block smaller while it
+//! lasts; here its size is what the attributes need.)
 
 use super::header::{SA_HEADER, SaHeader};
 use super::registry::Registry;

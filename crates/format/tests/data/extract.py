@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""extract.py WORK: makes dsl.jsonl and sa.jsonl anew from golden pools (needs zdb).
+"""extract.py WORK: makes dsl.jsonl, sa.jsonl and sa_edges.jsonl anew from golden pools (needs zdb).
 
 WORK/NAME/dNN are the unpacked images of tests/golden/NAME.tar.zst, WORK/NAME.json the truth.
+WORK/sat/d00 is the image that sa_edges.sh made in the VM of tools/zfsvm: objects on both sides of
+each edge where attributes move to the spill block, and modes that need entries that deny.
+
 Each line holds bytes as OpenZFS wrote them (hex, zeros at the end cut off), and beside them what
 OpenZFS says they mean: zdb 2.1.11 (`zdb`), or the kernel's stat, readlink, getxattr (`truth`).
 The bytes are found by tools/poolaudit's reader, which shares nothing with the engine.
@@ -124,7 +127,7 @@ def dsl(work, out):
             sign = kind, empty is not None and w[empty] == 0
             fits = kind != 'space_map' or num in dtls or num in maps and 0 < w[1] <= 800
             kinds[sign] = kinds.get(sign, 0) + fits
-            most = 1 if sign[1] else 9 if kind == 'bpobj' or name == 'features' and kind == 'space_map' else MOST.get(name, 1)
+            most = 1 if sign[1] else 4 if kind == 'bpobj' else 9 if name == 'features' and kind == 'space_map' else MOST.get(name, 1)
             if not fits or kinds[sign] > most and num not in dtls:
                 continue
             row = dict(pool=name, object=num, kind=kind, size=dn.blen, bonus=cut(dn.bonus), zdb=fields)
@@ -202,12 +205,53 @@ def sa(work, out):
             put(out, row)
 
 
+MODES = 0o007, 0o070, 0o123, 0o247, 0o604, 0o707
+
+
+def edges(work, out):
+    pool = poolaudit.Pool(os.path.join(work, 'sat'), None)
+    for dataset in 'sat/x', 'sat/k', 'sat/modes':
+        said = zdb(work, 'sat', '-dddd', dataset)
+        said = next(part for part in said.split('Dataset ') if part.startswith(dataset + ' [ZPL]'))
+        words = pool.mos.dn(int(re.search(r', ID (\d+),', said)[1])).words()
+        objset, said = poolaudit.Objset(pool, words[16:32], dataset), objects(said)
+        master = objset.zap(1)
+        attrs = objset.zap(master['SA_ATTRS'])
+        layouts = {k: v if isinstance(v, list) else [v] for k, v in objset.zap(attrs['LAYOUTS']).items()}
+        put(out, dict(dataset=dataset, master=master, registry=objset.zap(attrs['REGISTRY']), layouts=layouts))
+        groups = {}
+        for name, value in objset.zap(master['ROOT']).items():
+            groups.setdefault(name[0], []).append((int(name[1:], 8 if dataset == 'sat/modes' else 10), name,
+                                                   value & (1 << 48) - 1))
+        for group, members in sorted(groups.items()):
+            if group in 'gdp':          # g grew and shrank: spill blocks keep their size
+                continue
+            rows, signs = [], []
+            for n, name, num in sorted(members):
+                dn = objset.dn(num)
+                spill = pool.read(dn.spill) if dn.spill else b''
+                fields = said[num][0]
+                row = dict(object=num, type=dn.type, bonus_type=dn.btype, slots=dn.extra + 1, bonus=dn.bonus.hex(),
+                           zdb={k: int(str(fields[k]), FIELDS[k]) for k in FIELDS
+                                if re.fullmatch(r'(0x)?[0-9a-f]+', str(fields.get(k)))}, name=name)
+                rows.append(dict(row, spill=spill.hex()) if spill else row)
+                signs.append((dn.bonus[4:6], spill[4:6], len(spill)))
+                if dataset == 'sat/modes' and n in MODES:
+                    put(out, row)
+            for i in range(1, len(rows)):
+                if signs[i] != signs[i - 1] and dataset != 'sat/modes':
+                    put(out, rows[i - 1])
+                    put(out, rows[i])
+
+
 def main():
     work = sys.argv[1]
     with open(os.path.join(HERE, 'dsl.jsonl'), 'w') as f:
         dsl(work, f)
     with open(os.path.join(HERE, 'sa.jsonl'), 'w') as f:
         sa(work, f)
+    with open(os.path.join(HERE, 'sa_edges.jsonl'), 'w') as f:
+        edges(work, f)
 
 
 main()
