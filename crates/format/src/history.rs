@@ -90,6 +90,9 @@ impl HistoryHeader {
         if begin < creation || begin > end {
             return field("bof", begin, "between pool_create_len and eof");
         }
+        if end > i64::MAX as u64 {
+            return field("eof", end, "below 2^63");
+        }
         if end - begin > size - creation {
             return field("eof", end, "at most the ring's size beyond bof");
         }
@@ -287,9 +290,16 @@ mod tests {
     #[test]
     fn damaged_headers_are_refused() {
         let good = [10680, 536_870, 10680, 11940];
-        for (index, value) in
-            [(0, 536_870), (1, 0), (1, 1 << 31), (2, 10679), (2, 11941), (3, 10679), (3, 1 << 40)]
-        {
+        for (index, value) in [
+            (0, 536_870),
+            (3, 1 << 63),
+            (1, 0),
+            (1, 1 << 31),
+            (2, 10679),
+            (2, 11941),
+            (3, 10679),
+            (3, 1 << 40),
+        ] {
             let mut words = good;
             words[index] = value;
             let words = words.map(U64::new);

@@ -1,5 +1,7 @@
 //! Taking typed values out of a list of hostile origin, key by key; what is left is kept.
 
+use std::collections::BTreeSet;
+
 use crate::nvlist::{Pair, Value};
 use crate::{FormatError, NvList, Result};
 
@@ -10,8 +12,16 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    pub(super) fn new(what: &'static str, list: &NvList) -> Self {
-        Keys { what, list: list.pairs().iter().cloned().map(Some).collect() }
+    /// A name that is there twice is refused: it would depend on the reader which one counts.
+    pub(super) fn new(what: &'static str, list: &NvList) -> Result<Self> {
+        let mut names = BTreeSet::new();
+        for (index, pair) in list.pairs().iter().enumerate() {
+            if !names.insert(&pair.name) {
+                let (field, at) = ("pair of a name that was there before", index as u64);
+                return Err(FormatError::Bounds { what, field, at });
+            }
+        }
+        Ok(Keys { what, list: list.pairs().iter().cloned().map(Some).collect() })
     }
 
     fn take(&mut self, key: &str) -> Option<Value> {

@@ -109,7 +109,7 @@ pub struct PoolConfig {
 impl PoolConfig {
     /// Reads the config of a pool from a label or the MOS.
     pub fn from_nvlist(list: &NvList) -> Result<Self> {
-        let mut keys = Keys::new(WHAT, list);
+        let mut keys = Keys::new(WHAT, list)?;
         let k = &mut keys;
         let mut config = PoolConfig {
             version: k.needed_word("version")?,
@@ -245,7 +245,7 @@ impl Label {
     pub fn from_nvlist(list: &NvList) -> Result<Self> {
         let state = list.u64("state").map(PoolState::from_id);
         if let Some(state @ (PoolState::Spare | PoolState::L2Cache)) = state {
-            let mut keys = Keys::new("label", list);
+            let mut keys = Keys::new("label", list)?;
             keys.word("state")?;
             let (version, guid) = (keys.needed_word("version")?, keys.needed_word("guid")?);
             return Ok(Label::Aux(AuxLabel { version, state, guid, unknown: keys.rest() }));
@@ -268,7 +268,7 @@ impl Label {
 
 /// Reads the MOS object of spares (`key` is `spares`) or of caches (`l2cache`).
 pub fn aux_from_nvlist(list: &NvList, key: &'static str) -> Result<Vec<VdevConfig>> {
-    let vdevs = Keys::new("auxiliary vdevs", list).lists(key)?;
+    let vdevs = Keys::new("auxiliary vdevs", list)?.lists(key)?;
     vdevs.iter().map(VdevConfig::from_nvlist).collect()
 }
 

@@ -208,6 +208,13 @@ fn what_is_missing_or_of_another_type_is_named() {
 }
 
 #[test]
+fn a_name_that_is_there_twice_is_refused() {
+    let mut list = find(LABELS, "label_mir_d00");
+    list.push(b"state", Value::U64(2));
+    assert!(matches!(Label::from_nvlist(&list), Err(FormatError::Bounds { .. })));
+}
+
+#[test]
 fn a_hole_is_a_vdev_of_zeros() {
     let mut hole = VdevConfig::new(VdevKind::Hole, 1, 0);
     hole.top = Some(TopConfig::default());

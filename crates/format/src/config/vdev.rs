@@ -238,7 +238,7 @@ impl VdevConfig {
     /// Errors name the key that is missing, of another type, or beyond what a vdev can be; the
     /// nesting is bounded by the list's.
     pub fn from_nvlist(list: &NvList) -> Result<Self> {
-        let mut keys = Keys::new(WHAT, list);
+        let mut keys = Keys::new(WHAT, list)?;
         let k = &mut keys;
         let kind = VdevKind::from_name(&k.needed_string("type")?);
         let vdev = VdevConfig {

@@ -24,7 +24,7 @@ pub struct Create<'a> {
     /// The new object.
     pub object: u64,
     /// Slots of its dnode.
-    pub slots: u8,
+    pub slots: u16,
     /// Type and permissions.
     pub mode: u64,
     /// Owner.
@@ -257,7 +257,7 @@ fn create<'a>(
     Ok(Record::Create(Box::new(Create {
         directory,
         object: bits(object, 0, 48),
-        slots: bits(object, 56, 8) as u8 + 1,
+        slots: bits(object, 56, 8) as u16 + 1,
         mode,
         uid,
         gid,
