@@ -55,8 +55,8 @@ impl GangHeader {
 
     /// The members, each with its offset in a block of `psize` bytes.
     ///
-    /// Fails if the members are not exactly that block: a reader that trusts them would write
-    /// beyond its buffer, or follow a gang that contains itself.
+    /// Fails if the members are not exactly that block, which keeps a reader within its buffer. A
+    /// gang could still contain itself as its only member: readers stop at [`GANG_DEPTH_MAX`].
     pub fn members(&self, psize: u64) -> Result<Vec<(u64, BlkPtr)>> {
         let mut members = Vec::with_capacity(GANG_MEMBERS);
         let mut offset: u64 = 0;
