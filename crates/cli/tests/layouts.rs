@@ -398,7 +398,7 @@ fn scans_are_told_as_by_openzfs() {
         let (out, _, _) = run(&mut engine, &command);
         out.lines().find_map(|line| line.strip_prefix("  scan: ").map(String::from)).unwrap()
     };
-    let done = line(scan.clone());
+    let done = line(scan);
     assert!(done.starts_with("scrub repaired 36K in 00:00:01 with 0 errors on "), "{done}");
     let resilver = Scan { resilver: true, end: Some(scan.start + 90_061), ..scan };
     let done = line(resilver);

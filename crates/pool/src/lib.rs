@@ -8,6 +8,7 @@
 mod config;
 pub mod create;
 mod dataset;
+pub mod devices;
 pub mod dsl;
 mod error;
 mod features;

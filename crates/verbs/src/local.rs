@@ -47,8 +47,14 @@ impl Engine for Local {
         later("zpool import")
     }
 
-    fn pool_find(&mut self, _: &pools::Find) -> Result<Vec<pools::FoundPool>> {
-        later("zpool import")
+    fn pool_find(&mut self, request: &pools::Find) -> Result<Vec<pools::FoundPool>> {
+        let ours = self.state.load()?;
+        let hostid = u64::from(crate::host::hostid(&self.state)?);
+        let scan = crate::find::look(&request.places);
+        let free = |guid| !ours.pools.iter().any(|known| known.guid == guid);
+        let pools = scan.pools.iter().filter(|pool| free(pool.guid()));
+        let described = pools.map(|pool| crate::find::describe(pool, &request.places, hostid));
+        Ok(described.filter(|pool| pool.destroyed == request.destroyed).collect())
     }
 
     fn pool_status(&mut self, _: &pools::Status) -> Result<Vec<Result<pools::PoolReport>>> {

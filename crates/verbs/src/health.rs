@@ -1,0 +1,342 @@
+//! How a tree of vdevs is: states from the leaves up, and what is most urgently wrong.
+//!
+//! A leaf is there, or it is missing, unreadable, or out of use; a mirror needs one child, RAID-Z
+//! all but its parity, the pool every top-level vdev. FORMAT: docs/format, sections 4 and 13.3.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use format::config::{VdevConfig, VdevKind as Kind};
+
+use crate::layout::Class;
+use crate::pools::{Aux, Condition, State, Stats, Vdev, VdevKind};
+
+/// What is known of a leaf or a top-level vdev besides its config.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Where a leaf's device was found; `None`: nowhere.
+    pub path: Option<PathBuf>,
+    /// What a leaf that is not there looks like.
+    pub absent: Option<Aux>,
+    /// Counters and sizes.
+    pub stats: Stats,
+}
+
+/// The tree as it is. `known` tells of each leaf and each top-level vdev. With `open`, a leaf that
+/// is not there goes by its guid, as in a pool that is open.
+pub fn tree(root: &VdevConfig, open: bool, known: &mut dyn FnMut(&VdevConfig) -> Known) -> Vdev {
+    let mut tree = describe(root, Class::Normal, open, known);
+    tree.kind = VdevKind::Root;
+    for (id, top) in root.children.iter().enumerate() {
+        let class = class_of(top);
+        let mut child = describe(top, class, open, known);
+        child.id = top.id.unwrap_or(id as u64);
+        if !top.kind.is_leaf() {
+            child.stats = known(top).stats;
+        }
+        tree.children.push(child);
+    }
+    settle(&mut tree);
+    tree
+}
+
+/// Spares and cache devices as they are.
+pub fn others(list: &[VdevConfig], known: &mut dyn FnMut(&VdevConfig) -> Known) -> Vec<Vdev> {
+    list.iter().map(|config| describe(config, Class::Normal, false, known)).collect()
+}
+
+fn class_of(top: &VdevConfig) -> Class {
+    if top.top.is_some_and(|top| top.is_log) { Class::Log } else { Class::Normal }
+}
+
+fn describe(
+    config: &VdevConfig,
+    class: Class,
+    open: bool,
+    known: &mut dyn FnMut(&VdevConfig) -> Known,
+) -> Vdev {
+    let parity = u8::try_from(config.nparity.unwrap_or(1)).unwrap_or(u8::MAX);
+    let kind = match &config.kind {
+        Kind::Root => VdevKind::Root,
+        Kind::Mirror => VdevKind::Mirror,
+        Kind::Replacing => VdevKind::Replacing,
+        Kind::Spare => VdevKind::Spare,
+        Kind::Raidz => VdevKind::Raidz(parity),
+        Kind::Draid => VdevKind::Draid(parity),
+        Kind::Disk => VdevKind::Disk,
+        Kind::File | Kind::DraidSpare => VdevKind::File,
+        Kind::Hole => VdevKind::Hole,
+        Kind::Indirect => VdevKind::Indirect,
+        Kind::Missing | Kind::Other(_) => VdevKind::Missing,
+    };
+    let path = config.path.clone().map(|path| PathBuf::from(OsString::from_vec(path)));
+    let mut vdev = Vdev {
+        kind,
+        id: config.id.unwrap_or(0),
+        guid: config.guid,
+        path,
+        whole_disk: config.whole_disk.unwrap_or(false),
+        not_present: config.not_present,
+        class,
+        state: State::Online,
+        aux: None,
+        stats: Stats::default(),
+        children: Vec::new(),
+    };
+    if config.kind.is_leaf() {
+        leaf(&mut vdev, config, open, known(config));
+        return vdev;
+    }
+    if config.kind == Kind::Root {
+        return vdev;
+    }
+    if vdev.kind == VdevKind::Missing {
+        (vdev.state, vdev.aux) = (State::Unavail, Some(Aux::CannotOpen));
+        return vdev;
+    }
+    for (id, child) in config.children.iter().enumerate() {
+        let mut child = describe(child, class, open, known);
+        child.id = id as u64;
+        vdev.children.push(child);
+    }
+    settle(&mut vdev);
+    vdev
+}
+
+fn leaf(vdev: &mut Vdev, config: &VdevConfig, open: bool, known: Known) {
+    vdev.stats = known.stats;
+    let there = known.path.is_some();
+    if there {
+        vdev.path = known.path;
+        vdev.not_present = false;
+    }
+    (vdev.state, vdev.aux) = match (config, there) {
+        (c, _) if c.removed => (State::Removed, None),
+        (c, _) if c.faulted => (State::Faulted, Some(Aux::TooManyErrors)),
+        (c, _) if c.offline => (State::Offline, None),
+        (_, false) => {
+            vdev.not_present |= open;
+            (State::Unavail, Some(known.absent.unwrap_or(Aux::CannotOpen)))
+        }
+        (c, true) if c.degraded => (State::Degraded, None),
+        (_, true) => (State::Online, None),
+    };
+}
+
+/// True for a vdev that gives nothing.
+fn is_dead(vdev: &Vdev) -> bool {
+    matches!(vdev.state, State::Unavail | State::Faulted | State::Offline | State::Removed)
+}
+
+/// The state of a vdev from those of its children.
+fn settle(vdev: &mut Vdev) {
+    let is_member = |v: &&Vdev| !matches!(v.kind, VdevKind::Hole | VdevKind::Indirect);
+    let children = || vdev.children.iter().filter(is_member);
+    let dead = children().filter(|child| is_dead(child)).count();
+    let weak = children().any(|child| child.state == State::Degraded);
+    let spared = match vdev.kind {
+        VdevKind::Root => 0,
+        VdevKind::Raidz(parity) | VdevKind::Draid(parity) => usize::from(parity),
+        _ => children().count().saturating_sub(1),
+    };
+    if vdev.children.is_empty() {
+        return;
+    }
+    (vdev.state, vdev.aux) = if dead > spared {
+        (State::Unavail, Some(Aux::NoReplicas))
+    } else if dead > 0 || weak {
+        (State::Degraded, None)
+    } else {
+        (State::Online, None)
+    };
+}
+
+/// What decides on a pool's condition besides its tree.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Blocks are damaged that no redundancy covers.
+    pub data_errors: bool,
+    /// A resilver is under way.
+    pub resilvering: bool,
+    /// Top-level vdevs are missing that nothing is known of.
+    pub bad_guid_sum: bool,
+    /// The pool's own structures cannot be read.
+    pub corrupt_pool: bool,
+    /// Another system had the pool last, and did not let go of it.
+    pub other_system: bool,
+    /// Features that are not known: reading needs them.
+    pub unknown: Vec<(String, String)>,
+    /// Features that are not known: writing alone needs them.
+    pub unknown_for_writing: Vec<(String, String)>,
+    /// The version is older than features.
+    pub old_version: bool,
+    /// Features are off that could be on.
+    pub features_off: bool,
+    /// The pool is open, not found by its labels.
+    pub open: bool,
+}
+
+/// What is most urgently wrong.
+#[must_use]
+pub fn condition(tree: &Vdev, facts: Facts) -> Condition {
+    let dead = tree.state == State::Unavail;
+    let any = |test: fn(&Vdev) -> bool| any_leaf(tree, test);
+    let faulted = any(|v| v.state == State::Faulted);
+    let missing = any(|v| v.aux == Some(Aux::CannotOpen));
+    let broken = any(|v| v.state == State::Unavail && v.aux != Some(Aux::CannotOpen));
+    let errors = any(|v| v.stats.read_errors + v.stats.write_errors + v.stats.checksum_errors > 0);
+    if facts.resilvering {
+        Condition::Resilvering
+    } else if !facts.unknown.is_empty() {
+        Condition::UnknownFeatures(facts.unknown)
+    } else if !facts.unknown_for_writing.is_empty() && !facts.open {
+        Condition::UnknownFeaturesForWriting(facts.unknown_for_writing)
+    } else if facts.bad_guid_sum {
+        Condition::BadGuidSum
+    } else if dead && faulted {
+        Condition::Faulted
+    } else if dead && missing {
+        Condition::Missing
+    } else if dead && broken {
+        Condition::CorruptLabel
+    } else if facts.corrupt_pool {
+        Condition::CorruptPool
+    } else if facts.other_system && !facts.open {
+        Condition::OtherSystem
+    } else if facts.data_errors {
+        Condition::CorruptData
+    } else if faulted {
+        Condition::FaultedReplaceable
+    } else if missing {
+        Condition::MissingReplaceable
+    } else if broken {
+        Condition::CorruptLabelReplaceable
+    } else if errors && facts.open {
+        Condition::FailingDevice
+    } else if any(|v| v.state == State::Offline) {
+        Condition::Offline
+    } else if facts.old_version {
+        Condition::OldVersion
+    } else if facts.features_off {
+        Condition::FeaturesOff
+    } else {
+        Condition::Fine
+    }
+}
+
+fn any_leaf(vdev: &Vdev, test: fn(&Vdev) -> bool) -> bool {
+    if vdev.children.is_empty() {
+        return vdev.kind != VdevKind::Root && test(vdev);
+    }
+    vdev.children.iter().any(|child| any_leaf(child, test))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(kind: Kind, children: Vec<VdevConfig>) -> VdevConfig {
+        let mut config = VdevConfig::new(kind, None, 7);
+        config.children = children;
+        config
+    }
+
+    fn leaves(names: &str) -> Vec<VdevConfig> {
+        let leaf = |name: char| {
+            let mut leaf = VdevConfig::new(Kind::File, None, u64::from(name));
+            leaf.path = Some(format!("/{name}").into_bytes());
+            leaf
+        };
+        names.chars().map(leaf).collect()
+    }
+
+    fn raidz(parity: u64, names: &str) -> VdevConfig {
+        let mut raidz = config(Kind::Raidz, leaves(names));
+        raidz.nparity = Some(parity);
+        raidz
+    }
+
+    /// Small letters are there, capitals are missing, digits have no label.
+    fn look(tops: Vec<VdevConfig>) -> Vdev {
+        tree(&config(Kind::Root, tops), true, &mut |leaf| {
+            let name = leaf.path.as_ref().map_or(b'a', |path| path[1]);
+            Known {
+                path: name.is_ascii_lowercase().then(|| "/there".into()),
+                absent: name.is_ascii_digit().then_some(Aux::BadLabel),
+                stats: Stats::default(),
+            }
+        })
+    }
+
+    #[test]
+    fn states_rise_from_the_leaves() {
+        use Condition::*;
+        for (tops, state, expected) in [
+            (vec![raidz(2, "abcd")], State::Online, Fine),
+            (vec![raidz(2, "aBCd")], State::Degraded, MissingReplaceable),
+            (vec![raidz(2, "aBCD")], State::Unavail, Missing),
+            (vec![raidz(2, "a12d")], State::Degraded, CorruptLabelReplaceable),
+            (vec![raidz(1, "a12d")], State::Unavail, CorruptLabel),
+            (vec![raidz(2, "a1Cd")], State::Degraded, MissingReplaceable),
+            (vec![config(Kind::Mirror, leaves("aBC"))], State::Degraded, MissingReplaceable),
+            (vec![config(Kind::Mirror, leaves("ABC"))], State::Unavail, Missing),
+            (leaves("ab"), State::Online, Fine),
+            (leaves("aB"), State::Unavail, Missing),
+            (
+                vec![raidz(1, "abc"), config(Kind::Mirror, leaves("Ab"))],
+                State::Degraded,
+                MissingReplaceable,
+            ),
+            (vec![raidz(1, "abc"), config(Kind::Hole, vec![])], State::Online, Fine),
+            (vec![raidz(1, "abc"), config(Kind::Missing, vec![])], State::Unavail, Missing),
+        ] {
+            let tree = look(tops.clone());
+            assert_eq!(tree.state, state, "{tops:?}");
+            assert_eq!(condition(&tree, Facts::default()), expected, "{tops:?}");
+        }
+    }
+
+    #[test]
+    fn a_leaf_out_of_use_says_so() {
+        let mut tops = vec![config(Kind::Mirror, leaves("ab"))];
+        tops[0].children[0].offline = true;
+        let tree = look(tops.clone());
+        assert_eq!(
+            (tree.state, tree.children[0].children[0].state),
+            (State::Degraded, State::Offline)
+        );
+        assert_eq!(condition(&tree, Facts::default()), Condition::Offline);
+        tops[0].children[0].faulted = true;
+        let tree = look(tops);
+        assert_eq!(tree.children[0].children[0].state, State::Faulted);
+        assert_eq!(condition(&tree, Facts::default()), Condition::FaultedReplaceable);
+        let gone = look(vec![raidz(1, "aBc")]);
+        assert!(gone.children[0].children[1].not_present);
+        assert_eq!(gone.children[0].children[1].path, Some("/B".into()));
+    }
+
+    #[test]
+    fn what_is_most_urgent_comes_first() {
+        let tree = look(vec![raidz(1, "aBc")]);
+        let unknown = vec![("com.example:x".to_string(), String::new())];
+        for (facts, expected) in [
+            (Facts { resilvering: true, ..Facts::default() }, Condition::Resilvering),
+            (
+                Facts { unknown: unknown.clone(), ..Facts::default() },
+                Condition::UnknownFeatures(unknown),
+            ),
+            (Facts { bad_guid_sum: true, ..Facts::default() }, Condition::BadGuidSum),
+            (Facts { corrupt_pool: true, ..Facts::default() }, Condition::CorruptPool),
+            (Facts { data_errors: true, ..Facts::default() }, Condition::CorruptData),
+            (Facts { old_version: true, ..Facts::default() }, Condition::MissingReplaceable),
+        ] {
+            assert_eq!(condition(&tree, facts), expected);
+        }
+        let fine = look(vec![raidz(1, "abc")]);
+        let old = Facts { old_version: true, ..Facts::default() };
+        assert_eq!(condition(&fine, old), Condition::OldVersion);
+        let off = Facts { features_off: true, ..Facts::default() };
+        assert_eq!(condition(&fine, off), Condition::FeaturesOff);
+    }
+}

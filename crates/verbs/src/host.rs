@@ -1,0 +1,77 @@
+//! Who we are to pools: the host's number and name.
+//!
+//! A pool remembers who had it last, so that two systems never write it at once. The number is the
+//! system's own if it has one, else one that is made once and kept with the list of pools.
+
+use std::fs;
+use std::path::Path;
+
+use crate::Result;
+use crate::state::StateFile;
+
+/// The number that the system has: of the kernel module if it is loaded, else of `/etc/hostid`.
+#[must_use]
+pub fn system_hostid(root: &Path) -> Option<u32> {
+    let module = root.join("sys/module/spl/parameters/spl_hostid");
+    let module = fs::read_to_string(module).ok().and_then(|text| text.trim().parse().ok());
+    let file = || {
+        let bytes = fs::read(root.join("etc/hostid")).ok()?;
+        Some(u32::from_le_bytes(*bytes.first_chunk()?))
+    };
+    module.filter(|id| *id != 0).or_else(|| file().filter(|id| *id != 0))
+}
+
+/// Our number.
+///
+/// # Errors
+/// The list of pools cannot be read or written.
+pub fn hostid(state: &StateFile) -> Result<u32> {
+    if let Some(id) = system_hostid(Path::new("/")) {
+        return Ok(id);
+    }
+    if let Some(id) = state.load()?.hostid {
+        return Ok(id);
+    }
+    // Any number but 0, which means none. The high bits are the better ones.
+    let fresh = ((rt::random::seed_from_system() >> 32) as u32).max(1);
+    state.change(|state| *state.hostid.get_or_insert(fresh))
+}
+
+/// Our name.
+#[must_use]
+pub fn hostname() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "localhost".into() } else { name.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_number_is_found() {
+        let root = std::env::temp_dir().join(format!("thumper-host-{}", std::process::id()));
+        fs::create_dir_all(root.join("etc")).unwrap();
+        assert_eq!(system_hostid(&root), None);
+        fs::write(root.join("etc/hostid"), b"muht").unwrap();
+        assert_eq!(system_hostid(&root), Some(0x7468_756d));
+        fs::create_dir_all(root.join("sys/module/spl/parameters")).unwrap();
+        let module = root.join("sys/module/spl/parameters/spl_hostid");
+        fs::write(&module, "0\n").unwrap();
+        assert_eq!(system_hostid(&root), Some(0x7468_756d));
+        fs::write(&module, "4660\n").unwrap();
+        assert_eq!(system_hostid(&root), Some(4660));
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_number_that_was_made_is_kept() {
+        let dir = std::env::temp_dir().join(format!("thumper-id-{}", std::process::id()));
+        let state = StateFile::new(dir.join("pools"));
+        let first = hostid(&state).unwrap();
+        assert_ne!(first, 0);
+        assert_eq!(hostid(&state).unwrap(), first);
+        drop(fs::remove_dir_all(dir));
+    }
+}

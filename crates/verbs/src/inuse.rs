@@ -1,0 +1,102 @@
+//! May devices be made a pool? What they hold, and what force does about it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use device::{Device, ReadFile};
+use format::config::PoolState;
+use pool::devices::{Content, content};
+
+use crate::layout::{Facts, Layout, unsound};
+use crate::pools::{InUse, PoolUse};
+use crate::state::State;
+use crate::{Doing, Error, Result, Why};
+
+/// The smallest device of a pool, in bytes.
+pub const DEVICE_SIZE_MIN: u64 = 64 << 20;
+
+/// What a device is used for; `None` if it is free.
+///
+/// # Errors
+/// It cannot be read.
+pub fn usage(path: &Path, state: &State) -> device::Result<Option<InUse>> {
+    let file = ReadFile::open(path)?;
+    Ok(match content(&file)? {
+        None => None,
+        Some(Content::Foreign(kind)) => Some(InUse::Filesystem(kind.into())),
+        Some(Content::Pool(config)) => {
+            let known = state.pools.iter().any(|pool| pool.guid == config.pool_guid);
+            let state = match config.state {
+                _ if known => PoolUse::Active,
+                PoolState::Exported => PoolUse::Exported,
+                PoolState::Active => PoolUse::PotentiallyActive,
+                _ => return Ok(None),
+            };
+            let pool = String::from_utf8_lossy(&config.name).into_owned();
+            Some(InUse::Pool { pool, state })
+        }
+        // A spare's label does not say whose it is: the pools that we have know.
+        Some(Content::Aux(_)) => {
+            let owner = state.pools.iter().find(|pool| pool.paths.iter().any(|p| p == path));
+            owner.map(|pool| InUse::Spare { pool: pool.name.clone() })
+        }
+    })
+}
+
+/// Checks all that can be checked before a pool is made.
+///
+/// # Errors
+/// Devices that are in use or unsound ([`Error::Vdevs`]), too small, named twice, or a pool of
+/// that name.
+pub fn check(name: &str, layout: &Layout, force: bool, state: &State) -> Result<()> {
+    let cannot = |why| Error::cannot(Doing::Create(name.into()), why);
+    let mut list = Vec::new();
+    for path in layout.devices() {
+        let used = usage(path, state).map_err(|e| cannot(Why::Host(e.to_string())))?;
+        if let Some(used) = used.filter(|used| !force || used.is_final()) {
+            list.push(used.message(&path.display().to_string()));
+        }
+    }
+    if !list.is_empty() {
+        return Err(Error::Vdevs { forced: force, list });
+    }
+    let facts = |path: &PathBuf| {
+        let file = ReadFile::open(path);
+        let is_file = file.as_ref().is_ok_and(|file| !file.is_block_device());
+        Facts { is_file, size: file.map_or(0, |file| file.size()) }
+    };
+    if let Some(text) = unsound(layout, facts).filter(|_| !force) {
+        return Err(Error::Vdevs { forced: false, list: vec![text] });
+    }
+    Ok(())
+}
+
+/// Checks what the kernel checks last: the name is free, each device is there once and large
+/// enough.
+///
+/// # Errors
+/// [`Error::Cannot`].
+pub fn check_devices(name: &str, layout: &Layout, state: &State) -> Result<()> {
+    let cannot = |why| Error::cannot(Doing::Create(name.into()), why);
+    if state.pool(name).is_some() {
+        return Err(cannot(Why::PoolExists));
+    }
+    let mut seen = Vec::new();
+    for path in layout.devices() {
+        let meta = std::fs::metadata(path).map_err(|e| cannot(Why::Host(e.to_string())))?;
+        let block = std::os::unix::fs::FileTypeExt::is_block_device(&meta.file_type());
+        let id = if block { (meta.rdev(), 0) } else { (meta.dev(), meta.ino()) };
+        if seen.contains(&id) {
+            return Err(cannot(Why::SameDevice));
+        }
+        seen.push(id);
+    }
+    for path in layout.devices() {
+        let size = ReadFile::open(path).map(|file| file.size());
+        let size = size.map_err(|e| cannot(Why::Host(e.to_string())))?;
+        if size < DEVICE_SIZE_MIN {
+            return Err(cannot(Why::TooSmall { least: DEVICE_SIZE_MIN }));
+        }
+    }
+    Ok(())
+}
