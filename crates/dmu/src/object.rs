@@ -75,16 +75,21 @@ struct State {
 #[derive(Default)]
 pub(crate) struct ZapState {
     pub(crate) lock: RwLock<()>,
-    memo: Mutex<Memo>,
+    /// Shared, so that no reader holds the lock while it reads blocks.
+    memo: Mutex<Arc<Memo>>,
 }
 
 impl ZapState {
     pub(crate) fn take(&self) -> Memo {
-        std::mem::take(&mut *self.memo.lock())
+        Arc::unwrap_or_clone(std::mem::take(&mut *self.memo.lock()))
+    }
+
+    pub(crate) fn get(&self) -> Arc<Memo> {
+        self.memo.lock().clone()
     }
 
     pub(crate) fn set(&self, memo: Memo) {
-        *self.memo.lock() = memo;
+        *self.memo.lock() = Arc::new(memo);
     }
 }
 

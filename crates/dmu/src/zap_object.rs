@@ -62,6 +62,10 @@ impl ZapBlocks for Blocks<'_> {
     fn keep_memo(&mut self, memo: Memo) {
         self.object.zap_memo().set(memo);
     }
+
+    fn with_memo<R>(&self, f: impl FnOnce(&Memo) -> R) -> R {
+        f(&self.object.zap_memo().get())
+    }
 }
 
 /// A ZAP object.

@@ -1,15 +1,15 @@
 //! Fat ZAPs: one leaf per lookup; splits and a larger table when a leaf is full.
 
-use format::zap::hash::hash_bits;
 use format::zap::leaf::{LeafMut, Outcome, Stored, array_chunks, chunk_count};
-use format::zap::{FatFlags, FatHeader, Key, Kind, Leaf, Micro, SHIFT_MAX, VALUE_MAX, Value};
+use format::zap::{FatFlags, FatHeader, Key, Kind, Leaf, Micro, VALUE_MAX, Value};
 use format::zap::{header, zap_hash};
 
 use super::table::{Table, change_header, write_header};
 use super::{ZapBlocks, ZapError, modify, read, touch};
 
-/// The longest prefix that a leaf of a fat ZAP with 28 bits of hash can have.
-pub(super) const PREFIX_BITS: u32 = 26;
+/// The longest prefix of a leaf that a fat ZAP of usual blocks always allows, however small it is
+/// ([`Table::shift_max`]).
+pub(super) const PREFIX_BITS: u32 = 18;
 
 /// What a ZAP is, for one key.
 pub(super) enum Opened {
@@ -252,9 +252,7 @@ impl Fat {
             let len = u64::from(leaf.head.prefix_len.get());
             Ok((leaf.head.prefix.get(), len, leaf.split_len(hash, chunks, flags)?))
         })?;
-        // A table that uses all bits of the hash would only be full of equal pointers: where so
-        // many bits are needed, the names were made to collide.
-        let limit = u64::from(hash_bits(flags) - 2).min(SHIFT_MAX);
+        let limit = self.table.shift_max();
         match needed {
             Some(needed) if u64::from(needed) <= limit && len < limit => {}
             _ => return Err(blocks.error(ZapError::Full)),

@@ -7,18 +7,22 @@ use super::{Memo, ZapBlocks, ZapError};
 pub struct MemoryBlocks {
     block_size: usize,
     blocks: Vec<Vec<u8>>,
-    memo: Option<Memo>,
+    memo: Memo,
 }
 
 impl MemoryBlocks {
     /// One empty block of `block_size` bytes.
     pub fn new(block_size: usize) -> MemoryBlocks {
-        MemoryBlocks { block_size, blocks: vec![vec![0; block_size]], memo: None }
+        MemoryBlocks { block_size, blocks: vec![vec![0; block_size]], memo: Memo::default() }
     }
 
     /// These blocks, all of one size.
     pub fn of(blocks: Vec<Vec<u8>>) -> MemoryBlocks {
-        MemoryBlocks { block_size: blocks.first().map_or(512, Vec::len), blocks, memo: None }
+        MemoryBlocks {
+            block_size: blocks.first().map_or(512, Vec::len),
+            blocks,
+            memo: Memo::default(),
+        }
     }
 
     /// The blocks.
@@ -73,10 +77,14 @@ impl ZapBlocks for MemoryBlocks {
     }
 
     fn take_memo(&mut self) -> Memo {
-        self.memo.take().unwrap_or_default()
+        std::mem::take(&mut self.memo)
     }
 
     fn keep_memo(&mut self, memo: Memo) {
-        self.memo = Some(memo);
+        self.memo = memo;
+    }
+
+    fn with_memo<R>(&self, f: impl FnOnce(&Memo) -> R) -> R {
+        f(&self.memo)
     }
 }

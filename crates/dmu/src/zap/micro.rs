@@ -145,9 +145,26 @@ fn count_of(micro: &Micro<'_>) -> usize {
 /// The value of a name.
 pub(super) fn lookup<B: ZapBlocks>(blocks: &B, key: Key<'_>) -> Result<Option<Value>, B::Error> {
     let Key::Name(name) = key else { return Err(blocks.error(ZapError::KeyKind)) };
-    read(blocks, 0, |block| {
-        Ok(Micro::new(block)?.find(name).map(|(_, entry)| Value::u64(entry.value.get())))
+    blocks.with_memo(|memo| {
+        read(blocks, 0, |block| {
+            let micro = Micro::new(block)?;
+            let slot = find(&micro, memo, name);
+            let entry = slot.and_then(|slot| micro.entries.get(slot));
+            Ok(entry.map(|entry| Value::u64(entry.value.get())))
+        })
     })
+}
+
+/// The entry of a name: through what is remembered if it is of this ZAP, else by looking at all.
+fn find(micro: &Micro<'_>, memo: &Memo, name: &[u8]) -> Option<usize> {
+    let is_same = |&slot: &usize| micro.entries.get(slot).is_some_and(|e| e.is_named(name));
+    if memo.fits(micro) {
+        let (salt, normflags) = (micro.head.salt.get(), micro.head.normflags.get());
+        if let Some(hash) = zap_hash(salt, normflags, 0, Key::Name(name)) {
+            return memo.same_hash(hash).find(is_same);
+        }
+    }
+    micro.find(name).map(|(slot, _)| slot)
 }
 
 /// What an attempt to set an entry came to.
@@ -255,15 +272,7 @@ fn attempt(
 pub(super) fn remove<B: ZapBlocks>(blocks: &mut B, key: Key<'_>) -> Result<bool, B::Error> {
     let Key::Name(name) = key else { return Err(blocks.error(ZapError::KeyKind)) };
     let mut memo = blocks.take_memo();
-    let found = read(blocks, 0, |block| {
-        let micro = Micro::new(block)?;
-        let hash = zap_hash(micro.head.salt.get(), micro.head.normflags.get(), 0, key);
-        let is_same = |&slot: &usize| micro.entries.get(slot).is_some_and(|e| e.is_named(name));
-        Ok(match hash {
-            Some(hash) if memo.fits(&micro) => memo.same_hash(hash).find(is_same),
-            _ => micro.find(name).map(|(slot, _)| slot),
-        })
-    })?;
+    let found = read(blocks, 0, |block| Ok(find(&Micro::new(block)?, &memo, name)))?;
     if let Some(slot) = found {
         let micro_entry = |block: &mut [u8]| {
             let micro = MicroMut::new(block)?;

@@ -59,6 +59,11 @@ pub trait ZapBlocks {
     /// Keeps what makes the next change of a large micro ZAP quick. Who does not, pays on each
     /// addition for looking at all entries.
     fn keep_memo(&mut self, _memo: Memo) {}
+
+    /// Calls `f` with what is kept; no change of the ZAP may come in between.
+    fn with_memo<R>(&self, f: impl FnOnce(&Memo) -> R) -> R {
+        f(&Memo::default())
+    }
 }
 
 /// What can be wrong with a ZAP, or with what is asked of it.

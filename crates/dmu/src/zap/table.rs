@@ -1,10 +1,16 @@
 //! The pointer table of a fat ZAP: read, redirect, double.
 
-use format::zap::FatHeader;
+use format::zap::hash::hash_bits;
 use format::zap::header::{embedded_shift, pointer};
+use format::zap::{FatHeader, SHIFT_MAX};
 use zerocopy::FromBytes;
 
 use super::{ZapBlocks, ZapError, modify, read, touch};
+
+/// A table of this size is always allowed, in bytes.
+const TABLE_BYTES_MIN: u64 = 1 << 20;
+/// Bytes of table that are allowed for each byte of leaves.
+const TABLE_BYTES_PER_BYTE: u64 = 64;
 
 /// The header and the size of blocks, as they are when a change begins.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +69,20 @@ impl Table {
             return Err(format::FormatError::Field { what, field, seen: leaf, expected });
         }
         Ok(leaf)
+    }
+
+    /// The most bits that the table may use.
+    ///
+    /// Beyond the bits of the hash it would only be full of equal pointers. And names made to share
+    /// their first bits must not make a table out of all proportion to the leaves; random names
+    /// need less than a thousandth of what is allowed.
+    pub(super) fn shift_max(&self) -> u64 {
+        let head = &self.head;
+        let blocks = head.free_block.get().saturating_sub(head.table_blocks.get());
+        let leaves = head.leaf_count.get().min(blocks).min(1 << 30);
+        let bytes = TABLE_BYTES_MIN + (leaves << self.bs) * TABLE_BYTES_PER_BYTE;
+        let hash_bits = u64::from(hash_bits(head.flags.get()) - 2);
+        u64::from((bytes / 8).ilog2()).min(hash_bits).min(SHIFT_MAX)
     }
 
     /// The blocks of the table with pointers `[first, first + count)`, and which pointers in each.
@@ -133,7 +153,11 @@ impl Table {
             }
         };
         touch(blocks, 0)?;
-        // The old table stays in use until the new one is whole.
+        // All of the old table is at hand before there is a new block that nothing names yet.
+        if !old.is_embedded() {
+            let table = old.table_block.get();
+            (table..table + old_blocks).try_for_each(|block| touch(blocks, block))?;
+        }
         let mut doubled = Vec::with_capacity(words * 2);
         for part in 0..old_blocks.max(1) {
             let (block, place) = old.pointer_at(self.bs, part * words as u64);

@@ -2,6 +2,7 @@
 //! against blocks that fail; against hostile bytes.
 
 mod faults;
+mod kernel;
 mod model;
 mod table;
 

@@ -95,15 +95,13 @@ fn names_of_one_hash_fill_a_leaf_and_no_more() {
 
 #[test]
 fn names_that_part_too_late_are_refused_without_a_huge_table() {
-    let mut blocks = fat(14, 0);
-    let names = colliding(70, 27, 200);
-    let done = names.iter().try_for_each(|n| add(&mut blocks, n.as_slice(), &1.into()).map(|_| ()));
-    assert_eq!(done, Err(ZapError::Full));
-    assert!(blocks.blocks().len() < 10);
-    assert_eq!(findings(&blocks), []);
+    for (bits, flags) in [(19, 0), (27, 0), (27, 1), (40, 1)] {
+        let mut blocks = fat(14, flags);
+        refuses_names_of(bits, &mut blocks);
+    }
     // In a micro ZAP the same names stay where they are.
     let mut blocks = micro(0);
-    let names = colliding(48, 27, 200);
+    let names = colliding(48, 19, 200);
     for name in &names {
         assert!(add(&mut blocks, name.as_slice(), &Value::u64(1)).unwrap());
     }
@@ -111,6 +109,14 @@ fn names_that_part_too_late_are_refused_without_a_huge_table() {
     assert_eq!(kind(&blocks), Ok(Kind::Micro));
     assert_eq!(count(&blocks), Ok(200));
     assert_eq!(findings(&blocks), []);
+}
+
+fn refuses_names_of(bits: u32, blocks: &mut MemoryBlocks) {
+    let names = colliding(70, bits, 200);
+    let done = names.iter().try_for_each(|n| add(blocks, n.as_slice(), &1.into()).map(|_| ()));
+    assert_eq!(done, Err(ZapError::Full));
+    assert!(blocks.blocks().len() < 10);
+    assert_eq!(findings(blocks), []);
 }
 
 #[test]
