@@ -7,7 +7,7 @@ use std::path::Path;
 
 use device::{WriteDevice, WriteFile};
 use fs::{Filesystem, NewObject, Who, make_filesystem, mode};
-use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
+use pool::{Devices, Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
 use rt::random::Rng;
 use rt::sync::Arc;
 use testkit::tool;
@@ -128,4 +128,87 @@ fn a_workload_on_a_mirror_with_small_sectors_leaves_no_leak() {
     pool.close().unwrap();
     drop(pool);
     judge(&images);
+}
+
+/// Opens the pool of these images for writing, as a new process would.
+fn reopen(images: &testkit::Images) -> Arc<Pool> {
+    let scan = vdev::import::scan(&[images.path().to_path_buf()]).unwrap();
+    let found = scan.choose("tank").unwrap();
+    let tree = found.open_write_tree(&found.root).unwrap();
+    Pool::open(Devices::Writable(tree), &found.uberblocks, &options()).unwrap()
+}
+
+#[test]
+fn file_systems_come_and_go_over_several_opens() {
+    let images = testkit::fresh_images(5, 128 << 20);
+    let pool = create(&images, Joined::Raidz(1), 12, 128 << 10);
+    workload(&pool);
+    pool.close().unwrap();
+    drop(pool);
+    let pool = reopen(&images);
+    let number = |n| Some(Stored::Number(n));
+    let props = BTreeMap::from([
+        ("refreservation".to_string(), Stored::Number(10 << 20)),
+        ("quota".to_string(), Stored::Number(50 << 20)),
+        ("reservation".to_string(), Stored::Number(20 << 20)),
+    ]);
+    pool.create_filesystem("tank/a", props, make_filesystem).unwrap();
+    pool.create_filesystem("tank/a/b", BTreeMap::new(), make_filesystem).unwrap();
+    pool.create_filesystem("tank/gone", BTreeMap::new(), make_filesystem).unwrap();
+    for name in ["tank/a", "tank/a/b", "tank/gone"] {
+        let fs = Filesystem::open(&pool, name).unwrap();
+        let file = NewObject::of(mode::FILE | 0o600, ME);
+        fs.create_with(fs.root(), b"file", &file, &noise(5, 2_000_000)).unwrap();
+    }
+    pool.sync().unwrap();
+    pool.set_property("tank/a", "checksum", number(8)).unwrap();
+    pool.set_property("tank/a/b", "recordsize", number(1 << 20)).unwrap();
+    let fs = Filesystem::open(&pool, "tank/a/b").unwrap();
+    let file = NewObject::of(mode::FILE | 0o600, ME);
+    fs.create_with(fs.root(), b"large", &file, &noise(6, 5_000_000)).unwrap();
+    drop(fs);
+    pool.close().unwrap();
+    drop(pool);
+    judge(&images);
+    let pool = reopen(&images);
+    pool.destroy_filesystem("tank/gone").unwrap();
+    assert!(pool.destroy_filesystem("tank/a").is_err());
+    pool.set_property("tank/a", "refreservation", None).unwrap();
+    pool.set_property("tank/a", "reservation", number(1 << 20)).unwrap();
+    let fs = Filesystem::open(&pool, "tank").unwrap();
+    let many = fs.lookup(fs.root(), b"many").unwrap().unwrap().object;
+    for entry in fs.read_dir(many).unwrap() {
+        fs.unlink(many, &entry.name).unwrap();
+    }
+    fs.rmdir(fs.root(), b"many").unwrap();
+    drop(fs);
+    pool.close().unwrap();
+    drop(pool);
+    judge(&images);
+}
+
+#[test]
+fn what_was_written_comes_back_after_a_reopen_with_disks_missing() {
+    let images = testkit::fresh_images(6, 128 << 20);
+    let pool = create(&images, Joined::Raidz(2), 12, 128 << 10);
+    let data = noise(77, 5_000_001);
+    let fs = Filesystem::open(&pool, "tank").unwrap();
+    let file = NewObject::of(mode::FILE | 0o600, ME);
+    fs.create_with(fs.root(), b"file", &file, &data).unwrap();
+    drop(fs);
+    pool.close().unwrap();
+    drop(pool);
+    images.remove(1);
+    images.noise(4, 4 << 20, 3);
+    let scan = vdev::import::scan(&[images.path().to_path_buf()]).unwrap();
+    let found = scan.choose("tank").unwrap();
+    let tree = Arc::new(found.open_tree().unwrap());
+    let pool = Pool::open(Devices::ReadOnly(tree), &found.uberblocks, &options()).unwrap();
+    let fs = Filesystem::open(&pool, "tank").unwrap();
+    let number = fs.resolve(b"/file").unwrap();
+    let mut seen = vec![0; data.len() + 100];
+    let got = fs.read(number, 0, &mut seen).unwrap();
+    assert_eq!(got, data.len());
+    assert!(seen[..got] == data[..]);
+    assert!(fs.write(number, 0, b"x").is_err());
 }

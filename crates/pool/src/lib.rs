@@ -17,6 +17,7 @@ mod ledger;
 mod logmaps;
 pub mod mos;
 mod open;
+mod operations;
 mod pool;
 pub mod props;
 mod space;

@@ -8,7 +8,7 @@ use format::config::PoolConfig;
 use format::features::Feature;
 use format::uberblock::Uberblock;
 use rt::buf::BufPool;
-use rt::sync::{Arc, Condvar, Mutex};
+use rt::sync::{Arc, Mutex};
 use rt::workers::Workers;
 use store::{Allocator, Store, TopSpace, Writer};
 use vdev::{Tree, WriteTree};
@@ -256,8 +256,8 @@ pub(crate) fn writing(
         tasks: Mutex::default(),
         syncing: Mutex::default(),
         suspended: Mutex::default(),
-        wanted: Mutex::default(),
-        wake: Condvar::new(),
+        bell: Arc::default(),
+        thread: Mutex::default(),
     })
 }
 

@@ -44,9 +44,41 @@ pub(crate) struct Writing {
     pub(crate) syncing: Mutex<()>,
     /// Why the pool takes no more changes.
     pub(crate) suspended: Mutex<Option<String>>,
-    /// Wakes the syncing thread: (asked for, stop).
-    pub(crate) wanted: Mutex<(u64, bool)>,
-    pub(crate) wake: Condvar,
+    /// Wakes the syncing thread.
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) thread: Mutex<Option<rt::thread::JoinHandle<()>>>,
+}
+
+/// What the syncing thread waits for. It outlives the pool, which the thread does not keep alive.
+#[derive(Default)]
+pub(crate) struct Bell {
+    /// The txg that somebody wants on disk, and whether the thread shall end.
+    wanted: Mutex<(u64, bool)>,
+    rung: Condvar,
+}
+
+impl Bell {
+    fn ask(&self, txg: u64) {
+        let mut wanted = self.wanted.lock();
+        if wanted.0 < txg {
+            wanted.0 = txg;
+            self.rung.notify_one();
+        }
+    }
+
+    fn stop(&self) {
+        self.wanted.lock().1 = true;
+        self.rung.notify_all();
+    }
+
+    /// Waits for a txg beyond `done`; `None`: the end.
+    fn wait(&self, done: u64) -> Option<u64> {
+        let mut wanted = self.wanted.lock();
+        while wanted.0 <= done && !wanted.1 {
+            wanted = self.rung.wait(wanted);
+        }
+        (!wanted.1).then_some(wanted.0)
+    }
 }
 
 /// A change to the DSL, run in syncing context.
@@ -156,11 +188,7 @@ impl Pool {
 
     fn ask_for_sync(&self, txg: u64) {
         if let Some(writing) = &self.writing {
-            let mut wanted = writing.wanted.lock();
-            if wanted.0 < txg {
-                wanted.0 = txg;
-                writing.wake.notify_one();
-            }
+            writing.bell.ask(txg);
         }
     }
 
@@ -175,47 +203,38 @@ impl Pool {
         Ok(txg)
     }
 
-    /// The body of the pool's syncing thread.
-    fn sync_loop(self: Arc<Self>) {
-        let Some(writing) = &self.writing else { return };
-        let mut done = 0;
-        loop {
-            let asked = {
-                let mut wanted = writing.wanted.lock();
-                while wanted.0 <= done && !wanted.1 {
-                    wanted = writing.wake.wait(wanted);
-                }
-                if wanted.1 {
-                    return;
-                }
-                wanted.0
-            };
-            while writing.txgs.last_synced() < asked {
-                if self.sync_txg().is_err() {
-                    return;
-                }
-            }
-            done = asked;
-        }
-    }
-
     /// Starts the syncing thread; only a pool opened for writing has one.
     pub(crate) fn start(self: &Arc<Self>) {
-        if self.writing.is_some() {
-            let pool = self.clone();
-            let _detached = rt::thread::spawn("txg-sync", move || pool.sync_loop());
-        }
+        let Some(writing) = &self.writing else { return };
+        let (bell, pool) = (writing.bell.clone(), Arc::downgrade(self));
+        let body = move || {
+            let mut done = 0;
+            while let Some(asked) = bell.wait(done) {
+                // Whoever drops the pool without closing it leaves it as a crash would.
+                let Some(pool) = pool.upgrade() else { return };
+                let Some(writing) = &pool.writing else { return };
+                while writing.txgs.last_synced() < asked {
+                    if pool.sync_txg().is_err() {
+                        return;
+                    }
+                }
+                done = asked;
+            }
+        };
+        *writing.thread.lock() = Some(rt::thread::spawn("txg-sync", body));
     }
 
     /// Stops taking changes after a last sync. The pool stays open for reading.
     pub fn close(&self) -> Result<()> {
         let Some(writing) = &self.writing else { return Ok(()) };
-        let result =
-            if writing.suspended.lock().is_none() { self.sync().map(|_| ()) } else { Ok(()) };
+        let suspended = writing.suspended.lock().is_some();
+        let result = if suspended { Ok(()) } else { self.sync().map(|_| ()) };
         writing.txgs.close();
-        let mut wanted = writing.wanted.lock();
-        wanted.1 = true;
-        writing.wake.notify_all();
+        writing.bell.stop();
+        let thread = writing.thread.lock().take();
+        if let Some(thread) = thread {
+            thread.join();
+        }
         result
     }
 
@@ -241,5 +260,13 @@ impl Pool {
     /// Shorthand for the objects of the MOS.
     pub(crate) fn mos_objset(&self) -> &Arc<Objset> {
         &self.mos.objset
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(writing) = &self.writing {
+            writing.bell.stop();
+        }
     }
 }

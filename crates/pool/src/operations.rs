@@ -1,0 +1,193 @@
+//! What commands ask of a pool: make and destroy file systems, set properties, note the history.
+//!
+//! Each is one task in one txg: it is on disk as a whole, or not at all.
+
+use std::collections::BTreeMap;
+
+use dmu::Objset;
+use format::NvList;
+use format::dsl_dir::Used;
+use format::features::Feature;
+
+use crate::create::{MakeFilesystem, filesystem, properties};
+use crate::dsl::account::{Delta, charge};
+use crate::dsl::property::{self, Stored};
+use crate::dsl::{destroy, lookup};
+use crate::error::{PoolError, Result};
+use crate::pool::Pool;
+use crate::sync::TaskContext;
+
+impl Pool {
+    /// Makes the file system `name`, whose parent must exist, with these properties of its own.
+    pub fn create_filesystem(
+        &self,
+        name: &str,
+        props: BTreeMap<String, Stored>,
+        make: MakeFilesystem,
+    ) -> Result<()> {
+        let name = name.to_string();
+        self.task(move |cx| {
+            let mos = cx.making.mos;
+            if lookup::find_dir(mos, &name)?.is_some() {
+                return Err(PoolError::Exists { name });
+            }
+            let missing = || PoolError::NoParent { name: name.clone() };
+            let (parent, leaf) = name.rsplit_once('/').ok_or_else(missing)?;
+            let parent = lookup::find_dir(mos, parent)?.ok_or_else(missing)?;
+            let root = mos.dir(lookup::root_dir(mos)?)?;
+            let dir = cx.making.dir(Some(parent), leaf)?;
+            let object = cx.making.dataset_object(dir, Some(root.origin_object.get()))?;
+            properties(cx.making, dir, &props)?;
+            if cx.making.features.is_enabled(Feature::UserobjAccounting)? {
+                cx.making.activate(object, Feature::UserobjAccounting)?;
+            }
+            if cx.making.features.is_enabled(Feature::ProjectQuota)? {
+                cx.making.activate(object, Feature::ProjectQuota)?;
+            }
+            let found = lookup::find(mos, &name)?;
+            let policy = cx.pool.policy(&found)?;
+            let objset = filesystem(cx.making, policy, make, &props)?;
+            cx.sync_objset(object, &objset, 0)?;
+            for (property, value) in &props {
+                cx.apply(&name, property, Some(value))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Destroys the file system `name`, which must have no children and no snapshots.
+    pub fn destroy_filesystem(&self, name: &str) -> Result<()> {
+        let name = name.to_string();
+        let found = lookup::find(&self.mos, &name)?;
+        let dataset = self.open_found(&found)?;
+        if let Some(reason) = &dataset.read_only_because {
+            return Err(PoolError::ReadOnly { name, reason: reason.clone() });
+        }
+        self.task(move |cx| {
+            let mos = cx.making.mos;
+            let found = lookup::find(mos, &name)?;
+            let children = !lookup::children(mos, &found.dir)?.is_empty();
+            if children || !lookup::snapshots(mos, &found.phys)?.is_empty() {
+                return Err(PoolError::HasChildren { name });
+            }
+            if found.dir.parent_object.get() == 0 {
+                let what = format!("operation does not apply to pools: {name}");
+                return Err(PoolError::Invalid(what));
+            }
+            // What it frees is on disk: nothing of this txg, since tasks come after data sets.
+            let store = mos.objset.store().clone();
+            let objset = Objset::open(store, &found.phys.bp, dmu::Policy::new(false), None)?;
+            let mut dead = Vec::new();
+            destroy::blocks(&objset, found.phys.prev_snap_txg.get(), &mut |bp| dead.push(*bp))?;
+            for bp in &dead {
+                cx.ledger.allocator.free(bp)?;
+            }
+            destroy::remove(mos, cx.making.features, cx.tx, found.dir_object, &name)?;
+            cx.pool.heads.lock().remove(&found.object);
+            Ok(())
+        })
+    }
+
+    /// Sets a property of a file system; `None` makes it inherited again.
+    ///
+    /// The value is as stored; that it is allowed has been checked against `props`.
+    pub fn set_property(&self, name: &str, property: &str, value: Option<Stored>) -> Result<()> {
+        let (name, property) = (name.to_string(), property.to_string());
+        self.task(move |cx| {
+            let found = lookup::find(cx.making.mos, &name)?;
+            property::set(cx.making.mos, cx.tx, found.dir_object, &property, value.as_ref())?;
+            cx.apply(&name, &property, value.as_ref())
+        })
+    }
+
+    /// Sets a property of the pool.
+    pub fn set_pool_property(&self, property: &str, value: Stored) -> Result<()> {
+        let property = property.to_string();
+        self.task(move |cx| {
+            let (mos, tx) = (cx.making.mos, cx.tx);
+            let zap = match mos.find(crate::mos::key::POOL_PROPS)? {
+                Some(number) => mos.zap(number)?,
+                None => {
+                    let zap = mos.create_zap(tx, format::ObjectType::POOL_PROPS, 0)?;
+                    mos.set(tx, crate::mos::key::POOL_PROPS, zap.number())?;
+                    zap
+                }
+            };
+            match value {
+                Stored::Number(number) => zap.put_u64(tx, property.as_bytes(), number)?,
+                Stored::Text(text) => {
+                    zap.put(tx, property.as_bytes(), &format::zap::Value::string(&text))?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Properties of the pool that were set, by name.
+    pub fn pool_properties(&self) -> Result<Vec<(String, Stored)>> {
+        match self.mos.find(crate::mos::key::POOL_PROPS)? {
+            Some(number) => property::local(&self.mos, number),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Appends a record to the history.
+    pub fn note(&self, record: NvList) -> Result<()> {
+        self.task(move |cx| crate::history::append(cx.making.mos, cx.tx, &record))
+    }
+}
+
+impl TaskContext<'_> {
+    /// What a property means beyond being stored: quotas and reservations live in the directory,
+    /// and open data sets obey from now on.
+    fn apply(&self, name: &str, property: &str, value: Option<&Stored>) -> Result<()> {
+        let mos = self.making.mos;
+        let number = match value {
+            Some(Stored::Number(number)) => *number,
+            _ => 0,
+        };
+        let found = lookup::find(mos, name)?;
+        match property {
+            "quota" => {
+                let mut dir = found.dir;
+                dir.quota_bytes.set(number);
+                mos.set_dir(self.tx, found.dir_object, &dir)?;
+            }
+            "reservation" => self.reserve(found.dir_object, number)?,
+            "refreservation" => {
+                // REFRSRV is what is reserved beyond the unique bytes.
+                let wanted = number.saturating_sub(found.phys.unique_bytes.get());
+                let now = found.dir.used(Used::RefReserved);
+                let delta = Delta { used: wanted as i64 - now as i64, ..Delta::default() };
+                charge(mos, self.tx, found.dir_object, Used::RefReserved, delta)?;
+            }
+            _ => {}
+        }
+        // Children may inherit.
+        let open: Vec<_> = self.pool.heads.lock().values().cloned().collect();
+        for dataset in open {
+            let below = dataset.name == name || dataset.name.starts_with(&format!("{name}/"));
+            if below && !dataset.name.contains('@') {
+                dataset.refresh(self.pool)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves space for a directory; the parent is charged with what is not used yet.
+    fn reserve(&self, dir_object: u64, bytes: u64) -> Result<()> {
+        let mos = self.making.mos;
+        let mut dir = mos.dir(dir_object)?;
+        let used = dir.used_bytes.get();
+        let old = used.max(dir.reserved_bytes.get());
+        dir.reserved_bytes.set(bytes);
+        mos.set_dir(self.tx, dir_object, &dir)?;
+        let parent = dir.parent_object.get();
+        let delta = used.max(bytes) as i64 - old as i64;
+        if parent == 0 || delta == 0 {
+            return Ok(());
+        }
+        let delta = Delta { used: delta, ..Delta::default() };
+        charge(mos, self.tx, parent, Used::ChildReserved, delta)
+    }
+}
