@@ -75,6 +75,20 @@ impl Ace {
             && matches!(who, AceFlags::OWNER | AceFlags::GROUP | AceFlags::EVERYONE)
     }
 
+    /// Does it have object types?
+    fn has_objects(kind: u16) -> bool {
+        (5..=8).contains(&kind)
+    }
+
+    /// Bytes of an entry of this kind and these flags.
+    pub(crate) fn size(kind: u16, flags: u16) -> usize {
+        match kind {
+            _ if Self::is_class(kind, flags) => 8,
+            _ if Self::has_objects(kind) => 48,
+            _ => 16,
+        }
+    }
+
     fn decode(reader: &mut Reader<'_>) -> Result<Self> {
         let kind = u16::from_le_bytes(reader.array("type")?);
         let flags = u16::from_le_bytes(reader.array("flags")?);
@@ -82,7 +96,7 @@ impl Ace {
         let mut ace = Ace::class(kind, flags, mask);
         if !Self::is_class(kind, flags) {
             ace.fuid = Some(u64::from_le_bytes(reader.array("who")?));
-            if (5..=8).contains(&kind) {
+            if Self::has_objects(kind) {
                 ace.objects = Some(reader.array("object types")?);
             }
         }
@@ -106,7 +120,7 @@ pub fn encode(aces: &[Ace]) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(aces.len() * 16);
     for (index, ace) in aces.iter().enumerate() {
         let needs_id = !Ace::is_class(ace.kind, ace.flags);
-        let needs_objects = (5..=8).contains(&ace.kind);
+        let needs_objects = Ace::has_objects(ace.kind);
         if ace.fuid.is_some() != needs_id || ace.objects.is_some() != needs_objects {
             let (what, field) = ("ACL", "whom an entry is for");
             return Err(FormatError::Bounds { what, field, at: index as u64 });
@@ -217,7 +231,8 @@ pub struct OldAcl {
 pub const OLD_ACL_SIZE: usize = 88;
 /// Bytes of entries that fit into [`OldAcl`].
 pub const OLD_ACL_ROOM: usize = 72;
-const OLD_ACE: usize = 12;
+/// Bytes of an entry of the first form.
+pub(crate) const OLD_ACE: usize = 12;
 
 impl OldAcl {
     /// Parses the last 88 bytes of an old znode.

@@ -41,6 +41,7 @@ mod reader;
 pub mod sa;
 pub mod scan;
 pub mod space_map;
+pub mod swap;
 pub mod uberblock;
 mod view;
 pub mod zap;

@@ -12,6 +12,7 @@ use format::dtl::Dtl;
 use format::indirect::{self, BirthsPhys, MappingPhys};
 use format::space_map::{Action, Encoder, Geometry, Item, Run, SpaceMapPhys};
 use format::{BlkPtr, bookmark::Bookmark, features::Feature, space_map};
+use proptest::prelude::*;
 use serde_json::Value;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -375,5 +376,50 @@ fn a_block_pointer_in_a_data_set_is_at_its_offset() {
     for bp in bps {
         assert_eq!(bp.kind(), format::ObjectType::OBJSET);
         assert!(bp.lsize() >= 1024 && bp.birth() >= 4 && bp.fill() > 0);
+    }
+}
+
+proptest! {
+    /// Real bytes, cut and overwritten here and there, go through every parser.
+    #[test]
+    fn damaged_bytes_are_read_or_refused(
+        row in any::<prop::sample::Index>(),
+        writes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12),
+        cut in 0usize..400,
+        count: u64,
+    ) {
+        thread_local! {
+            static BYTES: Vec<Vec<u8>> = ["dir", "dataset", "deadlist", "bpobj", "space_map", "mapping"]
+                .iter()
+                .flat_map(|kind| rows(kind))
+                .flat_map(|(row, bonus)| [Some(bonus), row.get("data").map(hex)])
+                .flatten()
+                .collect();
+        }
+        let mut bytes = BYTES.with(|all| row.get(all).clone());
+        for (at, byte) in writes {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+        }
+        bytes.truncate(cut);
+        let len = bytes.len();
+        if let Ok(dir) = DslDirPhys::parse(&bytes) {
+            dir.used_sum();
+        }
+        prop_assert_eq!(DslDatasetPhys::parse(&bytes).is_ok(), len >= 320);
+        prop_assert_eq!(DeadlistPhys::parse(&bytes).is_ok(), len >= 320);
+        prop_assert_eq!(BpobjPhys::parse(&bytes).is_ok(), [16, 32, 48, 56].contains(&len));
+        prop_assert!(bpobj::entries(&bytes, count).is_err() || count <= 3);
+        let _ = SpaceMapPhys::parse(&bytes);
+        prop_assert!(space_map::items(&bytes, Geometry::LOG).count() <= len / 8 + 1);
+        let mut dtl = Dtl::default();
+        let _ = dtl.apply(&bytes);
+        prop_assert!(dtl.ranges().len() <= len / 8);
+        if let Ok(entries) = indirect::mapping_entries(&bytes, len as u64 / 24) {
+            let pieces = indirect::pieces(entries, count, count >> 3);
+            prop_assert!(pieces.is_err() || pieces.unwrap().len() <= entries.len());
+        }
     }
 }
