@@ -14,6 +14,7 @@ pub mod spinning;
 pub use error::{DeviceError, Operation, Result};
 pub use file::{ReadFile, WriteFile};
 
+use queue::{ReadQueue, WriteQueue};
 use rt::sync::Arc;
 use std::io::{IoSlice, IoSliceMut};
 
@@ -40,6 +41,12 @@ pub trait Device: Send + Sync {
         }
         Ok(())
     }
+
+    /// The queue in front of the device, if I/Os to it can be started together with others and be
+    /// waited for once; `None` if whoever calls does the I/O.
+    fn read_queue(&self) -> Option<&dyn ReadQueue> {
+        None
+    }
 }
 
 /// A device that can be written. What was written is on stable storage only after a later
@@ -60,6 +67,11 @@ pub trait WriteDevice: Device {
 
     /// Waits until every write that returned before is on stable storage.
     fn flush(&self) -> Result<()>;
+
+    /// As [`Device::read_queue`], to write.
+    fn write_queue(&self) -> Option<&dyn WriteQueue> {
+        None
+    }
 }
 
 /// A handle on a device is a device.
@@ -81,6 +93,9 @@ macro_rules! device_by_handle {
             fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
                 (**self).read_vectored_at(offset, bufs)
             }
+            fn read_queue(&self) -> Option<&dyn ReadQueue> {
+                (**self).read_queue()
+            }
         }
 
         impl<D: WriteDevice + ?Sized> WriteDevice for $handle<D> {
@@ -92,6 +107,9 @@ macro_rules! device_by_handle {
             }
             fn flush(&self) -> Result<()> {
                 (**self).flush()
+            }
+            fn write_queue(&self) -> Option<&dyn WriteQueue> {
+                (**self).write_queue()
             }
         }
     };

@@ -62,6 +62,22 @@ impl Options {
     }
 }
 
+/// A queue to which reads can be given without waiting, whatever device is behind it.
+pub trait ReadQueue: Send + Sync {
+    /// Submits a read; the bytes come with the outcome. Returns its place in the batch.
+    fn start_read(&self, batch: &Batch, offset: u64, size: usize) -> usize;
+}
+
+/// A queue to which writes can be given without waiting, whatever device is behind it.
+pub trait WriteQueue: ReadQueue {
+    /// Submits a write of the buffers, one after the other, from `offset` on; copies them, because
+    /// a write that is given up keeps its bytes. Returns its place in the batch.
+    fn start_write(&self, batch: &Batch, offset: u64, bufs: &[IoSlice<'_>]) -> usize;
+
+    /// Submits a flush of the writes whose outcome is known. Returns its place in the batch.
+    fn start_flush(&self, batch: &Batch) -> usize;
+}
+
 /// What to do with the disk: the result, and the buffer that was read into.
 type Action<D> = Box<dyn FnOnce(&D) -> (Result<()>, Option<PooledBuf>) + Send>;
 
@@ -333,6 +349,10 @@ impl<D: Device + 'static> Device for LeafQueue<D> {
         }
         Ok(())
     }
+
+    fn read_queue(&self) -> Option<&dyn ReadQueue> {
+        (!self.threads.is_empty()).then_some(self)
+    }
 }
 
 impl<D: WriteDevice + 'static> WriteDevice for LeafQueue<D> {
@@ -345,13 +365,7 @@ impl<D: WriteDevice + 'static> WriteDevice for LeafQueue<D> {
             return self.shared.device.write_vectored_at(offset, bufs);
         }
         let batch = Batch::new();
-        let mut all = self.pool.get(bufs.iter().map(|b| b.len()).sum());
-        let mut at = 0;
-        for buf in bufs {
-            all[at..at + buf.len()].copy_from_slice(buf);
-            at += buf.len();
-        }
-        self.write(&batch, Class::SyncWrite, offset, vec![Arc::new(all)]);
+        self.start_write(&batch, offset, bufs);
         batch.wait_one().map(|_| ())
     }
 
@@ -362,6 +376,32 @@ impl<D: WriteDevice + 'static> WriteDevice for LeafQueue<D> {
         let batch = Batch::new();
         LeafQueue::flush(self, &batch);
         batch.wait_one().map(|_| ())
+    }
+
+    fn write_queue(&self) -> Option<&dyn WriteQueue> {
+        (!self.threads.is_empty()).then_some(self)
+    }
+}
+
+impl<D: Device + 'static> ReadQueue for LeafQueue<D> {
+    fn start_read(&self, batch: &Batch, offset: u64, size: usize) -> usize {
+        self.read(batch, Class::SyncRead, offset, self.pool.get(size))
+    }
+}
+
+impl<D: WriteDevice + 'static> WriteQueue for LeafQueue<D> {
+    fn start_write(&self, batch: &Batch, offset: u64, bufs: &[IoSlice<'_>]) -> usize {
+        let mut all = self.pool.get(bufs.iter().map(|b| b.len()).sum());
+        let mut at = 0;
+        for buf in bufs {
+            all[at..at + buf.len()].copy_from_slice(buf);
+            at += buf.len();
+        }
+        self.write(batch, Class::SyncWrite, offset, vec![Arc::new(all)])
+    }
+
+    fn start_flush(&self, batch: &Batch) -> usize {
+        LeafQueue::flush(self, batch)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::raidz::Columns;
 use crate::read::{Check, Fault, FaultKind, ReadReport, ReadScratch, clip};
 use crate::rebuild::{generate, is_padded};
 use crate::sizes::Layout;
+use crate::together::Want;
 use crate::tree::{Top, Tree};
 use format::label::DATA_AT;
 
@@ -107,23 +108,7 @@ impl Tree {
         let parity_bytes = columns.parity() * size;
         // One half for the parity as it is, one as it should be.
         let (as_read, as_due) = scratch.parity(2 * parity_bytes).split_at_mut(parity_bytes);
-        let mut whole = true;
-        for index in 0..columns.count() {
-            let column = columns.column(index);
-            let to = match index.checked_sub(columns.parity()) {
-                None => &mut as_read[index * size..][..size],
-                Some(data) => {
-                    let range = clip(columns.data_range(data), buf.len());
-                    &mut buf[range]
-                }
-            };
-            let slot = &top.slots[column.disk];
-            let mut online = slot.iter().map(|leaf| self.leaves()[*leaf].online());
-            whole &= match (online.next(), online.next()) {
-                (Some(Some(device)), None) => device.read_at(DATA_AT + column.offset, to).is_ok(),
-                _ => false,
-            };
-        }
+        let whole = self.read_all_columns(top, columns, buf, as_read);
         // Padding of the last sector is not in `buf`; blocks that have some go the long way.
         if whole && columns.data_size() == buf.len() && check(buf) {
             generate(columns, buf, as_due);
@@ -151,6 +136,40 @@ impl Tree {
             self.count_faults(&examined, &counted);
         }
         Ok(examined)
+    }
+
+    /// Reads the data columns into `buf` and the parity columns into `parity`; false if one could
+    /// not be read, or if a child has more than one leaf.
+    fn read_all_columns(
+        &self,
+        top: &Top,
+        columns: &Columns,
+        buf: &mut [u8],
+        parity: &mut [u8],
+    ) -> bool {
+        let size = buf.len();
+        let (mut rest_data, mut rest_parity) = (buf, parity);
+        let mut wants = Vec::new();
+        for index in 0..columns.count() {
+            let column = columns.column(index);
+            let part = match index.checked_sub(columns.parity()) {
+                None => rest_parity.split_off_mut(..column.size),
+                Some(data) => {
+                    let range = clip(columns.data_range(data), size);
+                    rest_data.split_off_mut(..range.len())
+                }
+            };
+            let &[leaf] = &top.slots[column.disk][..] else { return false };
+            let (Some(device), Some(part)) = (self.leaves()[leaf].online(), part) else {
+                return false;
+            };
+            if top.queued {
+                wants.push(Want { leaf, offset: column.offset, parts: vec![part] });
+            } else if device.read_at(DATA_AT + column.offset, part).is_err() {
+                return false;
+            }
+        }
+        self.read_together(&mut wants).into_iter().all(|result| matches!(result, Some(Ok(()))))
     }
 
     /// Reads every piece again and compares it with the truth, if that is known: `buf` and

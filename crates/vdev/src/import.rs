@@ -13,9 +13,11 @@ use crate::error::{Result, VdevError};
 use crate::label::{Labels, sort_uberblocks};
 use crate::tree::{Found, Tree};
 use crate::write::WriteTree;
+use device::queue::{LeafQueue, Options};
 use device::{Device, DeviceError, ReadFile, WriteDevice, WriteFile};
 use format::Uberblock;
 use format::config::{AuxLabel, PoolConfig, PoolState, VdevConfig, VdevKind};
+use rt::BufPool;
 use rt::sync::Arc;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,12 +25,17 @@ use std::path::{Path, PathBuf};
 /// Most top-level slots that a label is believed to count.
 const TOPS_MAX: u64 = 1 << 12;
 
+/// Bytes of idle buffers that the queues of a pool's disks keep together.
+const QUEUE_IDLE_MAX: usize = 32 << 20;
+
 /// A device that a scan looked at.
 pub struct Candidate {
     /// Where it was found; `None` of a device that has no path.
     pub path: Option<PathBuf>,
     /// The device, open for reading.
     pub device: Arc<dyn Device>,
+    /// Is it a disk or partition, not a regular file? Then it gets a queue when its pool is opened.
+    pub is_disk: bool,
     /// What its labels say.
     pub labels: Labels,
 }
@@ -127,11 +134,14 @@ pub fn scan(paths: &[PathBuf]) -> std::io::Result<Scan> {
     in_order.sort_unstable();
     for (_, path) in in_order {
         match ReadFile::open(&path) {
-            Ok(file) => candidates.push((Some(path), Arc::new(file) as Arc<dyn Device>)),
+            Ok(file) => {
+                let is_disk = file.is_block_device();
+                candidates.push(Candidate::of(Some(path), Arc::new(file), is_disk));
+            }
             Err(error) => unopened.push(error),
         }
     }
-    Ok(Scan { unopened, ..scan_devices(candidates) })
+    Ok(Scan { unopened, ..sort_out(candidates) })
 }
 
 /// Notes a file or block device, by what it is and not by its name.
@@ -155,11 +165,22 @@ fn add_device(
 
 /// Reads the labels of devices and sorts them into pools.
 pub fn scan_devices(devices: Vec<(Option<PathBuf>, Arc<dyn Device>)>) -> Scan {
+    let candidate = |(path, device)| Candidate::of(path, device, false);
+    sort_out(devices.into_iter().map(candidate).collect())
+}
+
+impl Candidate {
+    fn of(path: Option<PathBuf>, device: Arc<dyn Device>, is_disk: bool) -> Candidate {
+        let labels = Labels::read(&*device);
+        Candidate { path, device, is_disk, labels }
+    }
+}
+
+/// Sorts devices into pools.
+fn sort_out(candidates: Vec<Candidate>) -> Scan {
     let mut scan = Scan::default();
     let mut groups: BTreeMap<u64, Vec<Candidate>> = BTreeMap::new();
-    for (path, device) in devices {
-        let labels = Labels::read(&*device);
-        let candidate = Candidate { path, device, labels };
+    for candidate in candidates {
         // The newest config says to which pool the device belongs now.
         if let Some(config) = candidate.labels.member(u64::MAX) {
             groups.entry(config.pool_guid).or_default().push(candidate);
@@ -255,8 +276,13 @@ impl FoundPool {
 
     /// The devices that were found, by leaf guid.
     pub fn devices(&self) -> BTreeMap<u64, Found> {
+        let pool = BufPool::new(QUEUE_IDLE_MAX);
         let found = |member: &Member| {
             let device = member.candidate.device.clone();
+            let device: Arc<dyn Device> = match member.candidate.is_disk {
+                true => Arc::new(LeafQueue::new(device, Options::for_file(true), pool.clone())),
+                false => device,
+            };
             (member.guid, Found { device, labelled: true })
         };
         self.members.iter().map(found).collect()
@@ -278,6 +304,7 @@ impl FoundPool {
     /// # Errors
     /// [`DeviceError::Busy`] if another process holds a device; whatever opening says.
     pub fn open_write_tree(&self, root: &VdevConfig) -> Result<WriteTree> {
+        let pool = BufPool::new(QUEUE_IDLE_MAX);
         let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
         // Leaves that have left the pool still carry its label.
         for member in self.members.iter().filter(|member| root.find(member.guid).is_some()) {
@@ -289,7 +316,11 @@ impl FoundPool {
                 let name = path.display().to_string();
                 return Err(VdevError::Changed { device: name, guid: member.guid });
             }
-            devices.insert(member.guid, Arc::new(file));
+            let device: Arc<dyn WriteDevice> = match file.is_block_device() {
+                true => Arc::new(LeafQueue::for_writing(file, pool.clone())),
+                false => Arc::new(file),
+            };
+            devices.insert(member.guid, device);
         }
         WriteTree::open(root, devices)
     }

@@ -261,17 +261,18 @@ impl LabelStep<'_> {
         for (index, leaf) in tree.leaves().iter().enumerate() {
             let Some(device) = self.tree.writer(index) else { continue };
             match write(device, leaf) {
-                Ok(()) => written.push((index, device)),
+                Ok(()) => written.push(index),
                 Err(LabelError::Device(error)) => self.failed(index, error),
                 Err(other) => return Err(other.into()),
             }
         }
+        let failed = self.tree.flush_leaves(written.iter().copied());
         let mut took = vec![false; tree.tops().len()];
-        for (index, device) in written {
-            match device.flush() {
-                Ok(()) => took[tree.leaves()[index].top as usize] = true,
-                Err(error) => self.failed(index, error),
-            }
+        for index in written.into_iter().filter(|leaf| !failed.iter().any(|(bad, _)| bad == leaf)) {
+            took[tree.leaves()[index].top as usize] = true;
+        }
+        for (index, error) in failed {
+            self.failed(index, error);
         }
         Ok(took)
     }

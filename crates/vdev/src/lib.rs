@@ -16,6 +16,7 @@ mod read;
 mod read_run;
 mod rebuild;
 pub mod sizes;
+mod together;
 mod tree;
 mod write;
 

@@ -13,6 +13,7 @@ use crate::error::{Result, VdevError};
 use crate::raidz::{Columns, PARITY_MAX};
 use crate::rebuild::rebuild;
 use crate::sizes::Layout;
+use crate::together::Want;
 use crate::tree::{Top, Tree};
 use device::DeviceError;
 use format::label::DATA_AT;
@@ -167,12 +168,16 @@ impl Tree {
     ) -> Result<ReadReport> {
         let mut report = ReadReport::default();
         let mut absent = Absent::default();
-        for index in 0..columns.data_count() {
-            let range = clip(columns.data_range(index), buf.len());
-            let column = columns.data_column(index);
-            let slot = &top.slots[column.disk];
-            if !self.read_slot(slot, column.offset, &mut buf[range], &mut report) {
-                absent.push(index);
+        if top.queued {
+            self.read_data_together(top, columns, buf, &mut report, &mut absent);
+        } else {
+            for index in 0..columns.data_count() {
+                let range = clip(columns.data_range(index), buf.len());
+                let column = columns.data_column(index);
+                let slot = &top.slots[column.disk];
+                if !self.read_slot(slot, column.offset, &mut buf[range], &mut report) {
+                    absent.push(index);
+                }
             }
         }
         let complete = absent.count == 0
@@ -183,6 +188,53 @@ impl Tree {
             return Ok(report);
         }
         self.search(top, offset, columns, buf, check)
+    }
+
+    /// Reads the data columns from all disks at once.
+    fn read_data_together(
+        &self,
+        top: &Top,
+        columns: &Columns,
+        buf: &mut [u8],
+        report: &mut ReadReport,
+        absent: &mut Absent,
+    ) {
+        let mut wants = Vec::with_capacity(columns.data_count());
+        let mut asked = Vec::with_capacity(columns.data_count());
+        let size = buf.len();
+        let mut rest = &mut *buf;
+        for index in 0..columns.data_count() {
+            let range = clip(columns.data_range(index), size);
+            let (part, after) = rest.split_at_mut(range.len());
+            rest = after;
+            let column = columns.data_column(index);
+            let slot = &top.slots[column.disk];
+            let leaf = slot.iter().copied().find(|leaf| self.leaves()[*leaf].online().is_some());
+            asked.push(leaf);
+            if let Some(leaf) = leaf {
+                wants.push(Want { leaf, offset: column.offset, parts: vec![part] });
+            }
+        }
+        let mut results = self.read_together(&mut wants).into_iter();
+        drop(wants);
+        for (index, leaf) in asked.into_iter().enumerate() {
+            let range = clip(columns.data_range(index), size);
+            let column = columns.data_column(index);
+            let there = leaf.is_some_and(|leaf| match results.next().flatten() {
+                Some(Ok(())) => true,
+                Some(Err(error)) => {
+                    let (size, kind) = (range.len() as u64, FaultKind::Read(error));
+                    report.faults.push(Fault { leaf, offset: column.offset, size, kind });
+                    let slot = &top.slots[column.disk];
+                    let after = slot.iter().position(|other| *other == leaf).map_or(0, |i| i + 1);
+                    self.read_slot(&slot[after..], column.offset, &mut buf[range], report)
+                }
+                None => false,
+            });
+            if !there {
+                absent.push(index);
+            }
+        }
     }
 
     /// Reads a piece from the first leaf of the slot that gives it.

@@ -15,6 +15,7 @@ use crate::error::{Result, VdevError};
 use crate::raidz::DISKS_MAX;
 use crate::read::{Absent, ReadReport, ReadScratch, clip};
 use crate::sizes::Layout;
+use crate::together::Want;
 use crate::tree::{Top, Tree};
 use device::Device;
 use format::label::DATA_AT;
@@ -61,11 +62,15 @@ impl Tree {
         }
         // Disks whose bytes are in the buffers.
         let mut read = [false; DISKS_MAX];
-        for (place, slot) in vdev.slots.iter().enumerate() {
-            let trusted = slot.iter().find(|leaf| self.is_trusted(**leaf));
-            let device = trusted.and_then(|leaf| self.leaves()[*leaf].online());
-            let Some(device) = device else { continue };
-            read[place] = read_slot(device, layout, place, pieces, scratch);
+        if vdev.queued {
+            self.read_slots_together(vdev, layout, pieces, &mut read);
+        } else {
+            for (place, slot) in vdev.slots.iter().enumerate() {
+                let trusted = slot.iter().find(|leaf| self.is_trusted(**leaf));
+                let device = trusted.and_then(|leaf| self.leaves()[*leaf].online());
+                let Some(device) = device else { continue };
+                read[place] = read_slot(device, layout, place, pieces, scratch);
+            }
         }
         for (index, piece) in pieces.iter_mut().enumerate() {
             let mut check = |bytes: &[u8]| check(index, bytes);
@@ -83,6 +88,57 @@ impl Tree {
             }
         }
         Ok(run)
+    }
+
+    /// Reads what the blocks have on each child, from all of them at once. Says of which children
+    /// everything arrived.
+    fn read_slots_together<'p>(
+        &self,
+        top: &Top,
+        layout: Layout,
+        pieces: &'p mut [Piece<'_>],
+        read: &mut [bool; DISKS_MAX],
+    ) {
+        let mut wants: Vec<Vec<Want<'p>>> = top.slots.iter().map(|_| Vec::new()).collect();
+        let mut ends = vec![u64::MAX; top.slots.len()];
+        let mut want = |place: usize, offset: u64, part: &'p mut [u8]| {
+            let slot = &top.slots[place];
+            let Some(leaf) = slot.iter().copied().find(|leaf| self.is_trusted(*leaf)) else {
+                return;
+            };
+            let size = part.len() as u64;
+            match wants[place].last_mut().filter(|_| ends[place] == offset) {
+                Some(last) => last.parts.push(part),
+                None => wants[place].push(Want { leaf, offset, parts: vec![part] }),
+            }
+            ends[place] = offset + size;
+            read[place] = true;
+        };
+        for piece in pieces {
+            let Layout::Raidz(geometry) = layout else {
+                want(0, piece.offset, &mut *piece.buf);
+                continue;
+            };
+            let size = piece.buf.len();
+            let columns = geometry.columns(piece.offset, size as u64);
+            let mut rest = &mut *piece.buf;
+            for index in 0..columns.data_count() {
+                let range = clip(columns.data_range(index), size);
+                let (part, after) = rest.split_at_mut(range.len());
+                rest = after;
+                let column = columns.data_column(index);
+                want(column.disk, column.offset, part);
+            }
+        }
+        let places: Vec<usize> = wants
+            .iter()
+            .enumerate()
+            .flat_map(|(place, list)| list.iter().map(move |_| place))
+            .collect();
+        let mut all: Vec<Want<'p>> = wants.into_iter().flatten().collect();
+        for (place, result) in places.into_iter().zip(self.read_together(&mut all)) {
+            read[place] &= matches!(result, Some(Ok(())));
+        }
     }
 
     /// Rebuilds what disks that were not read have of the block; false if that cannot be.

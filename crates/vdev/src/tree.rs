@@ -151,6 +151,8 @@ pub struct Top {
     pub layout: Option<Layout>,
     /// Leaves that hold the same bytes, per child (one slot for a leaf or a mirror).
     pub(crate) slots: Vec<Vec<usize>>,
+    /// Has any of its leaves a queue, so that reads are best started together?
+    pub(crate) queued: bool,
     /// Blocks that could not be put together.
     pub(crate) lost: AtomicU64,
 }
@@ -217,7 +219,12 @@ impl Tree {
             // Leaves of what cannot be read are listed, though no block is on them.
             slots.extend(layout.map(|_| slot));
         }
-        Ok(Top { config: config.clone(), id, layout, slots, lost: AtomicU64::new(0) })
+        let has_queue = |leaf: &usize| {
+            self.leaves[*leaf].device.as_ref().is_some_and(|device| device.read_queue().is_some())
+        };
+        let queued = slots.iter().flatten().any(has_queue);
+        let lost = AtomicU64::new(0);
+        Ok(Top { config: config.clone(), id, layout, slots, queued, lost })
     }
 
     /// Adds the leaves below `child`, which all hold the same bytes. Those that are still being

@@ -10,11 +10,13 @@
 //! caller's [`WriteScratch`].
 
 use crate::error::{LeafFailure, Result, VdevError};
+use crate::raidz::DISKS_MAX;
 use crate::read::clip;
 use crate::rebuild::generate;
 use crate::sizes::Layout;
 use crate::tree::{Found, Top, Tree};
-use device::{Device, WriteDevice};
+use device::queue::Batch;
+use device::{Device, DeviceError, WriteDevice};
 use format::config::VdevConfig;
 use format::label::{ASHIFT_MAX, DATA_AT};
 use rt::buf::Buf;
@@ -143,15 +145,15 @@ impl WriteTree {
         run.generate(&mut scratch.parity);
         run.parity = &scratch.parity;
 
-        let mut report = WriteReport::default();
-        let mut failed_slots = 0;
+        let mut round = Round::default();
         let mut vectors = recycle(std::mem::take(&mut scratch.vectors));
         for (place, slot) in vdev.slots.iter().enumerate() {
-            if !self.write_slot(&run, place, slot, only, &mut vectors, &mut report) {
-                failed_slots += 1;
-            }
+            self.write_slot(&run, place, slot, only, &mut vectors, &mut round);
         }
         scratch.vectors = recycle(vectors);
+        self.wait(&mut round);
+        let (report, count) = (round.report, vdev.slots.len());
+        let failed_slots = round.untaken[..count].iter().filter(|untaken| **untaken).count();
         if failed_slots <= layout.parity() {
             return Ok(report);
         }
@@ -164,7 +166,7 @@ impl WriteTree {
         })
     }
 
-    /// Writes what the run has on one child to all its leaves; false if none took it.
+    /// Writes what the run has on one child to all its leaves, or starts to.
     fn write_slot<'a>(
         &self,
         run: &Run<'a>,
@@ -172,15 +174,24 @@ impl WriteTree {
         slot: &[usize],
         only: Option<&[usize]>,
         vectors: &mut Vec<IoSlice<'a>>,
-        report: &mut WriteReport,
-    ) -> bool {
+        round: &mut Round,
+    ) {
         let wanted = |leaf: &&usize| only.is_none_or(|only| only.contains(leaf));
         let mut taken = only.is_some() && !slot.iter().any(|leaf| wanted(&leaf));
         for leaf in slot.iter().filter(wanted) {
             let Some(writer) = &self.writers[*leaf] else {
-                report.degraded = true;
+                round.report.degraded = true;
                 continue;
             };
+            if let Some(queue) = writer.device.write_queue() {
+                let batch = round.batch.get_or_insert_default();
+                run.on_slot(place, vectors, &mut |offset, vectors| {
+                    queue.start_write(batch, DATA_AT + offset, vectors);
+                    round.started.push((place, *leaf));
+                });
+                taken = true;
+                continue;
+            }
             let mut error = None;
             run.on_slot(place, vectors, &mut |offset, vectors| {
                 if error.is_none() {
@@ -193,14 +204,37 @@ impl WriteTree {
             });
             match error {
                 None => taken = true,
-                Some(error) => {
-                    self.tree.leaves()[*leaf].errors.add_write();
-                    writer.behind.store(true, Ordering::Release);
-                    report.failed.push((*leaf, LeafFailure::Device(error)));
-                }
+                Some(error) => self.failed(*leaf, error, &mut round.report),
             }
         }
-        taken
+        round.untaken[place] = !taken;
+    }
+
+    /// Waits for what was started. A child is not taken when all its leaves failed.
+    fn wait(&self, round: &mut Round) {
+        let Some(batch) = round.batch.take() else { return };
+        for ((place, leaf), outcome) in round.started.drain(..).zip(batch.wait()) {
+            let Err(error) = outcome.result else { continue };
+            self.failed(leaf, error, &mut round.report);
+            let failed = |leaf: &usize| {
+                let report = round.report.failed.iter().any(|(other, _)| other == leaf);
+                report || self.writers[*leaf].is_none()
+            };
+            let tops = self.tree.tops().get(self.tree.leaves()[leaf].top as usize);
+            let slot = tops.and_then(|top| top.slots.get(place));
+            round.untaken[place] = slot.is_none_or(|slot| slot.iter().all(failed));
+        }
+    }
+
+    /// Notes that a leaf missed a write, once for each report.
+    fn failed(&self, leaf: usize, error: DeviceError, report: &mut WriteReport) {
+        self.tree.leaves()[leaf].errors.add_write();
+        if let Some(writer) = &self.writers[leaf] {
+            writer.behind.store(true, Ordering::Release);
+        }
+        if !report.failed.iter().any(|(other, _)| *other == leaf) {
+            report.failed.push((leaf, LeafFailure::Device(error)));
+        }
     }
 
     /// The first error of a report, or the first leaf that is missing.
@@ -214,6 +248,30 @@ impl WriteTree {
             guid: leaf.map_or(0, |leaf| leaf.guid()),
             path: leaf.map(|leaf| leaf.name()).unwrap_or_default(),
         }
+    }
+
+    /// Flushes leaves, those with queues all at once; those that failed.
+    pub(crate) fn flush_leaves(
+        &self,
+        leaves: impl Iterator<Item = usize>,
+    ) -> Vec<(usize, DeviceError)> {
+        let batch = Batch::new();
+        let (mut started, mut failed) = (Vec::new(), Vec::new());
+        for leaf in leaves {
+            let Some(writer) = self.writers.get(leaf).and_then(Option::as_ref) else { continue };
+            if let Some(queue) = writer.device.write_queue() {
+                queue.start_flush(&batch);
+                started.push(leaf);
+            } else if let Err(error) = writer.device.flush() {
+                failed.push((leaf, error));
+            }
+        }
+        for (leaf, outcome) in started.into_iter().zip(batch.wait()) {
+            if let Err(error) = outcome.result {
+                failed.push((leaf, error));
+            }
+        }
+        failed
     }
 
     /// Waits until all that was written is on stable storage, on every leaf.
@@ -231,18 +289,11 @@ impl WriteTree {
             None => true,
         };
         let mut behind: Vec<bool> = self.writers.iter().map(take).collect();
-        for (leaf, writer) in self.writers.iter().enumerate() {
-            let Some(writer) = writer else {
-                report.degraded = true;
-                continue;
-            };
-            if let Err(error) = writer.device.flush() {
-                self.tree.leaves()[leaf].errors.add_write();
-                writer.behind.store(true, Ordering::Release);
-                behind[leaf] = true;
-                report.failed.push((leaf, LeafFailure::Device(error)));
-            }
+        for (leaf, error) in self.flush_leaves(0..self.writers.len()) {
+            behind[leaf] = true;
+            self.failed(leaf, error, &mut report);
         }
+        report.degraded = self.writers.iter().any(Option::is_none);
         if report.failed.is_empty() {
             return Ok(report);
         }
@@ -260,6 +311,23 @@ impl WriteTree {
             }
         }
         Ok(report)
+    }
+}
+
+/// One write to all leaves of a vdev.
+struct Round {
+    report: WriteReport,
+    /// By child: no leaf took what it has to hold.
+    untaken: [bool; DISKS_MAX],
+    /// What was given to queues, in the order of the batch: child and leaf.
+    started: Vec<(usize, usize)>,
+    batch: Option<Batch>,
+}
+
+impl Default for Round {
+    fn default() -> Self {
+        let untaken = [false; DISKS_MAX];
+        Round { report: WriteReport::default(), untaken, started: Vec::new(), batch: None }
     }
 }
 

@@ -1,0 +1,71 @@
+//! Reading several pieces from several leaves at once.
+//!
+//! Place: under the readers, for leaves with a queue in front of them (disks); leaves without one
+//! (files in the page cache) are read by the caller, who has no use for this.
+//! The one idea: everything is submitted before anything is waited for, so a block takes the time
+//! of its slowest disk, not of all of them. The queue reads into buffers of its own, which a disk
+//! that hangs may keep; what arrived is copied to where it belongs.
+
+use crate::tree::Tree;
+use device::queue::Batch;
+use device::{DeviceError, Result};
+use format::label::DATA_AT;
+
+/// A piece to be read.
+pub(crate) struct Want<'a> {
+    /// The leaf, by its place in the tree.
+    pub(crate) leaf: usize,
+    /// Offset in its allocatable space, in bytes.
+    pub(crate) offset: u64,
+    /// Where the bytes go: one part after the other.
+    pub(crate) parts: Vec<&'a mut [u8]>,
+}
+
+impl Tree {
+    /// Reads all pieces; one result for each, in order. Leaves without a device give `None`.
+    pub(crate) fn read_together(&self, wants: &mut [Want<'_>]) -> Vec<Option<Result<()>>> {
+        let batch = Batch::new();
+        let mut places = Vec::with_capacity(wants.len());
+        let mut results: Vec<Option<Result<()>>> = Vec::with_capacity(wants.len());
+        for want in wants.iter_mut() {
+            let device = self.leaves()[want.leaf].device();
+            let queue = device.and_then(|device| device.read_queue());
+            let at = DATA_AT + want.offset;
+            let size = want.parts.iter().map(|part| part.len()).sum();
+            places.push(queue.map(|queue| queue.start_read(&batch, at, size)));
+            // Those without a queue are read while the others are under way.
+            results.push(match (queue, device) {
+                (None, Some(device)) => Some(read_parts(&**device, at, &mut want.parts)),
+                _ => None,
+            });
+        }
+        let mut outcomes: Vec<_> = batch.wait().into_iter().map(Some).collect();
+        for ((want, place), result) in wants.iter_mut().zip(places).zip(&mut results) {
+            let outcome = place.and_then(|place| outcomes.get_mut(place)?.take());
+            let Some(outcome) = outcome else { continue };
+            if let Some(buf) = &outcome.buf {
+                let mut rest = &buf[..];
+                for part in &mut want.parts {
+                    let (now, later) = rest.split_at(part.len());
+                    part.copy_from_slice(now);
+                    rest = later;
+                }
+            }
+            *result = Some(outcome.result);
+        }
+        results
+    }
+}
+
+fn read_parts(
+    device: &dyn device::Device,
+    offset: u64,
+    parts: &mut [&mut [u8]],
+) -> std::result::Result<(), DeviceError> {
+    let mut at = offset;
+    for part in parts {
+        device.read_at(at, part)?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}
