@@ -37,6 +37,7 @@ pub mod label;
 pub mod master_node;
 pub mod nvlist;
 pub mod objset;
+pub mod printing;
 mod reader;
 pub mod sa;
 pub mod scan;

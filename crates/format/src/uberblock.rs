@@ -129,11 +129,11 @@ impl Uberblock {
         self.mmp_magic.get() == MMP_MAGIC && self.mmp_delay.get() != 0
     }
 
-    /// Sequence number of the writes of multihost protection within a txg, 0 if there is none.
-    pub fn mmp_seq(&self) -> u64 {
+    /// Sequence number of the writes of multihost protection within a txg, if there is one.
+    pub fn mmp_seq(&self) -> Option<u64> {
         let config = self.mmp_config.get();
         let valid = self.mmp_magic.get() == MMP_MAGIC && bits(config, 1, 1) == 1;
-        if valid { bits(config, 32, 16) } else { 0 }
+        valid.then(|| bits(config, 32, 16))
     }
 
     /// Milliseconds between writes of multihost protection, if the writer said so.
@@ -153,7 +153,7 @@ impl Uberblock {
 
     /// Which of two uberblocks is the pool: the greater one.
     pub fn cmp_age(&self, other: &Self) -> Ordering {
-        let key = |u: &Self| (u.txg.get(), u.timestamp.get(), u.mmp_seq());
+        let key = |u: &Self| (u.txg.get(), u.timestamp.get(), u.mmp_seq().unwrap_or(0));
         key(self).cmp(&key(other))
     }
 }
@@ -236,7 +236,7 @@ mod tests {
             assert_eq!(greater.cmp_age(&base), Ordering::Greater);
         }
         assert_eq!(newer.cmp_age(&later), Ordering::Greater);
-        assert_eq!(next.mmp_seq(), 3);
+        assert_eq!(next.mmp_seq(), Some(3));
         next.mmp_magic.set(0);
         assert_eq!(next.cmp_age(&base), Ordering::Equal);
         next.mmp_magic.set(MMP_MAGIC);
