@@ -17,9 +17,11 @@ use device::queue::{LeafQueue, Options};
 use device::{Device, DeviceError, ReadFile, WriteDevice, WriteFile};
 use format::Uberblock;
 use format::config::{AuxLabel, PoolConfig, PoolState, VdevConfig, VdevKind};
+use format::label::DEVICE_SIZE_MIN;
 use rt::BufPool;
 use rt::sync::Arc;
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Most top-level slots that a label is believed to count.
@@ -29,6 +31,7 @@ const TOPS_MAX: u64 = 1 << 12;
 const QUEUE_IDLE_MAX: usize = 32 << 20;
 
 /// A device that a scan looked at.
+#[derive(Clone)]
 pub struct Candidate {
     /// Where it was found; `None` of a device that has no path.
     pub path: Option<PathBuf>,
@@ -64,6 +67,9 @@ pub struct FoundPool {
     pub members: Vec<Member>,
     /// Devices with the label of a leaf that another device is taken for: copies.
     pub duplicates: Vec<Member>,
+    /// Devices without a label that have the file name of a leaf that is missing, by its guid. They
+    /// may be that leaf with its labels destroyed: their bytes are tried when all else failed.
+    pub suspects: BTreeMap<u64, Candidate>,
     /// The newest label config.
     pub config: PoolConfig,
     /// The tree as far as labels tell it. Top-level vdevs without a label are of kind missing.
@@ -180,15 +186,19 @@ impl Candidate {
 fn sort_out(candidates: Vec<Candidate>) -> Scan {
     let mut scan = Scan::default();
     let mut groups: BTreeMap<u64, Vec<Candidate>> = BTreeMap::new();
+    let mut unlabelled = Vec::new();
     for candidate in candidates {
         // The newest config says to which pool the device belongs now.
         if let Some(config) = candidate.labels.member(u64::MAX) {
             groups.entry(config.pool_guid).or_default().push(candidate);
         } else if let Some(label) = candidate.labels.aux().cloned() {
             scan.aux.push(AuxMember { candidate, label });
+        } else if candidate.device.size() >= DEVICE_SIZE_MIN {
+            unlabelled.push(candidate);
         }
     }
     scan.pools = groups.into_values().filter_map(FoundPool::gather).collect();
+    scan.pools.iter_mut().for_each(|pool| pool.suspect(&unlabelled));
     scan.pools.sort_by(|a, b| (&a.config.name, a.guid()).cmp(&(&b.config.name, b.guid())));
     scan
 }
@@ -247,7 +257,25 @@ impl FoundPool {
         let place: Vec<u64> = root.leaves().map(|leaf| leaf.guid).collect();
         let order = |m: &Member| place.iter().position(|guid| *guid == m.guid);
         members.sort_by_key(|m| order(m).unwrap_or(usize::MAX));
-        Some(FoundPool { members, duplicates, config, root, uberblocks })
+        let suspects = BTreeMap::new();
+        Some(FoundPool { members, duplicates, suspects, config, root, uberblocks })
+    }
+
+    /// Looks among devices without a label for leaves that are missing.
+    fn suspect(&mut self, unlabelled: &[Candidate]) {
+        for leaf in self.root.leaves() {
+            let known = self.members.iter().any(|member| member.guid == leaf.guid);
+            let Some(name) = leaf.path.as_deref().and_then(file_name).filter(|_| !known) else {
+                continue;
+            };
+            let mut same = unlabelled.iter().filter(|candidate| {
+                let path = candidate.path.as_deref().map(|path| path.as_os_str().as_bytes());
+                path.and_then(file_name) == Some(name)
+            });
+            if let (Some(candidate), None) = (same.next(), same.next()) {
+                self.suspects.insert(leaf.guid, candidate.clone());
+            }
+        }
     }
 
     /// Guid of the pool.
@@ -274,18 +302,20 @@ impl FoundPool {
         foreign.then_some(hostid)
     }
 
-    /// The devices that were found, by leaf guid.
+    /// The devices that were found, by leaf guid, suspects among them.
     pub fn devices(&self) -> BTreeMap<u64, Found> {
         let pool = BufPool::new(QUEUE_IDLE_MAX);
-        let found = |member: &Member| {
-            let device = member.candidate.device.clone();
-            let device: Arc<dyn Device> = match member.candidate.is_disk {
+        let found = |candidate: &Candidate, labelled| {
+            let device = candidate.device.clone();
+            let device: Arc<dyn Device> = match candidate.is_disk {
                 true => Arc::new(LeafQueue::new(device, Options::for_file(true), pool.clone())),
                 false => device,
             };
-            (member.guid, Found { device, labelled: true })
+            Found { device, labelled }
         };
-        self.members.iter().map(found).collect()
+        let members = self.members.iter().map(|m| (m.guid, found(&m.candidate, true)));
+        let suspects = self.suspects.iter().map(|(guid, c)| (*guid, found(c, false)));
+        members.chain(suspects).collect()
     }
 
     /// Opens the tree that the labels describe, for reading.
@@ -340,12 +370,16 @@ impl Member {
 
     /// Is the device where its config says?
     fn is_at_its_path(&self) -> bool {
-        use std::os::unix::ffi::OsStrExt;
         let leaf = self.config.vdev_tree.find(self.guid);
         let told = leaf.and_then(|leaf| leaf.path.as_deref());
         let path = self.candidate.path.as_deref().map(|path| path.as_os_str().as_bytes());
         told.is_some() && told == path
     }
+}
+
+/// The last part of a path.
+fn file_name(path: &[u8]) -> Option<&[u8]> {
+    path.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty())
 }
 
 /// Which of two configs counts: one that is not ahead of the uberblock, then the newer one.

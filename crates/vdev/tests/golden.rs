@@ -178,6 +178,28 @@ fn pools_are_found_by_their_labels_whatever_the_names() {
     assert_eq!(error.to_string(), "no such pool available: tank (found: mir, single)");
 }
 
+/// A disk whose labels are destroyed is no leaf of the pool; but where nothing else is left its
+/// bytes are tried, and the checksums say that they are right.
+#[test]
+fn a_disk_without_labels_is_the_last_resort() {
+    use std::os::unix::fs::FileExt;
+    let images = testkit::golden_copy("rz2");
+    let file = std::fs::OpenOptions::new().write(true).open(images.disk(3)).unwrap();
+    for label in 0..4 {
+        let at = format::label::label_offset(label, 64 << 20).unwrap();
+        file.write_all_at(&vec![0; 256 << 10], at).unwrap();
+    }
+    images.remove(5);
+    images.remove(8);
+    let pool = the_pool(scan(&[images.path().to_owned()]).unwrap());
+    let tree = pool.open_tree().unwrap();
+    let states: Vec<&LeafState> = [3, 5].map(|i| &tree.leaves()[i].state).into();
+    assert_eq!(states, [&LeafState::BadLabel, &LeafState::Missing]);
+    assert!(!tree.is_complete(0));
+    assert!(read_all(&pool, &tree, false) > 300);
+    assert!(tree.leaves().iter().all(|leaf| leaf.errors.get() == Default::default()));
+}
+
 #[test]
 fn a_copy_of_a_disk_is_a_duplicate_not_a_second_leaf() {
     let copy = testkit::golden_copy("mir");
