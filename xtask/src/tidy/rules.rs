@@ -31,6 +31,7 @@ pub(crate) const STOREYS: &[Storey] = &[
     storey("cli", &["rt", "verbs"]),
     Storey { name: "testkit", uses: &[], tests_use: &[] },
     Storey { name: "acceptance", uses: &["testkit"], tests_use: ENGINE },
+    Storey { name: "bench", uses: ENGINE, tests_use: &[] },
     Storey { name: "xtask", uses: &[], tests_use: &[] },
 ];
 
