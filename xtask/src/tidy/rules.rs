@@ -6,8 +6,16 @@ pub(crate) struct Storey {
     pub(crate) name: &'static str,
     /// Crates it may depend on.
     pub(crate) uses: &'static [&'static str],
-    /// Crates that its tests may use as well.
+    /// Crates that its tests may use as well, besides all that stands below it.
     pub(crate) tests_use: &'static [&'static str],
+}
+
+impl Storey {
+    /// True if `name` stands below: used by this one, or by what it uses.
+    pub(crate) fn stands_on(&self, name: &str) -> bool {
+        let below = |used: &&str| STOREYS.iter().find(|s| s.name == *used);
+        self.uses.contains(&name) || self.uses.iter().filter_map(below).any(|s| s.stands_on(name))
+    }
 }
 
 const fn storey(name: &'static str, uses: &'static [&'static str]) -> Storey {
