@@ -206,6 +206,25 @@ mod tests {
     }
 
     #[test]
+    fn reads_what_the_kernel_wrote_under_multihost_protection() {
+        let blocks = include_bytes!("../tests/data/uberblocks_multihost").chunks(UBERBLOCK_SIZE);
+        let blocks: Vec<_> = blocks.map(|b| Uberblock::parse(b).unwrap()).collect();
+        // Of the slots 11 and 12, and of the last one, which is for the writes in between.
+        assert_eq!(blocks.iter().map(|u| u.txg.get()).collect::<Vec<_>>(), [11, 12, 11]);
+        for ub in &blocks {
+            assert!(ub.multihost());
+            assert_eq!(ub.mmp_interval_ms(), Some(1000));
+            assert_eq!(ub.mmp_fail_intervals(), Some(10));
+        }
+        assert_eq!(
+            blocks.iter().map(Uberblock::mmp_seq).collect::<Vec<_>>(),
+            [Some(0), Some(0), Some(3)]
+        );
+        assert_eq!(blocks[2].cmp_age(&blocks[0]), Ordering::Greater);
+        assert_eq!(blocks[1].cmp_age(&blocks[2]), Ordering::Greater);
+    }
+
+    #[test]
     fn the_other_byte_order() {
         let ub = Uberblock::parse(MIR).unwrap();
         let mut swapped = MIR[..UBERBLOCK_SIZE].to_vec();

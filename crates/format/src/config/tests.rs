@@ -16,11 +16,13 @@ const LABELS: &[(&str, &[u8])] = golden!(
     "label_draid_d00" "label_draid_d03" "label_features_d00" "label_features_d01"
     "label_features_d02" "label_features_d06" "label_resilvering_d01" "label_resilvering_d08" "label_wide_d12"
     "label_wide_d14" "label_gpt_d00" "label_old_d00" "label_nofeat_d00" "label_dirty_d04"
+    "label_hole_a" "label_hole_c" "label_hole_i" "label_words_a" "label_deferred_f"
+    "label_removing_h"
 );
 /// Config objects of their pools' MOS.
 const MOS: &[(&str, &[u8])] = golden!(
     "mos_single" "mos_mir" "mos_rz1" "mos_rz2" "mos_draid" "mos_features" "mos_resilvering"
-    "mos_wide" "mos_dirty"
+    "mos_wide" "mos_dirty" "mos_hole" "mos_deferred" "mos_removing"
 );
 
 fn find(all: &[(&str, &'static [u8])], name: &str) -> NvList {
@@ -83,7 +85,7 @@ fn labels_follow_from_the_mos_config() {
         }
         assert_eq!(config.for_leaf(1), None);
     }
-    assert!(compared >= 10, "only {compared} labels are of their MOS config's txg");
+    assert!(compared >= 14, "only {compared} labels are of their MOS config's txg");
 }
 
 #[test]
@@ -155,6 +157,21 @@ fn what_the_rarer_labels_say() {
     let resilvering = mos("mos_resilvering").vdev_tree;
     assert_eq!(resilvering.leaves().filter(|v| v.offline).count(), 1);
     assert_eq!(resilvering.leaves().find(|v| v.resilver_txg != 0).unwrap().dtl, Some(92));
+
+    let config = mos("mos_hole");
+    assert_eq!(config.holes, [1]);
+    let hole = &config.vdev_tree.children[1];
+    assert_eq!((&hole.kind, hole.guid, hole.is_hole), (&VdevKind::Hole, 0, true));
+    assert_eq!(hole.top, Some(TopConfig::default()));
+    assert_eq!(config.vdev_tree.children[0].children[0].expansion_time, 1_714_521_644);
+    let config = member("label_words_a");
+    assert_eq!(config.comment.as_deref(), Some(&b"hello"[..]));
+    assert_eq!(config.compatibility.as_deref(), Some(&b"mine"[..]));
+    let deferred = mos("mos_deferred").vdev_tree;
+    assert_eq!(deferred.leaves().filter(|v| v.resilver_defer).count(), 1);
+    let removing = mos("mos_removing").vdev_tree.children.remove(1);
+    assert!(removing.top.unwrap().removing);
+    assert_eq!(removing.indirect.unwrap().object, 88);
 }
 
 #[test]
