@@ -1,1 +1,26 @@
 //! The judge: walks a pool by itself and says what is wrong with it.
+//!
+//! Place: beside the engine, above `vdev`. It shares the structures (`format`), the sums (`codec`)
+//! and the columns (`vdev`) with the engine, and nothing of how the engine finds, allocates or
+//! counts: a judge must not share the arithmetic of the accused.
+//! The one idea: every block is visited once, every copy and every column of it is compared, and
+//! what is in use is compared with what is allocated. Damage ends in the report, never in a stop.
+#![deny(missing_docs)]
+
+mod block;
+mod judge;
+mod mos;
+mod names;
+mod object;
+mod pending;
+mod report;
+mod sorter;
+mod space;
+mod spacemaps;
+mod walk;
+
+pub use judge::{Options, verify, verify_pool};
+pub use report::{
+    DeviceDamage, FILES_MAX, FINDINGS_MAX_OF_KIND, FileDamage, Finding, FindingKind, Progress,
+    Report, SpaceTotals, Verdict,
+};

@@ -1,0 +1,459 @@
+//! The order of the proceedings: MOS, data sets, what is pending, space, labels, names, verdict.
+
+use crate::block::Blocks;
+use crate::mos::{Datasets, Mos};
+use crate::names::Names;
+use crate::object::{self, Result, Unread};
+use crate::pending;
+use crate::report::{
+    DeviceDamage, FileDamage, FindingKind, Findings, Progress, Report, SpaceTotals, Verdict,
+};
+use crate::sorter::Sorter;
+use crate::space::{self, Bitmap};
+use crate::spacemaps::{self, Metaslabs};
+use crate::walk::{MOS, ObjectDamage, Scope, Walk, named};
+use format::config::{PoolConfig, VdevConfig};
+use format::dnode::DNODES_PER_BLOCK;
+use format::indirect::{MappingPhys, mapping_entries};
+use format::objset::ObjsetType;
+use format::{ObjsetPhys, Uberblock};
+use std::path::PathBuf;
+use vdev::import::FoundPool;
+use vdev::label::Labels;
+use vdev::{LeafState, Tree, VdevError};
+
+/// Memory that is used if none is given, in bytes.
+const MEMORY_DEFAULT: u64 = 512 << 20;
+/// Memory below which nothing works, in bytes.
+const MEMORY_MIN: u64 = 64 << 20;
+/// Entries of a removed vdev's mapping that are believed.
+const MAPPING_MAX: u64 = 64 << 20;
+
+/// How to judge.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Memory to do it in, in bytes; 0 for the default. What does not fit goes to scratch files.
+    pub memory: u64,
+    /// The directory for scratch files, which have no names and go when the judge does.
+    pub scratch: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { memory: 0, scratch: std::env::temp_dir() }
+    }
+}
+
+/// Judges a pool that a scan found, with the vdevs that its MOS names.
+///
+/// # Errors
+/// If its labels describe vdevs that cannot be.
+pub fn verify_pool(
+    pool: &FoundPool,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> std::result::Result<Report, VdevError> {
+    let tree = pool.open_tree()?;
+    let config = {
+        let mut blocks = Blocks::new(&tree);
+        let opened = open(&mut blocks, &pool.uberblocks, &mut Findings::default());
+        opened.and_then(|(mos, _)| mos.config(&mut blocks).ok())
+    };
+    // A config that cannot be opened is told of by the judgement on what the labels say.
+    let tree = match config.map(|config| pool.open_tree_as(&config.vdev_tree)) {
+        Some(Ok(by_config)) => by_config,
+        _ => tree,
+    };
+    let mut report = verify(&tree, &pool.uberblocks, options, progress);
+    if report.name.is_empty() {
+        report.name = pool.name().into_owned();
+    }
+    Ok(report)
+}
+
+/// Judges the pool on the vdevs of `tree`, at the newest of `uberblocks` (newest first) that leads
+/// to a MOS.
+///
+/// Never fails: what is wrong, even if it is all, is in the report. `progress` hears of it often.
+pub fn verify(
+    tree: &Tree,
+    uberblocks: &[Uberblock],
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Report {
+    let memory = if options.memory == 0 { MEMORY_DEFAULT } else { options.memory.max(MEMORY_MIN) };
+    let reach = Sorter::new(memory as usize / 2, &options.scratch);
+    let mut blocks = Blocks::new(tree);
+    let mut findings = Findings::default();
+    let opened = open(&mut blocks, uberblocks, &mut findings);
+    let mut walk = Walk::new(blocks, reach, progress);
+    walk.findings = findings;
+    let mut summary = Summary::default();
+    match opened {
+        Some((mos, uberblock)) => judge(&mut walk, &mos, &uberblock, memory, options, &mut summary),
+        None => {
+            walk.lost_blocks += 1;
+            walk.findings.add(FindingKind::LostMetadata, || "no uberblock leads to a MOS".into());
+        }
+    }
+    walk.tell();
+    finish(walk, tree, summary)
+}
+
+/// What the report says besides damage.
+#[derive(Default)]
+struct Summary {
+    name: String,
+    txg: u64,
+    datasets: u64,
+    encrypted: Vec<String>,
+    space: Option<SpaceTotals>,
+    files: Vec<FileDamage>,
+}
+
+/// The MOS of the newest uberblock that leads to one.
+fn open(
+    blocks: &mut Blocks<'_>,
+    uberblocks: &[Uberblock],
+    findings: &mut Findings,
+) -> Option<(Mos, Uberblock)> {
+    for uberblock in uberblocks {
+        match Mos::open(blocks, &uberblock.root) {
+            Ok(mos) => return Some((mos, *uberblock)),
+            Err(why) => findings.add(FindingKind::LostMetadata, || {
+                format!("the uberblock of txg {} does not lead to a MOS: {why}", uberblock.txg)
+            }),
+        }
+    }
+    None
+}
+
+fn judge(
+    walk: &mut Walk<'_, '_>,
+    mos: &Mos,
+    uberblock: &Uberblock,
+    memory: u64,
+    options: &Options,
+    summary: &mut Summary,
+) {
+    let txg = uberblock.txg.get();
+    summary.txg = txg;
+    let config = mos.config(&mut walk.blocks);
+    if let Err(why) = &config {
+        walk.findings.add(FindingKind::LostMetadata, || format!("the pool's config: {why}"));
+        walk.lost_blocks += 1;
+    }
+    let config = config.ok();
+    let mut slabs = Vec::new();
+    if let Some(config) = &config {
+        summary.name = String::from_utf8_lossy(&config.name).into_owned();
+        check_config(walk, config, uberblock);
+        for (id, child) in (0u32..).zip(&config.vdev_tree.children) {
+            if let Err(why) = load_mapping(walk, mos, id, child) {
+                walk.findings
+                    .add(FindingKind::LostMetadata, || format!("mapping of vdev {id}: {why}"));
+            }
+        }
+        slabs = spacemaps::metaslabs(&mut walk.blocks, mos, config, &mut walk.findings);
+        let totals = slabs.iter().map(|slabs| slabs.allocated(&mut walk.blocks, mos));
+        walk.progress.bytes_total = totals.fold(0, u64::saturating_add);
+    }
+    walk.objset(Scope { dataset: MOS, min_txg: 0, dying: false }, &uberblock.root);
+    let mut datasets = Datasets::list(&mut walk.blocks, mos, &summary.name);
+    for why in datasets.unread.drain(..) {
+        walk.incomplete = true;
+        walk.lost_blocks += 1;
+        walk.findings.add(FindingKind::LostMetadata, || why);
+    }
+    walk.names.extend(datasets.list.iter().map(|dataset| dataset.name.clone()));
+    for (number, dataset) in (1u32..).zip(&datasets.list) {
+        let phys = match mos.dataset(&mut walk.blocks, dataset.object) {
+            Ok(phys) => phys,
+            Err(why) => {
+                let name = &dataset.name;
+                walk.findings.add(FindingKind::LostMetadata, || format!("{name}: {why}"));
+                walk.incomplete = true;
+                walk.lost_blocks += 1;
+                continue;
+            }
+        };
+        let scope = Scope { dataset: number, min_txg: phys.prev_snap_txg.get(), dying: false };
+        walk.born = Default::default();
+        let mut objset = walk.objset(scope, &phys.bp);
+        if !phys.bp.is_hole() {
+            summary.datasets += 1;
+            if dataset.encrypted {
+                summary.encrypted.push(dataset.name.clone());
+            }
+        }
+        if !dataset.snapshot {
+            if objset.is_none() && phys.bp.has_space() {
+                objset = read_objset(&mut walk.blocks, &phys.bp).ok();
+            }
+            if let Some(objset) = &objset {
+                pending::intent_log(walk, number, objset, txg);
+            }
+        }
+    }
+    let Some(config) = &config else { return };
+    pending::claim(walk, mos, config);
+    summary.space = compare_space(walk, mos, &slabs, memory, options);
+    summary.files = name_files(walk, mos, &datasets);
+}
+
+fn read_objset(blocks: &mut Blocks<'_>, bp: &format::BlkPtr) -> Result<ObjsetPhys> {
+    if !bp.is_little_endian() {
+        return Err(Unread("an object set of the other byte order".into()));
+    }
+    Ok(ObjsetPhys::parse(&blocks.read(bp)?)?)
+}
+
+/// Does the config agree with the uberblock and with the vdevs that are open?
+fn check_config(walk: &mut Walk<'_, '_>, config: &PoolConfig, uberblock: &Uberblock) {
+    let (sum, said) = (config.vdev_tree.guid_sum(), uberblock.guid_sum.get());
+    if sum != said {
+        walk.findings.add(FindingKind::Account, || {
+            format!("the guids of the config add up to {sum}, the uberblock says {said}")
+        });
+    }
+    let tree = walk.blocks.tree();
+    let tops = tree.tops();
+    for (id, child) in config.vdev_tree.children.iter().enumerate() {
+        let open = tops.get(id).map_or(0, |top| top.config.guid);
+        if open != child.guid {
+            walk.findings.add(FindingKind::Label, || {
+                format!("vdev {id}: its guid is {open}, the config's {}", child.guid)
+            });
+        }
+    }
+}
+
+/// Reads where the space of a removed vdev is now.
+fn load_mapping(walk: &mut Walk<'_, '_>, mos: &Mos, id: u32, child: &VdevConfig) -> Result<()> {
+    let Some(indirect) = &child.indirect else { return Ok(()) };
+    if child.kind != format::config::VdevKind::Indirect || indirect.object == 0 {
+        return Ok(());
+    }
+    let blocks = &mut walk.blocks;
+    let dnode = mos.expect(blocks, indirect.object)?;
+    let phys = MappingPhys::parse(dnode.bonus())?;
+    let count = phys.num_entries.get();
+    let room = dnode.max_block().saturating_add(1).saturating_mul(dnode.block_size().into());
+    if count > MAPPING_MAX || count * 24 > room {
+        return Err(Unread(format!("{count} entries")));
+    }
+    let bytes = object::range(blocks, &dnode, 0, count as usize * 24)?;
+    let entries = mapping_entries(&bytes, count)?.to_vec();
+    blocks.set_mapping(id, entries);
+    Ok(())
+}
+
+/// Compares what is allocated with what was reached.
+fn compare_space(
+    walk: &mut Walk<'_, '_>,
+    mos: &Mos,
+    slabs: &[Metaslabs],
+    memory: u64,
+    options: &Options,
+) -> Option<SpaceTotals> {
+    let empty = Sorter::new(0, &options.scratch);
+    let reach = std::mem::replace(&mut walk.reach, empty);
+    let mut logs = Sorter::new(memory as usize / 8, &options.scratch);
+    spacemaps::logs(&mut walk.blocks, mos, slabs, &mut logs, &mut walk.findings);
+    let (reach, logs) = match (reach.finish(), logs.finish()) {
+        (Ok(reach), Ok(logs)) => (reach, logs),
+        (Err(error), _) | (_, Err(error)) => {
+            walk.findings.add(FindingKind::Unjudged, || format!("space, scratch file: {error}"));
+            return None;
+        }
+    };
+    let (mut reach, mut logs) = (reach.peekable(), logs.peekable());
+    let mut totals = SpaceTotals::default();
+    let names = std::mem::take(&mut walk.names);
+    let owner = |owner: u64| owner_name(&names, owner);
+    let mut found = Findings::default();
+    let beyond = |record: crate::sorter::Record, findings: &mut Findings| {
+        let [vdev, offset, size, of] = record;
+        findings.add(FindingKind::Pointer, || {
+            format!("{}: {size:#x} bytes at vdev {vdev} offset {offset:#x}, no metaslab", owner(of))
+        });
+    };
+    for slabs in slabs {
+        if Bitmap::memory(1 << slabs.shift, slabs.ashift) > memory / 4 {
+            walk.findings.add(FindingKind::Unjudged, || {
+                format!("vdev {}: a metaslab does not fit into memory", slabs.top)
+            });
+            while reach.next_if(|record| record[0] <= slabs.top.into()).is_some() {}
+            continue;
+        }
+        while let Some(record) = reach.next_if(|record| record[0] < slabs.top.into()) {
+            beyond(record, &mut found);
+        }
+        for index in 0..slabs.count {
+            let mut map = slabs.bitmap(&mut walk.blocks, mos, index, &mut logs, &mut walk.findings);
+            space::sweep(slabs.top, &mut map, &mut reach, &mut totals, &mut found, &owner);
+        }
+    }
+    for record in reach.by_ref() {
+        beyond(record, &mut found);
+    }
+    walk.names = names;
+    if walk.incomplete && totals.leaked > 0 {
+        walk.findings.add(FindingKind::Leaked, || {
+            format!(
+                "{:#x} allocated bytes were not reached, those below lost blocks among them",
+                totals.leaked
+            )
+        });
+    }
+    for finding in found.into_list() {
+        // Below what is lost much may be reachable.
+        if !(walk.incomplete && finding.kind == FindingKind::Leaked) {
+            walk.findings.add(finding.kind, || finding.text);
+        }
+    }
+    Some(totals)
+}
+
+/// Who owns a segment, in words.
+fn owner_name(names: &[String], owner: u64) -> String {
+    let dataset = (owner & (space::OWNER_DYING - 1)) >> 40;
+    let object = owner & ((1 << 40) - 1);
+    let name = named(names, dataset as u32);
+    match object {
+        pending::PENDING => "pending frees".into(),
+        pending::LOG => format!("the intent log of {name}"),
+        object => format!("{name} object {object}"),
+    }
+}
+
+/// Gives damaged objects their paths.
+fn name_files(walk: &mut Walk<'_, '_>, mos: &Mos, datasets: &Datasets) -> Vec<FileDamage> {
+    let damage = std::mem::take(&mut walk.damage);
+    let mut out = Vec::with_capacity(damage.len());
+    let mut rest: Vec<((u32, u64), ObjectDamage)> = damage.into_iter().collect();
+    while let Some(((number, _), _)) = rest.first() {
+        let number = *number;
+        let end = rest.partition_point(|((dataset, _), _)| *dataset == number);
+        let part: Vec<_> = rest.drain(..end).map(|((_, object), d)| (object, d)).collect();
+        let dataset = (number as usize).checked_sub(1).and_then(|at| datasets.list.get(at));
+        let paths = dataset
+            .filter(|dataset| !dataset.encrypted)
+            .and_then(|dataset| paths_of(walk, mos, dataset.object, &part).ok())
+            .unwrap_or_default();
+        let name = named(&walk.names, number);
+        for (object, damage) in part {
+            add_file(&mut out, name, object, &damage, &paths);
+        }
+    }
+    out
+}
+
+/// Paths of the damaged objects of one data set, sorted by number.
+fn paths_of(
+    walk: &mut Walk<'_, '_>,
+    mos: &Mos,
+    dataset: u64,
+    damage: &[(u64, ObjectDamage)],
+) -> Result<Vec<(u64, String)>> {
+    let phys = mos.dataset(&mut walk.blocks, dataset)?;
+    let objset = read_objset(&mut walk.blocks, &phys.bp)?;
+    if objset.kind != ObjsetType::Zfs {
+        return Ok(Vec::new());
+    }
+    let objects: Vec<u64> = damage.iter().filter(|(_, d)| !d.dnodes).map(|(o, _)| *o).collect();
+    let lost = damage.iter().filter(|(_, d)| d.dnodes && d.lost_blocks > 0);
+    let nameless: Vec<_> = lost.map(|(o, _)| *o..o.saturating_add(DNODES_PER_BLOCK)).collect();
+    Ok(Names::open(&mut walk.blocks, &objset)?.paths(&objects, &nameless))
+}
+
+/// Adds a damaged object; of a lost block of dnodes, all objects with names.
+fn add_file(
+    out: &mut Vec<FileDamage>,
+    dataset: &str,
+    object: u64,
+    damage: &ObjectDamage,
+    paths: &[(u64, String)],
+) {
+    let file = |object: u64, path: String| FileDamage {
+        dataset: dataset.to_owned(),
+        object,
+        path,
+        lost_bytes: damage.lost_bytes,
+        lost_blocks: damage.lost_blocks,
+        recovered_blocks: damage.recovered_blocks,
+    };
+    let from = paths.partition_point(|(number, _)| *number < object);
+    if damage.dnodes && damage.lost_blocks > 0 {
+        let end = object.saturating_add(DNODES_PER_BLOCK);
+        let named = paths[from..].iter().take_while(|(number, _)| *number < end);
+        let before = out.len();
+        out.extend(named.map(|(number, path)| file(*number, path.clone())));
+        if out.len() == before {
+            out.push(file(object, format!("<objects {object} to {}>", end - 1)));
+        }
+        return;
+    }
+    let path = match paths.get(from) {
+        Some((number, path)) if *number == object => path.clone(),
+        _ => format!("<object {object}>"),
+    };
+    out.push(file(object, path));
+}
+
+/// What there is to say of each leaf, then the verdict.
+fn finish(mut walk: Walk<'_, '_>, tree: &Tree, summary: Summary) -> Report {
+    let mut devices = Vec::new();
+    for (leaf, (read_errors, bad_blocks)) in tree.leaves().iter().zip(&walk.leaf_errors) {
+        let mut damage = DeviceDamage {
+            device: leaf.name(),
+            guid: leaf.guid(),
+            missing: leaf.state != LeafState::Online,
+            labels: Vec::new(),
+            read_errors: *read_errors,
+            bad_blocks: *bad_blocks,
+        };
+        if let Some(device) = leaf.device() {
+            let labels = Labels::read(&**device);
+            for (number, label) in (0u8..).zip(&labels.configs) {
+                let guid = match label {
+                    Ok(format::config::Label::Member(config)) => config.label.map(|ids| ids.guid),
+                    _ => None,
+                };
+                if guid != Some(leaf.guid()) {
+                    damage.labels.push(number);
+                }
+            }
+        }
+        if !damage.is_clean() {
+            devices.push(damage);
+        }
+    }
+    let unnamed = walk.damage.len() as u64;
+    let clean = devices.is_empty()
+        && walk.findings.is_empty()
+        && walk.recovered_blocks == 0
+        && walk.lost_blocks == 0;
+    let lost = walk.lost_blocks > 0 || walk.findings.has(FindingKind::LostMetadata);
+    let verdict = match (lost, clean) {
+        (true, _) => Verdict::Lost,
+        (_, true) => Verdict::Clean,
+        _ => Verdict::Whole,
+    };
+    Report {
+        name: summary.name,
+        verdict,
+        txg: summary.txg,
+        blocks: walk.progress.blocks,
+        bytes: walk.progress.bytes,
+        datasets: summary.datasets,
+        encrypted: summary.encrypted,
+        devices,
+        files: summary.files,
+        files_unlisted: walk.damage_unlisted + unnamed,
+        lost_blocks: walk.lost_blocks,
+        recovered_blocks: walk.recovered_blocks,
+        space: summary.space,
+        findings: std::mem::take(&mut walk.findings).into_list(),
+    }
+}

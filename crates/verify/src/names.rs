@@ -1,0 +1,219 @@
+//! From object numbers to paths, through the directories.
+//!
+//! An object knows its parent, and the parent knows the name. Damaged objects are gathered by
+//! parent, so that each directory is read once. Objects whose dnodes are lost do not know anything:
+//! for them all directories are searched.
+
+use crate::block::Blocks;
+use crate::object::{self, Result, Unread};
+use format::dirent::Dirent;
+use format::dnode::{DNODE_SLOT, DNODES_PER_BLOCK};
+use format::master_node::{MASTER_NODE_OBJECT, ROOT, SA_ATTRS};
+use format::sa::{Attr, Layouts, Registry, SA_LAYOUTS, SA_REGISTRY, SaView};
+use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
+use std::collections::BTreeMap;
+use zerocopy::FromBytes;
+
+/// Directories above a file that are followed.
+const DEPTH_MAX: usize = 4096;
+/// Longest path that is put together, in bytes.
+const PATH_MAX: usize = 1 << 16;
+
+/// A file system whose names are asked for.
+pub(crate) struct Names<'w, 'a> {
+    blocks: &'w mut Blocks<'a>,
+    objset: &'w ObjsetPhys,
+    root: u64,
+    registry: Registry,
+    layouts: Layouts,
+    /// Paths of directories, without a slash at the end; the root's is empty.
+    dirs: BTreeMap<u64, String>,
+}
+
+impl<'w, 'a> Names<'w, 'a> {
+    /// Reads what the file system says about itself.
+    pub(crate) fn open(
+        blocks: &'w mut Blocks<'a>,
+        objset: &'w ObjsetPhys,
+    ) -> Result<Names<'w, 'a>> {
+        let mut master = BTreeMap::new();
+        let dnode = object::expect(blocks, objset, MASTER_NODE_OBJECT)?;
+        object::zap_each(blocks, &dnode, |entry| {
+            master.insert(entry.name, entry.value.as_u64());
+        })?;
+        let get = |name: &str| master.get(name.as_bytes()).copied().flatten();
+        let root = get(ROOT).ok_or_else(|| Unread("no root directory".into()))?;
+        let (mut registry, mut layouts) = (Registry::standard(), Layouts::default());
+        if let Some(sa) = get(SA_ATTRS) {
+            let sa = object::expect(blocks, objset, sa)?;
+            let mut zap = |name: &str| -> Result<Vec<_>> {
+                let Some(value) = object::zap_get(blocks, &sa, name.as_bytes())? else {
+                    return Ok(Vec::new());
+                };
+                let dnode = object::expect(blocks, objset, value.as_u64().unwrap_or(0))?;
+                let mut list = Vec::new();
+                object::zap_each(blocks, &dnode, |entry| list.push(entry))?;
+                Ok(list)
+            };
+            let entries = zap(SA_REGISTRY)?;
+            let words = entries.iter().map(|e| (&e.name[..], e.value.as_u64().unwrap_or(0)));
+            registry = Registry::from_entries(words)?;
+            let entries = zap(SA_LAYOUTS)?;
+            layouts = {
+                let orders = entries.iter().map(|e| {
+                    let order = e.value.ints().into_iter().map(|number| number as u16);
+                    (&e.name[..], order.collect::<Vec<u16>>())
+                });
+                Layouts::from_entries(orders)?
+            };
+        }
+        let dirs = BTreeMap::from([(root, String::new())]);
+        Ok(Names { blocks, objset, root, registry, layouts, dirs })
+    }
+
+    /// Paths of objects, as far as they can be found, by number. `nameless` says which objects to
+    /// look for in all directories, because their dnodes are lost: ranges of numbers.
+    pub(crate) fn paths(
+        &mut self,
+        objects: &[u64],
+        nameless: &[std::ops::Range<u64>],
+    ) -> Vec<(u64, String)> {
+        let mut by_parent: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let mut out = Vec::new();
+        for number in objects {
+            if *number == self.root {
+                out.push((*number, "/".to_owned()));
+            } else if let Ok(parent) = self.parent(*number) {
+                by_parent.entry(parent).or_default().push(*number);
+            }
+        }
+        for (parent, mut children) in by_parent {
+            children.sort_unstable();
+            let Ok(dir) = self.dir(parent) else { continue };
+            let found = self.entries(parent, |number| children.binary_search(&number).is_ok());
+            out.extend(found.into_iter().map(|(number, name)| (number, join(&dir, &name))));
+        }
+        if !nameless.is_empty() {
+            let mut dirs = Vec::new();
+            let meta = self.objset.meta.clone();
+            let _ = each_dnode(self.blocks, &meta, &mut |number, dnode| {
+                if dnode.kind() == ObjectType::DIRECTORY_CONTENTS {
+                    dirs.push(number);
+                }
+            });
+            for number in dirs {
+                let wanted = |n: u64| nameless.iter().any(|range| range.contains(&n));
+                for (child, name) in self.entries(number, wanted) {
+                    let dir = self.dir(number).unwrap_or_else(|_| format!("<directory {number}>"));
+                    out.push((child, join(&dir, &name)));
+                }
+            }
+        }
+        out.sort();
+        out.dedup_by_key(|(number, _)| *number);
+        out
+    }
+
+    /// The directory that an object says it is in.
+    fn parent(&mut self, number: u64) -> Result<u64> {
+        let dnode = object::expect(self.blocks, self.objset, number)?;
+        let spill = match dnode.spill() {
+            Some(bp) if !bp.is_hole() => Some(self.blocks.read(bp)?),
+            _ => None,
+        };
+        let spill = spill.as_ref().map(|bytes| &bytes[..]);
+        let len = usize::from(dnode.core().bonus_len.get());
+        let bonus = dnode.bonus().get(..len).unwrap_or_default();
+        let view = SaView::new(&self.registry, &self.layouts, dnode.bonus_kind(), bonus, spill)?;
+        view.get_u64(Attr::Parent)?.ok_or_else(|| Unread("no parent".into()))
+    }
+
+    /// Path of a directory.
+    fn dir(&mut self, number: u64) -> Result<String> {
+        let mut up = Vec::new();
+        let mut at = number;
+        while !self.dirs.contains_key(&at) {
+            let parent = self.parent(at)?;
+            if up.len() > DEPTH_MAX || parent == at {
+                return Err(Unread("a directory that is not below the root".into()));
+            }
+            up.push((at, parent));
+            at = parent;
+        }
+        for (number, parent) in up.into_iter().rev() {
+            let found = self.entries(parent, |n| n == number);
+            let name = found.into_iter().next().map(|(_, name)| name);
+            // The hidden directory of extended attributes has no name.
+            let name = name.unwrap_or_else(|| format!("<object {number}>"));
+            let path = join(self.dirs.get(&parent).map_or("", String::as_str), &name);
+            if path.len() > PATH_MAX {
+                return Err(Unread("a path that is too long".into()));
+            }
+            self.dirs.insert(number, path);
+        }
+        Ok(self.dirs.get(&number).cloned().unwrap_or_default())
+    }
+
+    /// The entries of a directory that lead to wanted objects.
+    fn entries(&mut self, dir: u64, wanted: impl Fn(u64) -> bool) -> Vec<(u64, String)> {
+        let mut out = Vec::new();
+        let Ok(dnode) = object::expect(self.blocks, self.objset, dir) else { return out };
+        // What of a damaged directory can be read, is read.
+        let _ = object::zap_each(self.blocks, &dnode, |entry| {
+            let Some(value) = entry.value.as_u64() else { return };
+            let number = Dirent::decode(value).object;
+            if wanted(number) {
+                out.push((number, String::from_utf8_lossy(&entry.name).into_owned()));
+            }
+        });
+        out
+    }
+}
+
+fn join(dir: &str, name: &str) -> String {
+    format!("{dir}/{name}")
+}
+
+/// Calls `each` with all objects whose dnodes can be read.
+fn each_dnode(
+    blocks: &mut Blocks<'_>,
+    meta: &DnodePhys,
+    each: &mut dyn FnMut(u64, &DnodePhys),
+) -> Result<()> {
+    let level = meta.core().levels.saturating_sub(1);
+    for (index, bp) in meta.blkptrs().iter().enumerate() {
+        below(blocks, meta, bp, (level, index as u64), each);
+    }
+    Ok(())
+}
+
+fn below(
+    blocks: &mut Blocks<'_>,
+    meta: &DnodePhys,
+    bp: &BlkPtr,
+    (level, number): (u8, u64),
+    each: &mut dyn FnMut(u64, &DnodePhys),
+) {
+    if !bp.has_space() || !bp.is_little_endian() {
+        return;
+    }
+    let Ok(bytes) = blocks.read(bp) else { return };
+    if level > 0 {
+        for (index, child) in bytes.as_chunks::<128>().0.iter().enumerate() {
+            let Ok(child) = BlkPtr::read_from_bytes(child) else { continue };
+            let number = number.checked_shl(meta.pointers_shift()).unwrap_or(0);
+            below(blocks, meta, &child, (level - 1, number.saturating_add(index as u64)), each);
+        }
+        return;
+    }
+    let mut slot = 0;
+    while slot < bytes.len() / DNODE_SLOT {
+        let found = DnodePhys::parse(bytes.get(slot * DNODE_SLOT..).unwrap_or_default());
+        let object = number.saturating_mul(DNODES_PER_BLOCK).saturating_add(slot as u64);
+        slot += 1;
+        if let Ok(Some(dnode)) = found {
+            slot += dnode.slots() - 1;
+            each(object, &dnode);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Objects of an object set, as the judge reads them: dnodes, blocks, ranges, ZAPs.
+//!
+//! Only for metadata, and only after the walk has looked at it: what cannot be read here has been
+//! reported there. Every walk down is bounded by the levels of a dnode, every range by the caller.
+
+use crate::block::Blocks;
+use format::dnode::{DNODE_BLOCK, DNODE_SLOT, DNODES_PER_BLOCK};
+use format::zap::{Entry, Reader, Value};
+use format::{BLOCK_SIZE_MAX, BlkPtr, DnodePhys, FormatError, ObjsetPhys};
+use rt::sync::Arc;
+use zerocopy::FromBytes;
+
+/// Entries of a ZAP that are read into memory at once.
+const ENTRIES_MAX: usize = 4 << 20;
+
+/// Why something could not be read.
+#[derive(Debug)]
+pub(crate) struct Unread(pub String);
+
+impl From<FormatError> for Unread {
+    fn from(error: FormatError) -> Unread {
+        Unread(error.to_string())
+    }
+}
+
+impl From<String> for Unread {
+    fn from(why: String) -> Unread {
+        Unread(why)
+    }
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Result of reading an object.
+pub(crate) type Result<T> = std::result::Result<T, Unread>;
+
+/// Bytes of a block, shared with the cache.
+pub(crate) struct Block(Arc<Vec<u8>>);
+
+impl std::ops::Deref for Block {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The pointer to block `block` of an object; a hole if there is none.
+pub(crate) fn pointer(blocks: &mut Blocks<'_>, dnode: &DnodePhys, block: u64) -> Result<BlkPtr> {
+    let shift = dnode.pointers_shift();
+    let levels = u32::from(dnode.core().levels);
+    let index_at = |level: u32| block.checked_shr(level * shift).unwrap_or(0);
+    let top = levels.saturating_sub(1);
+    let Some(mut bp) = dnode.blkptrs().get(index_at(top) as usize).copied() else {
+        return Ok(BlkPtr::ZERO);
+    };
+    for level in (0..top).rev() {
+        if bp.is_hole() {
+            return Ok(BlkPtr::ZERO);
+        }
+        if bp.is_embedded() || !bp.is_little_endian() {
+            return Err(Unread("an indirect block that cannot be one".into()));
+        }
+        let bytes = blocks.read(&bp)?;
+        let index = (index_at(level) & ((1 << shift) - 1)) as usize;
+        let at = bytes.get(index * 128..).unwrap_or_default();
+        bp = BlkPtr::read_from_prefix(at).map_err(|_| Unread("a short indirect block".into()))?.0;
+    }
+    Ok(bp)
+}
+
+/// Block `block` of an object, as long as its blocks are; zeros in a hole.
+pub(crate) fn block(blocks: &mut Blocks<'_>, dnode: &DnodePhys, block: u64) -> Result<Block> {
+    let bp = pointer(blocks, dnode, block)?;
+    let size = dnode.block_size() as usize;
+    if size as u64 > BLOCK_SIZE_MAX {
+        return Err(Unread(format!("blocks of {size} bytes")));
+    }
+    if bp.is_hole() {
+        return Ok(Block(Arc::new(vec![0; size])));
+    }
+    if !bp.is_embedded() && !bp.is_little_endian() {
+        return Err(Unread("a block of the other byte order".into()));
+    }
+    let bytes = blocks.read(&bp)?;
+    if bytes.len() != size {
+        return Err(Unread(format!("a block of {} bytes, expected {size}", bytes.len())));
+    }
+    Ok(Block(bytes))
+}
+
+/// The bytes `[offset, offset + len)` of an object; the caller bounds `len`.
+pub(crate) fn range(
+    blocks: &mut Blocks<'_>,
+    dnode: &DnodePhys,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<u8>> {
+    let size = u64::from(dnode.block_size());
+    let mut out = Vec::with_capacity(len.min(1 << 20));
+    let mut at = offset;
+    while out.len() < len {
+        let bytes = block(blocks, dnode, at / size)?;
+        let part = bytes.get((at % size) as usize..).unwrap_or_default();
+        let part = &part[..part.len().min(len - out.len())];
+        if part.is_empty() {
+            return Err(Unread("an empty block".into()));
+        }
+        out.extend_from_slice(part);
+        at = at.saturating_add(part.len() as u64);
+    }
+    Ok(out)
+}
+
+/// The dnode of an object; `None` if there is no such object.
+pub(crate) fn dnode(
+    blocks: &mut Blocks<'_>,
+    objset: &ObjsetPhys,
+    object: u64,
+) -> Result<Option<DnodePhys>> {
+    if object == 0 || object >= 1 << 48 {
+        return Ok(None);
+    }
+    let bytes = block(blocks, &objset.meta, object / DNODES_PER_BLOCK)?;
+    if bytes.len() != DNODE_BLOCK {
+        return Err(Unread(format!("a block of dnodes of {} bytes", bytes.len())));
+    }
+    // A slot in the middle of a large dnode is no object, though it may look like one.
+    let wanted = (object % DNODES_PER_BLOCK) as usize;
+    let mut slot = 0;
+    while slot <= wanted {
+        let found = DnodePhys::parse(bytes.get(slot * DNODE_SLOT..).unwrap_or_default());
+        if slot == wanted {
+            return Ok(found?);
+        }
+        slot += found.ok().flatten().map_or(1, |dnode| dnode.slots());
+    }
+    Ok(None)
+}
+
+/// The dnode of an object that must exist.
+pub(crate) fn expect(
+    blocks: &mut Blocks<'_>,
+    objset: &ObjsetPhys,
+    object: u64,
+) -> Result<DnodePhys> {
+    dnode(blocks, objset, object)?.ok_or_else(|| Unread(format!("object {object} does not exist")))
+}
+
+/// Calls `each` with every entry of a ZAP that can be read; the first thing that could not be read
+/// is the error.
+pub(crate) fn zap_each(
+    blocks: &mut Blocks<'_>,
+    dnode: &DnodePhys,
+    mut each: impl FnMut(Entry),
+) -> Result<()> {
+    if dnode.max_block() == 0 && pointer(blocks, dnode, 0)?.is_hole() {
+        return Ok(());
+    }
+    let mut reader = Reader::open(|number| block(blocks, dnode, number))?;
+    let mut wrong = None;
+    for (count, entry) in reader.entries().enumerate() {
+        if count > ENTRIES_MAX {
+            return Err(Unread(format!("a ZAP of more than {ENTRIES_MAX} entries")));
+        }
+        match entry {
+            Ok(entry) => each(entry),
+            Err(error) => wrong = wrong.or(Some(error)),
+        }
+    }
+    wrong.map_or(Ok(()), Err)
+}
+
+/// Looks up a name in a ZAP.
+pub(crate) fn zap_get(
+    blocks: &mut Blocks<'_>,
+    dnode: &DnodePhys,
+    name: &[u8],
+) -> Result<Option<Value>> {
+    if dnode.max_block() == 0 && pointer(blocks, dnode, 0)?.is_hole() {
+        return Ok(None);
+    }
+    Reader::open(|number| block(blocks, dnode, number))?.lookup(name)
+}

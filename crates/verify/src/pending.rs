@@ -1,0 +1,288 @@
+//! Space that no data set refers to and that is not free either: blocks on their way out, the
+//! intent logs, and what a checkpoint holds.
+//!
+//! FORMAT: sections 9.1, 9.2, 12, 13.4. Lists of block pointers (bpobjs) may hold others; how many
+//! are followed is bounded, and each is followed once.
+
+use crate::block::Audit;
+use crate::mos::Mos;
+use crate::object::{self, Result, Unread};
+use crate::report::FindingKind;
+use crate::spacemaps::each_run;
+use crate::walk::{MOS, Scope, Walk, named};
+use format::bpobj::{self, BpobjPhys};
+use format::bptree::{BptreeEntry, BptreePhys};
+use format::config::PoolConfig;
+use format::space_map::{Geometry, SpaceMapPhys};
+use format::zil::{LogBlock, Record, RecordKind, ZilHeader};
+use format::{BlkPtr, DnodePhys, ObjsetPhys};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Object that stands for "pending frees" among owners of space: it cannot exist.
+pub(crate) const PENDING: u64 = (1 << 40) - 1;
+/// Object that stands for intent logs.
+pub(crate) const LOG: u64 = (1 << 40) - 2;
+/// Blocks of one intent log that are followed.
+const LOG_BLOCKS_MAX: u64 = 1 << 22;
+/// Entries of one bpobj that are read at once.
+const ENTRIES_AT_ONCE: u64 = 1024;
+/// Pending trees that are believed.
+const TREES_MAX: u64 = 1 << 20;
+
+/// Sums of a bpobj: bytes, compressed, uncompressed.
+pub(crate) type Sums = [u64; 3];
+
+/// Claims the space of all that is pending in the MOS.
+pub(crate) fn claim(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig) {
+    for name in ["sync_bplist", "free_bpobj", "com.delphix:obsolete_bpobj"] {
+        let Some(object) = mos.find(name) else { continue };
+        // Obsolete blocks were on removed vdevs: they take no space of their own.
+        let claims = !name.contains("obsolete");
+        if let Err(why) = list(walk, mos, object, claims) {
+            unread(walk, || format!("{name}: {why}"));
+        }
+    }
+    if let Some(object) = mos.find("bptree_obj")
+        && let Err(why) = trees(walk, mos, object)
+    {
+        unread(walk, || format!("bptree_obj: {why}"));
+    }
+    if let Some(object) = mos.find("com.delphix:deleted_clones")
+        && let Err(why) = deleted_clones(walk, mos, object)
+    {
+        unread(walk, || format!("com.delphix:deleted_clones: {why}"));
+    }
+    if mos.words("com.delphix:zpool_checkpoint").is_some() {
+        checkpoint(walk, mos, config);
+    }
+}
+
+fn unread(walk: &mut Walk<'_, '_>, text: impl FnOnce() -> String) {
+    walk.incomplete = true;
+    walk.findings.add(FindingKind::Structure, text);
+}
+
+/// Calls `each` with all entries of a bpobj and those below it; gives the sums of the header.
+pub(crate) fn each_entry(
+    walk: &mut Walk<'_, '_>,
+    mos: &Mos,
+    object: u64,
+    mut each: impl FnMut(&mut Walk<'_, '_>, &BlkPtr),
+) -> Result<Sums> {
+    let mut seen = BTreeSet::new();
+    let mut todo = vec![object];
+    let mut sums = None;
+    while let Some(object) = todo.pop() {
+        if !seen.insert(object) {
+            return Err(Unread(format!("bpobj {object} is listed twice")));
+        }
+        let dnode = mos.expect(&mut walk.blocks, object)?;
+        let (phys, _) = BpobjPhys::parse(dnode.bonus())?;
+        sums.get_or_insert([
+            phys.bytes.get(),
+            phys.compressed_bytes.get(),
+            phys.uncompressed_bytes.get(),
+        ]);
+        let count = phys.num_blkptrs.get();
+        covered(&dnode, count, 128)?;
+        let mut at = 0;
+        while at < count {
+            let part = (count - at).min(ENTRIES_AT_ONCE);
+            let offset = bpobj::entry_offset(at);
+            let bytes = object::range(&mut walk.blocks, &dnode, offset, part as usize * 128)?;
+            for bp in bpobj::entries(&bytes, part)? {
+                each(walk, bp);
+            }
+            at += part;
+        }
+        let count = phys.num_subobjs.get();
+        if count > 0 {
+            let dnode = mos.expect(&mut walk.blocks, phys.subobjs_object.get())?;
+            covered(&dnode, count, 8)?;
+            if count > 1 << 24 {
+                return Err(Unread(format!("{count} bpobjs in a bpobj")));
+            }
+            let bytes = object::range(&mut walk.blocks, &dnode, 0, count as usize * 8)?;
+            todo.extend(bpobj::subobjs(&bytes, count)?.iter().map(|object| object.get()));
+        }
+    }
+    Ok(sums.unwrap_or_default())
+}
+
+/// Are so many entries within the blocks of an object?
+fn covered(dnode: &DnodePhys, count: u64, size: u64) -> Result<()> {
+    let blocks = dnode.max_block().saturating_add(1);
+    if count.saturating_mul(size) > blocks.saturating_mul(dnode.block_size().into()) {
+        return Err(Unread(format!("{count} entries, beyond the last block")));
+    }
+    Ok(())
+}
+
+/// Claims the blocks of a bpobj, and checks its sums.
+fn list(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64, claims: bool) -> Result<()> {
+    let mut counted: Sums = [0; 3];
+    let sums = each_entry(walk, mos, object, |walk, bp| {
+        add(walk, &mut counted, bp);
+        if claims {
+            claim_pointer(walk, MOS, PENDING, bp);
+        }
+    })?;
+    compare(walk, || format!("bpobj {object}"), sums, counted);
+    Ok(())
+}
+
+/// Adds a pointer to sums.
+pub(crate) fn add(walk: &Walk<'_, '_>, sums: &mut Sums, bp: &BlkPtr) {
+    let parts = [walk.blocks.dsize(bp), bp.compressed_size(), bp.uncompressed_size()];
+    for (sum, part) in sums.iter_mut().zip(parts) {
+        *sum = sum.saturating_add(part);
+    }
+}
+
+/// Reports sums that are not what was counted.
+pub(crate) fn compare(
+    walk: &mut Walk<'_, '_>,
+    what: impl FnOnce() -> String,
+    said: Sums,
+    counted: Sums,
+) {
+    if said != counted {
+        walk.findings.add(FindingKind::Account, || {
+            format!(
+                "{}: says {said:?} bytes (used, compressed, whole), counted {counted:?}",
+                what()
+            )
+        });
+    }
+}
+
+/// Claims the space of a block without looking at it.
+fn claim_pointer(walk: &mut Walk<'_, '_>, dataset: u32, object: u64, bp: &BlkPtr) {
+    if !bp.has_space() {
+        return;
+    }
+    let mut audit = Audit::default();
+    if let Err(why) = walk.blocks.segments(bp, &mut audit) {
+        unread(walk, || format!("a block to be freed: {why}"));
+    }
+    let scope = Scope { dataset, min_txg: 0, dying: false };
+    walk.claim(scope, object, bp.is_dedup(), &audit.segments);
+}
+
+/// Walks the trees of destroyed data sets.
+fn trees(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<()> {
+    let dnode = mos.expect(&mut walk.blocks, object)?;
+    let phys = *BptreePhys::parse(dnode.bonus())?;
+    if phys.pending() > TREES_MAX {
+        return Err(Unread(format!("{} trees to be freed", phys.pending())));
+    }
+    for index in phys.begin.get()..phys.begin.get() + phys.pending() {
+        let size = size_of::<BptreeEntry>();
+        let bytes = object::range(&mut walk.blocks, &dnode, BptreeEntry::offset(index), size)?;
+        let entry = *BptreeEntry::parse(&bytes)?;
+        // What lies before the place where freeing goes on is free already, or another's.
+        let resume = &entry.resume;
+        let begun = [resume.objset.get(), resume.object.get(), resume.blkid.get()] != [0; 3]
+            || resume.level.get() != 0;
+        let scope = Scope { dataset: MOS, min_txg: entry.birth_txg.get(), dying: begun };
+        walk.objset(scope, &entry.bp);
+    }
+    Ok(())
+}
+
+/// Claims the blocks of clones that are being deleted: those that their livelists have left.
+fn deleted_clones(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<()> {
+    let mut lists = Vec::new();
+    let zap = mos.expect(&mut walk.blocks, object)?;
+    object::zap_each(&mut walk.blocks, &zap, |entry| lists.extend(entry.value.as_u64()))?;
+    for livelist in lists {
+        let mut sublists = Vec::new();
+        let zap = mos.expect(&mut walk.blocks, livelist)?;
+        object::zap_each(&mut walk.blocks, &zap, |entry| sublists.extend(entry.value.as_u64()))?;
+        for sublist in sublists {
+            // Within a sublist every free has its allocation; their number is bounded by format.
+            let mut live: BTreeMap<[u64; 3], (i64, BlkPtr)> = BTreeMap::new();
+            each_entry(walk, mos, sublist, |_, bp| {
+                let words = bp.words();
+                let key = [words[0], words[1], bp.birth()];
+                let count = if bpobj::entry_is_freed(bp) { -1 } else { 1 };
+                live.entry(key).or_insert((0, *bp)).0 += count;
+            })?;
+            for (count, bp) in live.into_values() {
+                if count > 0 {
+                    claim_pointer(walk, MOS, PENDING, &bp);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Claims what only the checkpoint holds: frees that were put off.
+fn checkpoint(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig) {
+    walk.findings.add(FindingKind::Unjudged, || {
+        "the pool has a checkpoint: blocks that only it holds are counted, not examined".into()
+    });
+    for (id, child) in (0u32..).zip(&config.vdev_tree.children) {
+        let (Some(zap), Some(top)) = (child.zap_top, &child.top) else { continue };
+        let mut runs = Vec::new();
+        let result = mos.expect(&mut walk.blocks, zap).and_then(|zap| {
+            let key = b"com.delphix:pool_checkpoint_sm";
+            let map = object::zap_get(&mut walk.blocks, &zap, key)?.and_then(|v| v.as_u64());
+            let Some(map) = map else { return Ok(()) };
+            let dnode = mos.expect(&mut walk.blocks, map)?;
+            let (phys, _) = SpaceMapPhys::parse(dnode.bonus())?;
+            let geometry = Geometry::metaslab(0, top.asize, top.ashift.min(20) as u32);
+            each_run(&mut walk.blocks, &dnode, &phys, geometry, |run| runs.push(run))
+        });
+        let scope = Scope { dataset: MOS, min_txg: 0, dying: false };
+        for run in runs {
+            walk.claim(scope, PENDING, false, &[(id, run.offset, run.size)]);
+        }
+        if let Err(why) = result {
+            unread(walk, || format!("checkpoint of vdev {id}: {why}"));
+        }
+    }
+}
+
+/// Claims the blocks of a data set's intent log that are in the space maps already: those born
+/// until the last txg, and all that were claimed.
+pub(crate) fn intent_log(walk: &mut Walk<'_, '_>, dataset: u32, objset: &ObjsetPhys, txg: u64) {
+    let header = ZilHeader::parse(&objset.zil_header);
+    let claim_txg = header.claim_txg.get();
+    let mut bp = header.log;
+    let mut count = 0;
+    while bp.has_space() {
+        let sequence = bp.checksum_words()[3];
+        let claimed = claim_txg != 0 && sequence <= header.claim_block_seq.get();
+        if bp.birth() > txg && !claimed || claim_txg != 0 && !claimed {
+            break;
+        }
+        claim_pointer(walk, dataset, LOG, &bp);
+        count += 1;
+        if count > LOG_BLOCKS_MAX {
+            let name = named(&walk.names, dataset).to_owned();
+            unread(walk, || format!("{name}: an intent log without an end"));
+            break;
+        }
+        // The last block is allocated in advance: one that is no log block ends the log.
+        let Some(bytes) = walk.blocks.log_block(&bp) else { break };
+        let Ok(log) = LogBlock::parse(&bytes) else { break };
+        let next = log.chain.next;
+        for record in log.records().map_while(std::result::Result::ok) {
+            if claim_txg == 0 || record.kind != RecordKind::Write {
+                continue;
+            }
+            if let Ok(Record::Write(write)) = record.decode()
+                && write.data.is_none()
+                && write.pointer.birth() >= claim_txg
+            {
+                claim_pointer(walk, dataset, LOG, &write.pointer);
+            }
+        }
+        if next.has_space() && next.checksum_words()[3] != sequence.wrapping_add(1) {
+            break;
+        }
+        bp = next;
+    }
+}

@@ -1,0 +1,550 @@
+//! The walk: every block once, from an object set's root to the last record.
+//!
+//! The one idea: a data set shares with its previous snapshot exactly what was born until then, so
+//! each data set's walk leaves out subtrees born at or before that txg, and all walks together see
+//! every block once. Levels only go down, so no pointer can lead in a circle; a pool whose blocks
+//! claim more space than its vdevs have is not walked to the end.
+
+use crate::block::{self, Audit, Blocks, Segment};
+use crate::report::{FILES_MAX, FindingKind, Findings, Progress};
+use crate::sorter::Sorter;
+use crate::space::{OWNER_DEDUP, OWNER_DYING};
+use format::dnode::{DNODE_BLOCK, DNODE_SLOT, DNODES_PER_BLOCK, DnodeFlags};
+use format::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
+use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
+use std::collections::BTreeMap;
+use zerocopy::FromBytes;
+
+/// Number of the MOS in lists of data sets; others start at 1.
+pub(crate) const MOS: u32 = 0;
+/// Blocks between two reports of progress.
+const PROGRESS_EVERY: u64 = 256;
+
+/// Damage of one object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ObjectDamage {
+    /// Logical bytes lost.
+    pub lost_bytes: u64,
+    /// Blocks lost.
+    pub lost_blocks: u64,
+    /// Damaged blocks that were recovered.
+    pub recovered_blocks: u64,
+    /// Not the object itself is lost, but the block of dnodes that begins with it.
+    pub dnodes: bool,
+}
+
+/// Space that blocks are charged with: deflated, physical, logical.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Charge {
+    /// Allocated, without parity.
+    pub used: u64,
+    /// Compressed.
+    pub compressed: u64,
+    /// Uncompressed.
+    pub uncompressed: u64,
+}
+
+/// A lost block, for data sets that share it.
+#[derive(Clone, Debug)]
+pub(crate) struct LostBlock {
+    pub dataset: u32,
+    pub object: u64,
+    pub level: u8,
+    pub block: u64,
+    pub bp: BlkPtr,
+    pub bytes: u64,
+}
+
+/// What is walked, and by which rule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope {
+    /// Number of the data set.
+    pub dataset: u32,
+    /// Blocks born until then are another's.
+    pub min_txg: u64,
+    /// The tree is being freed: what is not there any more is no loss.
+    pub dying: bool,
+}
+
+/// An object while its blocks are visited.
+struct Object<'d> {
+    number: u64,
+    dnode: &'d DnodePhys,
+}
+
+/// Sum over a subtree.
+#[derive(Clone, Copy)]
+struct Sum {
+    dsize: u64,
+    /// Was all of it seen (nothing left out or lost)?
+    complete: bool,
+}
+
+/// The state of all walks.
+pub(crate) struct Walk<'a, 'p> {
+    pub blocks: Blocks<'a>,
+    pub findings: Findings,
+    /// Names of the data sets, by their numbers.
+    pub names: Vec<String>,
+    /// Segments that can be reached.
+    pub reach: Sorter,
+    /// Per leaf: reads that failed, wrong pieces.
+    pub leaf_errors: Vec<(u64, u64)>,
+    pub progress: Progress,
+    report_progress: &'p mut dyn FnMut(Progress),
+    /// Damage by data set and object.
+    pub damage: BTreeMap<(u32, u64), ObjectDamage>,
+    pub damage_unlisted: u64,
+    pub lost: Vec<LostBlock>,
+    pub lost_blocks: u64,
+    pub recovered_blocks: u64,
+    /// A subtree could not be walked: what is below it seems to be leaked.
+    pub incomplete: bool,
+    /// What was born in the data set that is being walked.
+    pub born: Charge,
+    /// Bytes that may be claimed before the walk gives up.
+    limit: u64,
+    claimed: u64,
+    audit: Audit,
+    buffers: Vec<Vec<u8>>,
+}
+
+impl<'a, 'p> Walk<'a, 'p> {
+    pub(crate) fn new(
+        blocks: Blocks<'a>,
+        reach: Sorter,
+        report_progress: &'p mut dyn FnMut(Progress),
+    ) -> Walk<'a, 'p> {
+        let tree = blocks.tree();
+        let capacity = tree.tops().iter().map(|top| top.asize()).fold(0, u64::saturating_add);
+        Walk {
+            findings: Findings::default(),
+            names: vec!["MOS".into()],
+            reach,
+            leaf_errors: vec![(0, 0); tree.leaves().len()],
+            progress: Progress::default(),
+            report_progress,
+            damage: BTreeMap::new(),
+            damage_unlisted: 0,
+            lost: Vec::new(),
+            lost_blocks: 0,
+            recovered_blocks: 0,
+            incomplete: false,
+            born: Charge::default(),
+            limit: capacity.saturating_mul(2),
+            claimed: 0,
+            audit: Audit::default(),
+            buffers: Vec::new(),
+            blocks,
+        }
+    }
+
+    /// Walks an object set. Gives its structure, if that can be read.
+    pub(crate) fn objset(&mut self, scope: Scope, root: &BlkPtr) -> Option<ObjsetPhys> {
+        if root.is_hole() || root.birth() <= scope.min_txg {
+            return None;
+        }
+        let mut bytes = self.buffers.pop().unwrap_or_default();
+        let whole = root.kind() == ObjectType::OBJSET && root.level() == 0;
+        let parsed = if !whole {
+            Err("its root is not a pointer to an object set".to_string())
+        } else {
+            self.charge(root);
+            self.look(scope, 0, root, &mut bytes).and_then(|()| {
+                if !root.is_little_endian() {
+                    return Err("it is of the other byte order".to_string());
+                }
+                ObjsetPhys::parse(&bytes).map_err(|e| e.to_string())
+            })
+        };
+        self.buffers.push(bytes);
+        let objset = match parsed {
+            Ok(objset) => objset,
+            Err(why) => {
+                self.lose(scope, 0, root, (0, 0), 0, &why);
+                return None;
+            }
+        };
+        let fill = objset.fill();
+        if root.fill() != fill {
+            self.findings.add(FindingKind::Account, || {
+                format!(
+                    "{}: the root's fill is {}, its objects are {fill}",
+                    named(&self.names, scope.dataset),
+                    root.fill()
+                )
+            });
+        }
+        self.object(scope, 0, &objset.meta, root.birth());
+        let numbers = [USERUSED_OBJECT, GROUPUSED_OBJECT, PROJECTUSED_OBJECT];
+        for (dnode, number) in objset.accounting.iter().zip(numbers) {
+            if let Some(dnode) = dnode {
+                self.object(scope, number, dnode, root.birth());
+            }
+        }
+        Some(objset)
+    }
+
+    /// Walks an object.
+    fn object(&mut self, scope: Scope, number: u64, dnode: &DnodePhys, birth: u64) {
+        let object = Object { number, dnode };
+        let level = dnode.core().levels.saturating_sub(1);
+        let mut sum = Sum { dsize: 0, complete: true };
+        for (index, bp) in dnode.blkptrs().iter().enumerate() {
+            sum.add(self.visit(scope, &object, bp, (level, index as u64), birth));
+        }
+        if let Some(spill) = dnode.spill() {
+            sum.add(self.visit(scope, &object, spill, (0, SPILL), birth));
+        }
+        let counted = dnode.core().flags & DnodeFlags::USED_BYTES != 0;
+        if sum.complete && !scope.dying && (counted || sum.dsize != 0) {
+            let used = dnode.used_bytes();
+            if used != sum.dsize {
+                self.findings.add(FindingKind::Account, || {
+                    format!(
+                        "{} object {number}: uses {used} bytes, its blocks are {}",
+                        named(&self.names, scope.dataset),
+                        sum.dsize
+                    )
+                });
+            }
+        }
+    }
+
+    /// Visits a block and all below it.
+    fn visit(
+        &mut self,
+        scope: Scope,
+        object: &Object<'_>,
+        bp: &BlkPtr,
+        (level, number): (u8, u64),
+        parent_birth: u64,
+    ) -> Sum {
+        let birth = bp.birth();
+        if birth > parent_birth {
+            self.odd(scope, object, (level, number), || {
+                format!("born in txg {birth}, its parent in {parent_birth}")
+            });
+        }
+        if bp.is_hole() {
+            return Sum { dsize: 0, complete: true };
+        }
+        let dsize = self.blocks.dsize(bp);
+        if birth <= scope.min_txg {
+            return Sum { dsize, complete: level == 0 };
+        }
+        if bp.level() != level {
+            self.odd(scope, object, (level, number), || format!("level {}", bp.level()));
+        }
+        self.charge(bp);
+        let mut sum = Sum { dsize, complete: true };
+        if self.claimed > self.limit {
+            self.give_up();
+            return Sum { dsize, complete: false };
+        }
+        let mut bytes = self.buffers.pop().unwrap_or_default();
+        let result = self.look(scope, object.number, bp, &mut bytes);
+        let result = result.and_then(|()| self.check_shape(scope, object, bp, level, number));
+        match result {
+            Err(why) => {
+                sum.complete = false;
+                let lost = lost_bytes(object.dnode, bp, level, number);
+                self.lose(scope, object.number, bp, (level, number), lost, &why);
+            }
+            Ok(()) if level > 0 => {
+                self.indirect(scope, object, bp, &bytes, (level, number), &mut sum);
+            }
+            Ok(()) if object.number == 0 => self.dnodes(scope, bp, &bytes, number),
+            Ok(()) => {}
+        }
+        self.buffers.push(bytes);
+        sum
+    }
+
+    /// Is the block such as a block of this object must be?
+    fn check_shape(
+        &mut self,
+        scope: Scope,
+        object: &Object<'_>,
+        bp: &BlkPtr,
+        level: u8,
+        number: u64,
+    ) -> Result<(), String> {
+        let parsed = level > 0 || object.number == 0;
+        if parsed && bp.is_embedded() {
+            return Err("an embedded pointer where none can be".into());
+        }
+        if parsed && !bp.is_little_endian() {
+            return Err("a block of the other byte order".into());
+        }
+        if number == SPILL {
+            return Ok(());
+        }
+        let due = if level > 0 {
+            1 << object.dnode.core().indirect_shift
+        } else {
+            u64::from(object.dnode.block_size())
+        };
+        if bp.lsize() != due {
+            self.odd(scope, object, (level, number), || {
+                format!("{} bytes, expected {due}", bp.lsize())
+            });
+        }
+        let max = object.dnode.max_block();
+        if level == 0 && number > max {
+            self.odd(scope, object, (level, number), || format!("beyond the last block, {max}"));
+        }
+        Ok(())
+    }
+
+    fn indirect(
+        &mut self,
+        scope: Scope,
+        object: &Object<'_>,
+        bp: &BlkPtr,
+        bytes: &[u8],
+        (level, number): (u8, u64),
+        sum: &mut Sum,
+    ) {
+        let shift = object.dnode.pointers_shift();
+        let mut fill = 0u64;
+        for (index, child) in bytes.as_chunks::<128>().0.iter().enumerate() {
+            let Ok(child) = BlkPtr::read_from_bytes(child) else { continue };
+            fill = fill.saturating_add(child.fill());
+            let number = number.checked_shl(shift).unwrap_or(0).saturating_add(index as u64);
+            sum.add(self.visit(scope, object, &child, (level - 1, number), bp.birth()));
+        }
+        if fill != bp.fill() {
+            self.miscount(scope, object.number, (level, number), bp.fill(), fill);
+        }
+    }
+
+    /// Walks the objects of a block of dnodes.
+    fn dnodes(&mut self, scope: Scope, bp: &BlkPtr, bytes: &[u8], number: u64) {
+        let first = number.saturating_mul(DNODES_PER_BLOCK);
+        let mut fill = 0;
+        let mut slot = 0;
+        while slot < DNODES_PER_BLOCK.min((bytes.len() / DNODE_SLOT) as u64) {
+            let object = first + slot;
+            let at = bytes.get(slot as usize * DNODE_SLOT..).unwrap_or_default();
+            slot += 1;
+            match DnodePhys::parse(at) {
+                Ok(None) => {}
+                Ok(Some(dnode)) => {
+                    fill += 1;
+                    slot += dnode.slots() as u64 - 1;
+                    self.object(scope, object, &dnode, bp.birth());
+                }
+                Err(error) => {
+                    fill += 1;
+                    self.incomplete = true;
+                    self.findings.add(FindingKind::Structure, || {
+                        format!("{} object {object}: {error}", named(&self.names, scope.dataset))
+                    });
+                    self.damaged(scope, object, |damage| damage.lost_blocks += 1);
+                    self.lost_blocks += 1;
+                }
+            }
+        }
+        if bytes.len() != DNODE_BLOCK {
+            self.findings.add(FindingKind::Structure, || {
+                format!(
+                    "{}: a block of dnodes of {} bytes",
+                    named(&self.names, scope.dataset),
+                    bytes.len()
+                )
+            });
+        }
+        if fill != bp.fill() {
+            self.miscount(scope, 0, (0, number), bp.fill(), fill);
+        }
+    }
+
+    /// Looks at all copies of a block and notes all that is to be noted.
+    pub(crate) fn look(
+        &mut self,
+        scope: Scope,
+        object: u64,
+        bp: &BlkPtr,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let mut audit = std::mem::take(&mut self.audit);
+        let result = self.blocks.audit(bp, bytes, &mut audit);
+        self.claim(scope, object, bp.is_dedup(), &audit.segments);
+        let leaf_errors = &mut self.leaf_errors;
+        block::count(&audit.faults, |leaf, reads, wrong| {
+            if let Some(errors) = leaf_errors.get_mut(leaf).filter(|_| !scope.dying) {
+                errors.0 += reads;
+                errors.1 += wrong;
+            }
+        });
+        for oddity in &audit.oddities {
+            self.findings.add(FindingKind::Pointer, || {
+                format!("{} object {object}: {oddity}", named(&self.names, scope.dataset))
+            });
+        }
+        if result.is_ok() && (audit.is_damaged() || audit.missing > 0) {
+            self.recovered_blocks += 1;
+        }
+        if result.is_ok() && audit.is_damaged() {
+            self.damaged(scope, object, |damage| damage.recovered_blocks += 1);
+        }
+        self.progress.blocks += 1;
+        self.audit = audit;
+        if self.progress.blocks.is_multiple_of(PROGRESS_EVERY) {
+            (self.report_progress)(self.progress);
+        }
+        result
+    }
+
+    /// Notes space that can be reached.
+    pub(crate) fn claim(&mut self, scope: Scope, object: u64, dedup: bool, segments: &[Segment]) {
+        let mut owner =
+            u64::from(scope.dataset) << 40 & (OWNER_DYING - 1) | object & ((1 << 40) - 1);
+        if dedup {
+            owner |= OWNER_DEDUP;
+        }
+        if scope.dying {
+            owner |= OWNER_DYING;
+        }
+        for (top, offset, size) in segments {
+            self.reach.push([u64::from(*top), *offset, *size, owner]);
+            self.progress.bytes = self.progress.bytes.saturating_add(*size);
+            if !dedup {
+                self.claimed = self.claimed.saturating_add(*size);
+            }
+        }
+    }
+
+    fn charge(&mut self, bp: &BlkPtr) {
+        let born = &mut self.born;
+        born.used = born.used.saturating_add(self.blocks.dsize(bp));
+        born.compressed = born.compressed.saturating_add(bp.compressed_size());
+        born.uncompressed = born.uncompressed.saturating_add(bp.uncompressed_size());
+    }
+
+    fn damaged(&mut self, scope: Scope, object: u64, note: impl FnOnce(&mut ObjectDamage)) {
+        if scope.dying {
+            return;
+        }
+        let key = (scope.dataset, object);
+        if self.damage.len() >= FILES_MAX && !self.damage.contains_key(&key) {
+            self.damage_unlisted += 1;
+            return;
+        }
+        note(self.damage.entry(key).or_default());
+    }
+
+    /// Notes a block that is lost.
+    fn lose(
+        &mut self,
+        scope: Scope,
+        object: u64,
+        bp: &BlkPtr,
+        (level, number): (u8, u64),
+        bytes: u64,
+        why: &str,
+    ) {
+        if scope.dying {
+            self.incomplete |= level > 0;
+            return;
+        }
+        self.lost_blocks += 1;
+        let dnodes = object == 0;
+        self.incomplete |= level > 0 || dnodes;
+        if scope.dataset == MOS || dnodes || level > 0 {
+            self.findings.add(FindingKind::LostMetadata, || {
+                format!(
+                    "{} object {object} level {level} block {number}: {why}",
+                    named(&self.names, scope.dataset)
+                )
+            });
+        }
+        let first =
+            if dnodes && level == 0 { number.saturating_mul(DNODES_PER_BLOCK) } else { object };
+        self.damaged(scope, first, |damage| {
+            damage.lost_blocks += 1;
+            damage.lost_bytes = damage.lost_bytes.saturating_add(if dnodes { 0 } else { bytes });
+            damage.dnodes |= dnodes;
+        });
+        if self.lost.len() < FILES_MAX {
+            let (dataset, bp) = (scope.dataset, *bp);
+            self.lost.push(LostBlock { dataset, object, level, block: number, bp, bytes });
+        }
+    }
+
+    fn odd(
+        &mut self,
+        scope: Scope,
+        object: &Object<'_>,
+        (level, number): (u8, u64),
+        what: impl FnOnce() -> String,
+    ) {
+        self.findings.add(FindingKind::Pointer, || {
+            format!(
+                "{} object {} level {level} block {number}: {}",
+                named(&self.names, scope.dataset),
+                object.number,
+                what()
+            )
+        });
+    }
+
+    fn miscount(
+        &mut self,
+        scope: Scope,
+        object: u64,
+        (level, number): (u8, u64),
+        said: u64,
+        fill: u64,
+    ) {
+        self.findings.add(FindingKind::Account, || {
+            format!(
+                "{} object {object} level {level} block {number}: fill {said}, counted {fill}",
+                named(&self.names, scope.dataset)
+            )
+        });
+    }
+
+    fn give_up(&mut self) {
+        if !self.findings.has(FindingKind::Unjudged) {
+            let limit = self.limit;
+            self.findings.add(FindingKind::Unjudged, || {
+                format!("blocks claim more than {limit} bytes, twice what the pool has: walk ended")
+            });
+        }
+        self.incomplete = true;
+    }
+
+    /// Tells how far the walk is, whatever the count of blocks.
+    pub(crate) fn tell(&mut self) {
+        (self.report_progress)(self.progress);
+    }
+}
+
+/// Name of the data set of this number.
+pub(crate) fn named(names: &[String], dataset: u32) -> &str {
+    names.get(dataset as usize).map_or("?", String::as_str)
+}
+
+/// Number of an object's spill block.
+const SPILL: u64 = u64::MAX;
+
+impl Sum {
+    fn add(&mut self, other: Sum) {
+        self.dsize = self.dsize.saturating_add(other.dsize);
+        self.complete &= other.complete;
+    }
+}
+
+/// Logical bytes that are lost with a block, at most.
+fn lost_bytes(dnode: &DnodePhys, bp: &BlkPtr, level: u8, number: u64) -> u64 {
+    if number == SPILL || level == 0 {
+        return bp.lsize();
+    }
+    let shift = dnode.pointers_shift() * u32::from(level);
+    let blocks = 1u64.checked_shl(shift).unwrap_or(u64::MAX);
+    let first = number.saturating_mul(blocks);
+    let end = dnode.max_block().saturating_add(1);
+    blocks.min(end.saturating_sub(first)).saturating_mul(dnode.block_size().into())
+}

@@ -1,0 +1,74 @@
+//! The judge on pools that OpenZFS wrote, and on lies planted into them.
+
+use std::path::Path;
+use verify::{Options, Report, Verdict};
+
+fn judge(dir: &Path) -> Report {
+    let scan = vdev::import::scan(&[dir.to_owned()]).unwrap();
+    let pool = scan.pools.first().expect("a pool is there");
+    let mut told = Vec::new();
+    let report =
+        verify::verify_pool(pool, &Options::default(), &mut |progress| told.push(progress))
+            .unwrap();
+    assert!(told.is_sorted_by_key(|progress| progress.blocks));
+    assert_eq!(told.last().map(|progress| progress.blocks), Some(report.blocks));
+    report
+}
+
+fn show(report: &Report) -> String {
+    let mut text = format!("{:?} {:?}\n", report.verdict, report.space);
+    for device in &report.devices {
+        text += &format!("{device:?}\n");
+    }
+    for finding in &report.findings {
+        text += &format!("{:?}: {finding}\n", finding.kind);
+    }
+    for file in report.lost_files().take(20) {
+        text += &format!("{file:?}\n");
+    }
+    text
+}
+
+fn is_clean(name: &str) {
+    let report = judge(&testkit::golden(name));
+    assert_eq!(report.verdict, Verdict::Clean, "{name}: {}", show(&report));
+    assert!(report.blocks > 100 && report.datasets > 1, "{name}");
+    let space = report.space.expect("space was compared");
+    assert_eq!(space.allocated, space.reachable, "{name}");
+    assert!(space.allocated > 1 << 20, "{name}");
+}
+
+#[test]
+fn single_is_clean() {
+    is_clean("single");
+}
+
+#[test]
+fn rz1_is_clean() {
+    is_clean("rz1");
+}
+
+#[test]
+fn rz2_is_clean() {
+    is_clean("rz2");
+}
+
+#[test]
+fn rz3_is_clean() {
+    is_clean("rz3");
+}
+
+#[test]
+fn mir_is_clean() {
+    is_clean("mir");
+}
+
+#[test]
+fn wide_is_clean() {
+    is_clean("wide");
+}
+
+#[test]
+fn nofeat_is_clean() {
+    is_clean("nofeat");
+}
