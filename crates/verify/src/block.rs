@@ -264,14 +264,14 @@ impl<'a> Blocks<'a> {
         &mut self,
         dva: Dva,
         out: &mut [u8],
-        mut audit: Option<&mut Audit>,
+        audit: Option<&mut Audit>,
         check: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), String> {
         if self.mappings.contains_key(&dva.vdev) {
             self.moved(dva, out, audit, 0)?;
             return check(out).then_some(()).ok_or_else(|| "checksum mismatch".to_string());
         }
-        let Some(audit) = audit.as_deref_mut() else {
+        let Some(audit) = audit else {
             let read = self.tree.read_with(dva.vdev, dva.offset, out, &mut self.scratch, check);
             return read.map(|_| ()).map_err(|e| e.to_string());
         };

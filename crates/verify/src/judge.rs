@@ -267,6 +267,7 @@ fn compare_space(
             return None;
         }
     };
+    let failed = [reach.failed(), logs.failed()];
     let (mut reach, mut logs) = (reach.peekable(), logs.peekable());
     let mut totals = SpaceTotals::default();
     let names = std::mem::take(&mut walk.names);
@@ -298,6 +299,10 @@ fn compare_space(
         beyond(record, &mut found);
     }
     walk.names = names;
+    if let Some(error) = failed.iter().find_map(|failed| failed.get()) {
+        walk.findings.add(FindingKind::Unjudged, || format!("space, scratch file: {error}"));
+        return None;
+    }
     if walk.incomplete && totals.leaked > 0 {
         walk.findings.add(FindingKind::Leaked, || {
             format!(

@@ -111,6 +111,7 @@ pub(crate) struct Dataset {
 }
 
 /// A DSL directory.
+#[allow(dead_code)]
 pub(crate) struct Dir {
     /// Its object in the MOS.
     pub object: u64,
@@ -184,10 +185,10 @@ impl Datasets {
             && object::zap_get(blocks, &dnode, DIR_CRYPTO_KEY_OBJECT.as_bytes())?.is_some();
         let from = self.list.len();
         let head = dir.head_dataset_object.get();
-        if head != 0 {
-            if let Err(why) = self.add_head(blocks, mos, head, name, encrypted, seen) {
-                self.unread.push(format!("{name}: {why}"));
-            }
+        if head != 0
+            && let Err(why) = self.add_head(blocks, mos, head, name, encrypted, seen)
+        {
+            self.unread.push(format!("{name}: {why}"));
         }
         let datasets = from..self.list.len();
         self.dirs.push(Dir { object, name: name.to_owned(), children: Vec::new(), datasets });

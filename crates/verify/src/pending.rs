@@ -255,7 +255,7 @@ pub(crate) fn intent_log(walk: &mut Walk<'_, '_>, dataset: u32, objset: &ObjsetP
     while bp.has_space() {
         let sequence = bp.checksum_words()[3];
         let claimed = claim_txg != 0 && sequence <= header.claim_block_seq.get();
-        if bp.birth() > txg && !claimed || claim_txg != 0 && !claimed {
+        if !claimed && (claim_txg != 0 || bp.birth() > txg) {
             break;
         }
         claim_pointer(walk, dataset, LOG, &bp);

@@ -4,12 +4,14 @@
 //! a vector of fixed size; when it is full it is sorted and written out, and in the end all runs
 //! are read side by side.
 
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Four words that sort in their order.
 pub(crate) type Record = [u64; 4];
@@ -88,8 +90,13 @@ impl Sorter {
             at = *end;
         }
         let memory = self.records.into_iter();
-        let mut sorted =
-            Sorted { file: self.file, runs, memory, heap: BinaryHeap::new(), failed: None };
+        let mut sorted = Sorted {
+            file: self.file,
+            runs,
+            memory,
+            heap: BinaryHeap::new(),
+            failed: Rc::default(),
+        };
         for source in 0..=sorted.runs.len() {
             sorted.refill(source);
         }
@@ -121,20 +128,20 @@ struct Run {
     ready: Vec<Record>,
 }
 
-/// Iterator over all records in order. After a failed read it ends; see [`Sorted::failed`].
+/// Iterator over all records in order. After a failed read it ends, and says so in `failed`.
 pub(crate) struct Sorted {
     file: Option<File>,
     runs: Vec<Run>,
     memory: std::vec::IntoIter<Record>,
     /// The next record of every source; the last source is memory.
     heap: BinaryHeap<Reverse<(Record, usize)>>,
-    failed: Option<io::Error>,
+    failed: Rc<OnceCell<io::Error>>,
 }
 
 impl Sorted {
-    /// Why the iteration ended too early.
-    pub(crate) fn failed(&self) -> Option<&io::Error> {
-        self.failed.as_ref()
+    /// Where it will be said why the iteration ended too early, if it does.
+    pub(crate) fn failed(&self) -> Rc<OnceCell<io::Error>> {
+        self.failed.clone()
     }
 
     fn refill(&mut self, source: usize) {
@@ -142,7 +149,7 @@ impl Sorted {
             (Some(run), Some(file)) => match run.next(file) {
                 Ok(next) => next,
                 Err(error) => {
-                    self.failed = Some(error);
+                    drop(self.failed.set(error));
                     None
                 }
             },
@@ -171,7 +178,7 @@ impl Iterator for Sorted {
     type Item = Record;
 
     fn next(&mut self) -> Option<Record> {
-        if self.failed.is_some() {
+        if self.failed.get().is_some() {
             return None;
         }
         let Reverse((record, source)) = self.heap.pop()?;

@@ -67,7 +67,7 @@ impl Bitmap {
         let bits = self.bits(offset, end.saturating_sub(offset));
         let mut at = bits.start;
         while at < bits.end && !is_set(at) {
-            let empty = at % 64 == 0 && self.words.get((at / 64) as usize) == Some(&0);
+            let empty = at.is_multiple_of(64) && self.words.get((at / 64) as usize) == Some(&0);
             at += if empty { 64 } else { 1 };
         }
         if at >= bits.end {

@@ -45,6 +45,7 @@ pub(crate) struct Charge {
 }
 
 /// A lost block, for data sets that share it.
+#[allow(dead_code)]
 #[derive(Clone, Debug)]
 pub(crate) struct LostBlock {
     pub dataset: u32,
