@@ -32,7 +32,12 @@ fn show(report: &Report) -> String {
 fn is_clean(name: &str) {
     let report = judge(&testkit::golden(name));
     assert_eq!(report.verdict, Verdict::Clean, "{name}: {}", show(&report));
-    assert!(report.blocks > 100 && report.datasets > 0, "{name}");
+    assert!(
+        report.blocks > 50 && report.datasets > 0,
+        "{name}: {} {}",
+        report.blocks,
+        report.datasets
+    );
     let space = report.space.expect("space was compared");
     assert_eq!(space.allocated, space.reachable, "{name}");
     assert!(space.allocated > 1 << 20, "{name}");
