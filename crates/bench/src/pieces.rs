@@ -29,7 +29,7 @@ fn measure(name: &str, unit: usize, mut work: impl FnMut()) {
 
 /// Prints the limits, one line each.
 pub(crate) fn print() -> Result<()> {
-    let record: Vec<u8> = (0..128u32 << 10).map(|i| (i * 31 >> 3) as u8).collect();
+    let record: Vec<u8> = (0..128u32 << 10).map(|i| ((i * 31) >> 3) as u8).collect();
     let (mut p, mut q) = (vec![0; 16 << 10], vec![0; 16 << 10]);
     measure("thumper pq 8+2, columns of 16K", record.len(), || {
         let data: Vec<&[u8]> = record.chunks_exact(16 << 10).collect();

@@ -7,6 +7,8 @@
 
 mod accounting;
 mod bpobj;
+mod bytes;
+mod dirty;
 mod error;
 mod extents;
 mod ledger;

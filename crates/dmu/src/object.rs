@@ -23,6 +23,8 @@ use rt::buf::PooledBuf;
 use rt::sync::{Arc, Mutex, RwLock};
 use store::Store;
 
+use crate::bytes::{copy_padded, resized};
+use crate::dirty::DirtyLists;
 use crate::error::{DmuError, Result};
 use crate::extents::Extents;
 use crate::tree::Root;
@@ -101,30 +103,6 @@ pub struct Object {
     state: Mutex<State>,
     dirty: Arc<DirtyLists>,
     zap: ZapState,
-}
-
-/// Objects to sync, per living txg.
-#[derive(Default)]
-pub(crate) struct DirtyLists {
-    lists: [Mutex<Vec<Arc<Object>>>; crate::txg::TXG_SIZE],
-}
-
-impl DirtyLists {
-    fn add(&self, txg: u64, object: Arc<Object>) {
-        self.lists[txg as usize % crate::txg::TXG_SIZE].lock().push(object);
-    }
-
-    /// Takes the objects that `txg` has changed, each once, by number.
-    pub(crate) fn take(&self, txg: u64) -> Vec<Arc<Object>> {
-        let mut list = std::mem::take(&mut *self.lists[txg as usize % crate::txg::TXG_SIZE].lock());
-        list.sort_by_key(|o| o.number);
-        list.dedup_by_key(|o| o.number);
-        list
-    }
-
-    pub(crate) fn any(&self, txg: u64) -> bool {
-        !self.lists[txg as usize % crate::txg::TXG_SIZE].lock().is_empty()
-    }
 }
 
 /// Where the newest version of a block is.
@@ -719,18 +697,4 @@ impl Object {
         state.synced = dnode;
         state.version += 1;
     }
-}
-
-/// `bytes[from..]` into `to`, zeros beyond its end.
-fn copy_padded(bytes: &[u8], from: usize, to: &mut [u8]) {
-    let have = bytes.get(from..).unwrap_or_default();
-    let part = have.len().min(to.len());
-    to[..part].copy_from_slice(&have[..part]);
-    to[part..].fill(0);
-}
-
-fn resized(bytes: &[u8], size: usize) -> Vec<u8> {
-    let mut out = vec![0; size];
-    copy_padded(bytes, 0, &mut out);
-    out
 }

@@ -13,10 +13,11 @@ use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
 use rt::sync::{Arc, Mutex};
 use store::{BlockWrite, Store};
 
+use crate::dirty::DirtyLists;
 use crate::error::{DmuError, Result};
 use crate::ledger::{Needs, Space, Tally};
 use crate::numbers::Numbers;
-use crate::object::{DirtyLists, Object};
+use crate::object::Object;
 use crate::policy::Policy;
 use crate::sync::{Synced, Syncing};
 use crate::txg::Tx;
