@@ -236,8 +236,9 @@ impl Items<'_> {
             }
             _ => (bits(word, 15, 1), None, bits(word, 16, 47), bits(word, 0, 15) + 1),
         };
-        let end = self.geometry.bytes(offset + run).filter(|end| *end <= self.geometry.size);
-        let end = end.ok_or_else(|| self.bad("entry"))?;
+        let end = Some(offset + run).filter(|end| *end <= OFFSET_END_TWO_WORDS);
+        let end = end.and_then(|end| self.geometry.bytes(end));
+        let end = end.filter(|end| *end <= self.geometry.size).ok_or_else(|| self.bad("entry"))?;
         let size = self.geometry.bytes(run).ok_or_else(|| self.bad("entry"))?;
         let offset = (end - size).checked_add(self.geometry.start);
         let offset = offset.filter(|o| o.checked_add(size).is_some());
@@ -322,13 +323,8 @@ impl Encoder {
             }
             let wide = self.two_words
                 && (vdev.is_some() || left > RUN_MAX_ONE_WORD || start >= OFFSET_END_ONE_WORD);
-            if !wide {
-                if vdev.is_some() {
-                    return Err(too_large("vdev without spacemap_v2", vdev.unwrap_or(0).into(), 0));
-                }
-                if start + left > OFFSET_END_ONE_WORD {
-                    return Err(too_large("offset", start, OFFSET_END_ONE_WORD - 1));
-                }
+            if !wide && let Some(vdev) = vdev {
+                return Err(too_large("vdev without spacemap_v2", vdev.into(), 0));
             }
             while left > 0 {
                 let run = left.min(if wide { RUN_MAX_TWO_WORDS } else { RUN_MAX_ONE_WORD });
@@ -341,6 +337,8 @@ impl Encoder {
                     let word = with_bits(word, 24, 36, run - 1);
                     push(out, with_bits(word, 0, 24, vdev.unwrap_or(0).into()));
                     push(out, with_bits(start, 63, 1, action as u64));
+                } else if start >= OFFSET_END_ONE_WORD {
+                    return Err(too_large("offset", start, OFFSET_END_ONE_WORD - 1));
                 } else {
                     let word = with_bits(0, 16, 47, start);
                     let word = with_bits(word, 15, 1, action as u64);
@@ -357,14 +355,14 @@ impl Encoder {
     fn units(&self, offset: u64, size: u64) -> Result<(u64, u64)> {
         let Geometry { start, size: room, shift } = self.geometry;
         let relative = offset.checked_sub(start);
-        let inside = relative.filter(|r| {
+        let inside = relative.zip(1u64.checked_shl(shift)).filter(|(r, unit)| {
             r.checked_add(size).is_some_and(|end| end <= room)
                 && size > 0
-                && (r | size) & ((1 << shift) - 1) == 0
+                && (r | size) & (unit - 1) == 0
                 && (r >> shift) + (size >> shift) <= OFFSET_END_TWO_WORDS
         });
         match inside {
-            Some(relative) => Ok((relative >> shift, size >> shift)),
+            Some((relative, _)) => Ok((relative >> shift, size >> shift)),
             None => Err(FormatError::Bounds { what: WHAT, field: "run to be written", at: offset }),
         }
     }
