@@ -1,5 +1,6 @@
 //! The order of the proceedings: MOS, data sets, what is pending, space, labels, names, verdict.
 
+use crate::accounts;
 use crate::block::Blocks;
 use crate::mos::{Datasets, Mos};
 use crate::names::Names;
@@ -8,6 +9,7 @@ use crate::pending;
 use crate::report::{
     DeviceDamage, FileDamage, FindingKind, Findings, Progress, Report, SpaceTotals, Verdict,
 };
+use crate::shared;
 use crate::sorter::Sorter;
 use crate::space::{self, Bitmap};
 use crate::spacemaps::{self, Metaslabs};
@@ -159,6 +161,7 @@ fn judge(
         walk.progress.bytes_total = totals.fold(0, u64::saturating_add);
     }
     walk.objset(Scope { dataset: MOS, min_txg: 0, dying: false }, &uberblock.root);
+    let mos_used = walk.born;
     let mut datasets = Datasets::list(&mut walk.blocks, mos, &summary.name);
     for why in datasets.unread.drain(..) {
         walk.incomplete = true;
@@ -186,6 +189,7 @@ fn judge(
                 summary.encrypted.push(dataset.name.clone());
             }
         }
+        accounts::dataset(walk, mos, &dataset.name, &phys);
         if !dataset.snapshot {
             if objset.is_none() && phys.bp.has_space() {
                 objset = read_objset(&mut walk.blocks, &phys.bp).ok();
@@ -195,13 +199,17 @@ fn judge(
             }
         }
     }
+    if !walk.incomplete {
+        accounts::dirs(walk, mos, &datasets, mos_used);
+    }
     let Some(config) = &config else { return };
     pending::claim(walk, mos, config);
     summary.space = compare_space(walk, mos, &slabs, memory, options);
+    shared::spread(walk, mos, &datasets);
     summary.files = name_files(walk, mos, &datasets);
 }
 
-fn read_objset(blocks: &mut Blocks<'_>, bp: &format::BlkPtr) -> Result<ObjsetPhys> {
+pub(crate) fn read_objset(blocks: &mut Blocks<'_>, bp: &format::BlkPtr) -> Result<ObjsetPhys> {
     if !bp.is_little_endian() {
         return Err(Unread("an object set of the other byte order".into()));
     }

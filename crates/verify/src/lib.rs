@@ -7,6 +7,7 @@
 //! what is in use is compared with what is allocated. Damage ends in the report, never in a stop.
 #![deny(missing_docs)]
 
+mod accounts;
 mod block;
 mod judge;
 mod mos;
@@ -14,9 +15,12 @@ mod names;
 mod object;
 mod pending;
 mod report;
+mod shared;
 mod sorter;
 mod space;
 mod spacemaps;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 pub use judge::{Options, verify, verify_pool};

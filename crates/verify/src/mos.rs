@@ -111,7 +111,6 @@ pub(crate) struct Dataset {
 }
 
 /// A DSL directory.
-#[allow(dead_code)]
 pub(crate) struct Dir {
     /// Its object in the MOS.
     pub object: u64,

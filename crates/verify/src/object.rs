@@ -50,14 +50,28 @@ impl std::ops::Deref for Block {
 
 /// The pointer to block `block` of an object; a hole if there is none.
 pub(crate) fn pointer(blocks: &mut Blocks<'_>, dnode: &DnodePhys, block: u64) -> Result<BlkPtr> {
+    pointer_at(blocks, dnode, 0, block)
+}
+
+/// The pointer to a block of some level.
+pub(crate) fn pointer_at(
+    blocks: &mut Blocks<'_>,
+    dnode: &DnodePhys,
+    wanted: u8,
+    block: u64,
+) -> Result<BlkPtr> {
+    let wanted = u32::from(wanted);
     let shift = dnode.pointers_shift();
     let levels = u32::from(dnode.core().levels);
-    let index_at = |level: u32| block.checked_shr(level * shift).unwrap_or(0);
+    let index_at = |level: u32| block.checked_shr((level - wanted) * shift).unwrap_or(0);
     let top = levels.saturating_sub(1);
+    if wanted > top {
+        return Ok(BlkPtr::ZERO);
+    }
     let Some(mut bp) = dnode.blkptrs().get(index_at(top) as usize).copied() else {
         return Ok(BlkPtr::ZERO);
     };
-    for level in (0..top).rev() {
+    for level in (wanted..top).rev() {
         if bp.is_hole() {
             return Ok(BlkPtr::ZERO);
         }

@@ -45,7 +45,6 @@ pub(crate) struct Charge {
 }
 
 /// A lost block, for data sets that share it.
-#[allow(dead_code)]
 #[derive(Clone, Debug)]
 pub(crate) struct LostBlock {
     pub dataset: u32,
@@ -54,6 +53,13 @@ pub(crate) struct LostBlock {
     pub block: u64,
     pub bp: BlkPtr,
     pub bytes: u64,
+}
+
+impl LostBlock {
+    /// Is it an object's spill block?
+    pub(crate) fn is_spill(&self) -> bool {
+        self.block == SPILL
+    }
 }
 
 /// What is walked, and by which rule.

@@ -1,0 +1,183 @@
+//! Lies planted into copies of golden pools, each of which must be told.
+
+use crate::block::Blocks;
+use crate::judge::{read_objset, verify_pool};
+use crate::mos::{Datasets, Mos};
+use crate::{Options, Report, Verdict, object};
+use format::dnode::DNODES_PER_BLOCK;
+use format::label::{CONFIG_AT, DATA_AT};
+use format::{BlkPtr, Dva};
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use testkit::{Entry, Images, Kind};
+use vdev::import::{FoundPool, scan};
+use vdev::sizes::Layout;
+use vdev::{Tree, import};
+
+fn found(dir: &Path) -> FoundPool {
+    let import::Scan { mut pools, .. } = scan(&[dir.to_owned()]).unwrap();
+    pools.pop().unwrap()
+}
+
+fn judge(dir: &Path) -> Report {
+    verify_pool(&found(dir), &Options::default(), &mut |_| {}).unwrap()
+}
+
+/// A byte of an image, changed.
+fn flip(image: &Path, at: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(image).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[!byte[0]], at).unwrap();
+}
+
+/// The image of a leaf.
+fn image(tree: &Tree, top: u32, slot: usize) -> PathBuf {
+    let leaf = tree.top(top).unwrap().slots()[slot][0];
+    tree.leaves()[leaf].name().into()
+}
+
+/// A file with a block of its own in some file system, with that one's name, and the pointers to
+/// its first block and to its block of dnodes.
+fn victim(dir: &Path, name: &str) -> (String, Entry, BlkPtr, BlkPtr) {
+    let pool = found(dir);
+    let tree = pool.open_tree().unwrap();
+    let mut blocks = Blocks::new(&tree);
+    let mos = Mos::open(&mut blocks, &pool.uberblocks[0].root).unwrap();
+    let datasets = Datasets::list(&mut blocks, &mos, name);
+    assert_eq!(datasets.unread, [""; 0]);
+    let truth = testkit::truth(name);
+    for head in datasets.list.iter().filter(|dataset| !dataset.snapshot && !dataset.encrypted) {
+        let Ok(entries) = truth.entries(&head.name) else { continue };
+        let root = mos.dataset(&mut blocks, head.object).unwrap().bp;
+        let objset = read_objset(&mut blocks, &root).unwrap();
+        for entry in entries.into_iter().filter(|e| e.kind == Kind::File && e.nlink == 1) {
+            let dnode = object::expect(&mut blocks, &objset, entry.object).unwrap();
+            let bp = object::pointer(&mut blocks, &dnode, 0).unwrap();
+            let block = entry.object / DNODES_PER_BLOCK;
+            let home = object::pointer(&mut blocks, &objset.meta, block).unwrap();
+            if bp.has_space() && !bp.is_gang() && bp.dvas().count() == 1 {
+                return (head.name.clone(), entry, bp, home);
+            }
+        }
+    }
+    panic!("{name} has no file with a block of its own");
+}
+
+fn tree(dir: &Images) -> Tree {
+    found(dir.path()).open_tree().unwrap()
+}
+
+/// Where a column of a block lies: image and byte. Column 0 is parity, if there is any.
+fn column(tree: &Tree, dva: Dva, psize: u64, index: usize) -> (PathBuf, u64) {
+    match tree.top(dva.vdev).unwrap().layout.unwrap() {
+        Layout::Plain { .. } => (image(tree, dva.vdev, 0), DATA_AT + dva.offset),
+        Layout::Raidz(geometry) => {
+            let column = geometry.columns(dva.offset, psize).column(index);
+            (image(tree, dva.vdev, column.disk), DATA_AT + column.offset)
+        }
+    }
+}
+
+fn path_of(entry: &Entry) -> String {
+    format!("/{}", String::from_utf8_lossy(&entry.path))
+}
+
+#[test]
+fn a_wrong_byte_without_redundancy_is_a_lost_file_with_its_name() {
+    let images = testkit::golden_copy("single");
+    let (dataset, entry, bp, _) = victim(images.path(), "single");
+    let (image, at) = column(&tree(&images), bp.dva(0), bp.psize(), 0);
+    flip(&image, at + 5);
+    let report = judge(images.path());
+    assert_eq!(report.verdict, Verdict::Lost, "{report:#?}");
+    assert_eq!(report.lost_blocks, 1);
+    assert!(report.findings.is_empty(), "{report:#?}");
+    let lost: Vec<_> = report.lost_files().collect();
+    let named = lost.iter().find(|file| file.dataset == dataset).expect("the head is named");
+    assert_eq!((named.path.clone(), named.object), (path_of(&entry), entry.object));
+    assert_eq!((named.lost_blocks, named.lost_bytes), (1, bp.lsize()));
+    // Snapshots that share it are named too, nothing else is.
+    assert!(lost.iter().all(|file| file.object == entry.object), "{lost:?}");
+    let snapshot = format!("{dataset}@");
+    let shares = |name: &str| name == dataset || name.starts_with(&snapshot);
+    assert!(lost.iter().all(|file| shares(&file.dataset)), "{lost:?}");
+    assert_eq!(report.devices.len(), 1);
+    assert_eq!((report.devices[0].bad_blocks, report.devices[0].read_errors), (1, 0));
+}
+
+#[test]
+fn a_wrong_column_is_found_on_its_disk_and_nothing_is_lost() {
+    for index in [0, 1] {
+        let images = testkit::golden_copy("rz1");
+        let (dataset, entry, bp, _) = victim(images.path(), "rz1");
+        let (image, at) = column(&tree(&images), bp.dva(0), bp.psize(), index);
+        flip(&image, at + 100);
+        let report = judge(images.path());
+        assert_eq!(report.verdict, Verdict::Whole, "{report:#?}");
+        assert_eq!((report.lost_blocks, report.recovered_blocks), (0, 1));
+        assert_eq!(report.devices.len(), 1, "{report:#?}");
+        assert_eq!(report.devices[0].device, image.display().to_string());
+        assert_eq!(report.devices[0].bad_blocks, 1);
+        assert_eq!(report.files.len(), 1);
+        assert_eq!(report.files[0].path, path_of(&entry));
+        assert!(report.files[0].dataset.starts_with(&dataset));
+        assert!(!report.files[0].is_lost() && report.findings.is_empty(), "{report:#?}");
+    }
+}
+
+#[test]
+fn a_wrong_copy_of_metadata_is_no_loss_and_both_are_files_with_names() {
+    let images = testkit::golden_copy("single");
+    let (dataset, entry, _, home) = victim(images.path(), "single");
+    let tree = tree(&images);
+    let copies: Vec<Dva> = home.dvas().collect();
+    assert!(copies.len() >= 2);
+    let spoil = |dva: &Dva| {
+        let (image, at) = column(&tree, *dva, home.psize(), 0);
+        flip(&image, at + 7);
+    };
+    spoil(&copies[1]);
+    let report = judge(images.path());
+    assert_eq!(report.verdict, Verdict::Whole, "{report:#?}");
+    assert_eq!((report.lost_blocks, report.recovered_blocks), (0, 1));
+    for dva in copies.iter().filter(|dva| **dva != copies[1]) {
+        spoil(dva);
+    }
+    let report = judge(images.path());
+    assert_eq!(report.verdict, Verdict::Lost);
+    let lost: Vec<_> = report.lost_files().filter(|file| file.dataset == dataset).collect();
+    let first = entry.object / DNODES_PER_BLOCK * DNODES_PER_BLOCK;
+    for entry in testkit::truth("single").entries(&dataset).unwrap() {
+        if (first..first + DNODES_PER_BLOCK).contains(&entry.object) && entry.kind == Kind::File {
+            let named = |path: &str| lost.iter().any(|f| f.path == path);
+            // Its directory may be lost with it; then only its number is known.
+            let dir = entry.path.contains(&b'/');
+            assert!(dir || named(&path_of(&entry)), "{}: {lost:#?}", path_of(&entry));
+        }
+    }
+    assert!(!lost.is_empty());
+}
+
+#[test]
+fn a_wrong_label_is_named_by_its_number() {
+    let images = testkit::golden_copy("mir");
+    let size = std::fs::metadata(images.disk(0)).unwrap().len() & !((256 << 10) - 1);
+    flip(&images.disk(0), size - (512 << 10) + CONFIG_AT + 50);
+    let report = judge(images.path());
+    assert_eq!(report.verdict, Verdict::Whole, "{report:#?}");
+    assert_eq!(report.devices.len(), 1);
+    assert_eq!(report.devices[0].labels, [2]);
+    assert_eq!(report.devices[0].bad_blocks, 0);
+}
+
+#[test]
+fn little_memory_gives_the_same_verdict() {
+    let pool = found(&testkit::golden("wide"));
+    let options = Options { memory: 1, ..Options::default() };
+    let small = verify_pool(&pool, &options, &mut |_| {}).unwrap();
+    let large = verify_pool(&pool, &Options::default(), &mut |_| {}).unwrap();
+    assert_eq!(small.verdict, Verdict::Clean);
+    assert_eq!((small.blocks, small.bytes, small.space), (large.blocks, large.bytes, large.space));
+}
