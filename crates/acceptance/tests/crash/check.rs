@@ -1,0 +1,168 @@
+//! Is what a crash left the state that was acknowledged, or the next one?
+
+use std::collections::BTreeMap;
+
+use device::sim::SimSet;
+use fs::{Filesystem, mode};
+use pool::{Pool, PoolError};
+use rt::sync::Arc;
+use testkit::model::{Content, Form, Node};
+use testkit::truth::UNKNOWN_TIME;
+
+use crate::rig;
+use crate::story::{Files, History, NAMES, State};
+
+/// Opens the pool of `disks` to read and compares all of it with the state of the last mark, or
+/// the one after it. Returns the pool, and the number of the state that it is in; `None`: there is
+/// no pool, and none was acknowledged.
+pub(crate) fn check(
+    set: &SimSet,
+    disks: &[usize],
+    history: &History,
+    mark: Option<usize>,
+) -> Result<Option<usize>, String> {
+    let before = set.writes();
+    let pool = match (rig::open_to_read(set, disks), mark) {
+        (Ok(Some(pool)), _) => pool,
+        (Ok(None), None) => return Ok(None),
+        (Ok(None), Some(_)) => return Err("no pool was found".into()),
+        (Err(e), _) => return Err(format!("the pool does not open: {e}")),
+    };
+    let number = which(&pool, history, mark)?;
+    holds(&pool, &history.states[number])?;
+    pool.close().map_err(|e| e.to_string())?;
+    let writes = set.writes() - before;
+    if writes != 0 {
+        return Err(format!("a read-only open wrote {writes} times (INV-4)"));
+    }
+    Ok(Some(number))
+}
+
+/// The state that the pool's txg belongs to: that of the mark or the next.
+fn which(pool: &Pool, history: &History, mark: Option<usize>) -> Result<usize, String> {
+    let states = &history.states;
+    let (txg, next) = (pool.txg(), mark.map_or(0, |mark| mark + 1));
+    if let Some(mark) = mark
+        && states[mark].txg == txg
+    {
+        return Ok(mark);
+    }
+    let newest = mark.map_or(0, |mark| states[mark].txg);
+    match states.get(next) {
+        // What was never acknowledged has no txg that we know of.
+        Some(state) if state.txg == txg || (state.txg == 0 && txg > newest) => Ok(next),
+        _ => Err(format!(
+            "it opened at txg {txg}; acknowledged was {newest} (state {mark:?}), in flight was {:?}",
+            states.get(next).map(|s| s.txg)
+        )),
+    }
+}
+
+/// Is the pool in this state? Reads every file and every space map.
+pub(crate) fn holds(pool: &Arc<Pool>, state: &State) -> Result<(), String> {
+    pool.space().map_err(|e| format!("space: {e}"))?;
+    for name in NAMES {
+        match (state.filesystems.get(name), Filesystem::open(pool, name)) {
+            (Some(files), Ok(fs)) => same(&fs, files).map_err(|e| format!("{name}: {e}"))?,
+            (None, Err(fs::FsError::Pool(PoolError::NoDataset { .. }))) => {}
+            (None, Ok(_)) => return Err(format!("{name} must not be there")),
+            (_, Err(e)) => return Err(format!("{name}: {e}")),
+        }
+    }
+    Ok(())
+}
+
+fn same(fs: &Filesystem, files: &Files) -> Result<(), String> {
+    let record = fs.pool().file_properties(fs.name()).map_err(|e| e.to_string())?.0;
+    if record != files.record {
+        return Err(format!("recordsize is {record}, not {}", files.record));
+    }
+    let mut seen: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    let mut links: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut todo = vec![(Vec::new(), fs.root())];
+    while let Some((path, object)) = todo.pop() {
+        let attrs = fs.attrs(object).map_err(|e| format!("{}: {e}", shown(&path)))?;
+        if attrs.is_dir() {
+            for entry in fs.read_dir(object).map_err(|e| format!("{}: {e}", shown(&path)))? {
+                let sep: &[u8] = if path.is_empty() { b"" } else { b"/" };
+                todo.push(([&path, sep, &entry.name].concat(), entry.object));
+            }
+        } else {
+            *links.entry(object).or_default() += 1;
+        }
+        seen.insert(path, object);
+    }
+    let wanted: BTreeMap<Vec<u8>, &Node> = files.tree.paths().into_iter().collect();
+    if let Some(path) = wanted.keys().find(|path| !seen.contains_key(*path)) {
+        return Err(format!("{} is not there", shown(path)));
+    }
+    if let Some(path) = seen.keys().find(|path| !wanted.contains_key(*path)) {
+        return Err(format!("{} is there", shown(path)));
+    }
+    for (path, node) in wanted {
+        let object = seen[&path];
+        let same = same_node(fs, object, node, links.get(&object).copied());
+        same.map_err(|e| format!("{}: {e}", shown(&path)))?;
+    }
+    Ok(())
+}
+
+fn shown(path: &[u8]) -> String {
+    format!("/{}", String::from_utf8_lossy(path))
+}
+
+fn same_node(fs: &Filesystem, object: u64, node: &Node, links: Option<u64>) -> Result<(), String> {
+    let attrs = fs.attrs(object).map_err(|e| e.to_string())?;
+    let (kind, size) = match &node.form {
+        Form::File(content) => (mode::FILE, content.size()),
+        Form::Dir(names) => (mode::DIR, 2 + names.len() as u64),
+        Form::Link(target) => (mode::SYMLINK, target.len() as u64),
+        Form::Fifo => (mode::FIFO, 0),
+    };
+    let owner = (u64::from(node.owner.0), u64::from(node.owner.1));
+    let (have, want) = ((attrs.uid, attrs.gid, attrs.mode), (owner.0, owner.1, kind | node.mode));
+    if have != want {
+        return Err(format!("uid, gid, mode are {have:?}, not {want:?}"));
+    }
+    if attrs.size != size {
+        return Err(format!("{} bytes long, not {size}", attrs.size));
+    }
+    if links.is_some_and(|links| links != attrs.links) {
+        return Err(format!("link count {}, names {links:?}", attrs.links));
+    }
+    let mtime = (attrs.mtime.secs, attrs.mtime.nanos);
+    if node.mtime != UNKNOWN_TIME && mtime != node.mtime {
+        return Err(format!("mtime {mtime:?}, not {:?}", node.mtime));
+    }
+    let xattrs = fs.xattrs(object).map_err(|e| e.to_string())?;
+    if !xattrs.iter().map(|(n, v)| (n, v)).eq(&node.xattrs) {
+        return Err(format!("{} xattrs that are not those of the model", xattrs.len()));
+    }
+    match &node.form {
+        Form::Link(target) if attrs.target.as_ref() != Some(target) => Err("target".into()),
+        Form::File(content) => same_content(fs, object, content),
+        _ => Ok(()),
+    }
+}
+
+fn same_content(fs: &Filesystem, object: u64, content: &Content) -> Result<(), String> {
+    const STEP: u64 = 1 << 20;
+    let mut buf = vec![0; content.size().min(STEP) as usize];
+    let mut at = 0;
+    while at < content.size() {
+        let len = (content.size() - at).min(STEP);
+        let buf = &mut buf[..len as usize];
+        let got = fs.read(object, at, buf).map_err(|e| format!("at {at}: {e}"))?;
+        let (mut rest, mut equal) = (&buf[..got], got as u64 == len);
+        content.read(at, len, |part| {
+            let (now, later) = rest.split_at(part.len().min(rest.len()));
+            equal &= now == part;
+            rest = later;
+        });
+        if !equal {
+            return Err(format!("other bytes between {at} and {}", at + len));
+        }
+        at += len;
+    }
+    Ok(())
+}

@@ -1,0 +1,291 @@
+//! The workload: every verb, in many txgs, with the state that each of them puts on disk.
+//!
+//! The one idea: a story is a list of steps, each of which becomes one txg. Before a step is done
+//! its state is in the history; after it was acknowledged the disks' log gets a mark with the
+//! state's number. So at any cut the mark says which state must be there at least, and the next one
+//! in the list is the only other that may.
+
+use std::collections::BTreeMap;
+
+use device::sim::SimSet;
+use fs::{Filesystem, FsError, NewObject, Time, Who, make_filesystem, mode};
+use pool::{Pool, Stored};
+use rt::sync::Arc;
+use testkit::data::{Data, Look};
+use testkit::model::Tree;
+use testkit::workload::{Op, Workload};
+
+use crate::rig::{self, POOL, Shape};
+
+/// One step.
+pub(crate) enum Step {
+    /// Changes to files of a file system.
+    Files(&'static str, Vec<Op>),
+    Create(&'static str),
+    Destroy(&'static str),
+    Set(&'static str, &'static str, u64),
+    /// The pool is closed and opened again, in no txg.
+    Reopen,
+}
+
+/// What a file system must be.
+#[derive(Clone)]
+pub(crate) struct Files {
+    pub tree: Tree,
+    pub record: u32,
+}
+
+/// What the pool must be.
+#[derive(Clone)]
+pub(crate) struct State {
+    /// Txg of the uberblock; 0 if it did not come to that.
+    pub txg: u64,
+    pub filesystems: BTreeMap<&'static str, Files>,
+}
+
+/// Names of all file systems that ever are.
+pub(crate) const NAMES: [&str; 3] = [POOL, "tank/a", "tank/gone"];
+
+/// What happened, as the checker needs it.
+pub(crate) struct History {
+    pub states: Vec<State>,
+}
+
+/// Every verb at least once, the rest drawn by the seed.
+pub(crate) fn steps(seed: u64) -> Vec<Step> {
+    let mut root = Workload::new(seed);
+    let mut other = Workload::new(seed ^ 0x5eed);
+    let mut done = [0, 0];
+    let mut steps = Vec::new();
+    verbs_first(&mut root);
+    steps.push(Step::Files(POOL, take(&root, &mut done[0])));
+    steps.push(Step::Create("tank/a"));
+    verbs_second(&mut root);
+    steps.push(Step::Files(POOL, take(&root, &mut done[0])));
+    random(&mut other, 8);
+    steps.push(Step::Files("tank/a", take(&other, &mut done[1])));
+    steps.push(Step::Set("tank/a", "recordsize", 4096));
+    steps.push(Step::Create("tank/gone"));
+    let mut gone = Workload::new(seed ^ 0x90e);
+    for i in 0..6 {
+        gone.file(format!("f{i}").as_bytes(), Look::Noise, 30_000 * i);
+    }
+    steps.push(Step::Files("tank/gone", take(&gone, &mut 0)));
+    steps.push(Step::Reopen);
+    random(&mut root, 8);
+    steps.push(Step::Files(POOL, take(&root, &mut done[0])));
+    steps.push(Step::Destroy("tank/gone"));
+    random(&mut other, 8);
+    steps.push(Step::Files("tank/a", take(&other, &mut done[1])));
+    for _ in 0..3 {
+        random(&mut root, 6);
+        steps.push(Step::Files(POOL, take(&root, &mut done[0])));
+    }
+    steps.push(Step::Set(POOL, "quota", 90 << 20));
+    steps
+}
+
+fn random(load: &mut Workload, count: usize) {
+    for _ in 0..count {
+        load.step();
+    }
+}
+
+/// The operations that are new since the last time.
+fn take(load: &Workload, done: &mut usize) -> Vec<Op> {
+    let new = load.ops[*done..].to_vec();
+    *done = load.ops.len();
+    new
+}
+
+fn verbs_first(load: &mut Workload) {
+    load.mkdir(b"dir");
+    load.mkdir(b"empty");
+    load.file(b"dir/part", Look::Noise, 100_000);
+    load.file(b"dir/cut", Look::Words, 70_000);
+    load.file(b"dir/moved", Look::Root, 20_000);
+    load.file(b"removed", Look::Noise, 50_000);
+    load.file(b"replaced", Look::Noise, 3000);
+    load.file(b"small", Look::Words, 100);
+    load.push(Op::Symlink { path: b"link".to_vec(), target: b"dir/part".to_vec() });
+    load.push(Op::Fifo { path: b"pipe".to_vec(), mode: 0o600 });
+    let xattr = |name: &[u8], size| Op::SetXattr {
+        path: b"dir/part".to_vec(),
+        name: name.to_vec(),
+        value: vec![7; size],
+    };
+    load.push(xattr(b"user.short", 20));
+    load.push(xattr(b"user.spilled", 2000));
+    // too long for the system attributes: a hidden directory
+    load.push(xattr(b"user.long", 40_000));
+}
+
+fn verbs_second(load: &mut Workload) {
+    load.write(b"dir/part", 16_000, Data { look: Look::Noise, seed: 91, size: 20_000 });
+    load.push(Op::Truncate { path: b"dir/cut".to_vec(), size: 33_333 });
+    load.push(Op::Truncate { path: b"small".to_vec(), size: 0 });
+    load.push(Op::Rename { from: b"dir/moved".to_vec(), to: b"replaced".to_vec() });
+    load.push(Op::Link { existing: b"dir/part".to_vec(), path: b"second".to_vec() });
+    load.push(Op::Remove { path: b"removed".to_vec() });
+    load.push(Op::Rmdir { path: b"empty".to_vec() });
+    let path = b"dir/part".to_vec();
+    load.push(Op::RemoveXattr { path: path.clone(), name: b"user.spilled".to_vec() });
+    load.push(Op::RemoveXattr { path: path.clone(), name: b"user.long".to_vec() });
+    load.push(Op::SetMode { path: path.clone(), mode: 0o4711 });
+    load.push(Op::SetOwner { path: path.clone(), uid: 1000, gid: 100 });
+    load.push(Op::SetTime { path, mtime: (1_234_567_890, 987_654_321) });
+}
+
+/// The state after a step.
+fn after(state: &State, step: &Step) -> State {
+    let mut next = State { txg: 0, ..state.clone() };
+    let all = &mut next.filesystems;
+    match step {
+        Step::Files(name, ops) => {
+            let files = all.get_mut(name).expect("the story makes it first");
+            for op in ops {
+                files.tree.apply(op).expect("a valid operation");
+            }
+        }
+        Step::Create(name) => {
+            all.insert(name, Files { tree: Tree::new(), record: 16 << 10 });
+        }
+        Step::Destroy(name) => drop(all.remove(name)),
+        Step::Set(name, "recordsize", value) => {
+            all.get_mut(name).expect("it is there").record = *value as u32;
+        }
+        Step::Set(..) | Step::Reopen => {}
+    }
+    next
+}
+
+/// How far a story came.
+pub(crate) struct Told {
+    pub history: History,
+    /// The pool, still open, unless making or opening it failed.
+    pub pool: Option<Arc<Pool>>,
+    /// Number of the last state that was acknowledged.
+    pub acknowledged: Option<usize>,
+    /// The error that ended it early.
+    pub error: Option<String>,
+}
+
+/// Makes a pool on the disks and does the steps up to the first error. `before` is called with the
+/// number of each step, for faults to be put in.
+pub(crate) fn tell(set: &SimSet, shape: Shape, steps: &[Step], before: impl Fn(usize)) -> Told {
+    let files = Files { tree: Tree::new(), record: 16 << 10 };
+    let first = State { txg: 0, filesystems: BTreeMap::from([(POOL, files)]) };
+    let mut told = Told {
+        history: History { states: vec![first] },
+        pool: None,
+        acknowledged: None,
+        error: None,
+    };
+    before(0);
+    match rig::create(set, shape) {
+        Ok(pool) => told.acknowledge(set, pool),
+        Err(e) => {
+            told.error = Some(e.to_string());
+            return told;
+        }
+    }
+    for (number, step) in steps.iter().enumerate() {
+        before(number + 1);
+        if let Err(e) = told.go_on(set, step) {
+            told.error = Some(e);
+            break;
+        }
+    }
+    told
+}
+
+impl Told {
+    fn acknowledge(&mut self, set: &SimSet, pool: Arc<Pool>) {
+        let number = self.history.states.len() - 1;
+        self.history.states[number].txg = pool.txg();
+        self.pool = Some(pool);
+        self.acknowledged = Some(number);
+        set.mark(number as u64);
+    }
+
+    /// Does one step.
+    pub(crate) fn go_on(&mut self, set: &SimSet, step: &Step) -> Result<(), String> {
+        let pool = self.pool.clone().ok_or("the pool is not open")?;
+        if matches!(step, Step::Reopen) {
+            pool.close().map_err(|e| e.to_string())?;
+            self.pool = None;
+            drop(pool);
+            let pool = rig::open_to_write(set, &rig::all(set))?;
+            let last = self.history.states.last().expect("the first one");
+            assert_eq!(pool.txg(), last.txg, "closing a pool that is in sync writes no txg");
+            self.pool = Some(pool);
+            return Ok(());
+        }
+        let state = self.history.states.last().expect("the first one");
+        let next = after(state, step);
+        self.history.states.push(next);
+        act(&pool, step)?;
+        self.acknowledge(set, pool);
+        Ok(())
+    }
+}
+
+fn act(pool: &Arc<Pool>, step: &Step) -> Result<(), String> {
+    let text = |e: pool::PoolError| e.to_string();
+    match step {
+        Step::Files(name, ops) => {
+            let fs = Filesystem::open(pool, name).map_err(|e| e.to_string())?;
+            for op in ops {
+                apply(&fs, op).map_err(|e| format!("{op}: {e}"))?;
+            }
+            pool.sync().map(drop).map_err(text)
+        }
+        Step::Create(name) => {
+            pool.create_filesystem(name, BTreeMap::new(), make_filesystem).map_err(text)
+        }
+        Step::Destroy(name) => pool.destroy_filesystem(name).map_err(text),
+        Step::Set(name, property, value) => {
+            pool.set_property(name, property, Some(Stored::Number(*value))).map_err(text)
+        }
+        Step::Reopen => unreachable!("done by the caller"),
+    }
+}
+
+/// Does an operation of the model on a file system.
+pub(crate) fn apply(fs: &Filesystem, op: &Op) -> Result<(), FsError> {
+    let make = |path: &[u8], kind: u32, bits: u32, target: Option<&[u8]>| {
+        let (dir, name) = fs.resolve_parent(path)?;
+        let new = NewObject { target, ..NewObject::of(kind | bits, Who { uid: 0, gid: 0 }) };
+        fs.create(dir, name, &new).map(drop)
+    };
+    match op {
+        Op::Mkdir { path, mode: bits } => make(path, mode::DIR, *bits, None),
+        Op::Create { path, mode: bits } => make(path, mode::FILE, *bits, None),
+        Op::Fifo { path, mode: bits } => make(path, mode::FIFO, *bits, None),
+        Op::Symlink { path, target } => make(path, mode::SYMLINK, 0o777, Some(target)),
+        Op::Write { path, offset, data } => fs.write(fs.resolve(path)?, *offset, &data.bytes()),
+        Op::Truncate { path, size } => fs.truncate(fs.resolve(path)?, *size),
+        Op::Link { existing, path } => {
+            let (dir, name) = fs.resolve_parent(path)?;
+            fs.link(dir, name, fs.resolve(existing)?)
+        }
+        Op::Rename { from, to } => {
+            let ((from, name), (to, new)) = (fs.resolve_parent(from)?, fs.resolve_parent(to)?);
+            fs.rename(from, name, to, new)
+        }
+        Op::Remove { path } => fs.resolve_parent(path).and_then(|(dir, n)| fs.unlink(dir, n)),
+        Op::Rmdir { path } => fs.resolve_parent(path).and_then(|(dir, n)| fs.rmdir(dir, n)),
+        Op::SetMode { path, mode: bits } => fs.change_attrs(fs.resolve(path)?, |attrs| {
+            attrs.set_mode(attrs.kind() | bits);
+        }),
+        Op::SetOwner { path, uid, gid } => fs.change_attrs(fs.resolve(path)?, |attrs| {
+            (attrs.uid, attrs.gid) = (u64::from(*uid), u64::from(*gid));
+        }),
+        Op::SetTime { path, mtime } => fs.change_attrs(fs.resolve(path)?, |attrs| {
+            attrs.mtime = Time { secs: mtime.0, nanos: mtime.1 };
+        }),
+        Op::SetXattr { path, name, value } => fs.set_xattr(fs.resolve(path)?, name, Some(value)),
+        Op::RemoveXattr { path, name } => fs.set_xattr(fs.resolve(path)?, name, None),
+        Op::Sync | Op::Reopen => Ok(()),
+    }
+}
