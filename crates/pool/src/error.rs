@@ -90,6 +90,23 @@ pub enum PoolError {
     Vdev(#[from] VdevError),
 }
 
+impl PoolError {
+    /// Was a request refused before anything was changed?
+    pub fn is_refusal(&self) -> bool {
+        use PoolError as E;
+        matches!(
+            self,
+            E::NoDataset { .. }
+                | E::Exists { .. }
+                | E::NoParent { .. }
+                | E::HasChildren { .. }
+                | E::ReadOnly { .. }
+                | E::QuotaExceeded { .. }
+                | E::Invalid(_)
+        )
+    }
+}
+
 impl From<StoreError> for PoolError {
     fn from(e: StoreError) -> Self {
         match e {

@@ -81,8 +81,9 @@ impl Bell {
     }
 }
 
-/// A change to the DSL, run in syncing context.
-pub(crate) type Task = Box<dyn FnOnce(&TaskContext<'_>) + Send>;
+/// A change to the DSL, run in syncing context. An error ends the sync: it came in the middle of a
+/// change, which must not reach the disk by half.
+pub(crate) type Task = Box<dyn FnOnce(&TaskContext<'_>) -> Result<()> + Send>;
 
 /// An open pool.
 pub struct Pool {
@@ -173,6 +174,9 @@ impl Pool {
     }
 
     /// Runs `task` inside the next sync and returns what it returned, once it is on disk.
+    ///
+    /// A task refuses before it changes anything ([`PoolError::is_refusal`]); any other error
+    /// suspends the pool, with nothing of the txg on disk.
     pub fn task<T: Send + 'static>(
         &self,
         task: impl FnOnce(&TaskContext<'_>) -> Result<T> + Send + 'static,
@@ -180,7 +184,13 @@ impl Pool {
         let writing = self.writing()?;
         let slot: Arc<Mutex<Option<Result<T>>>> = Arc::new(Mutex::new(None));
         let out = slot.clone();
-        writing.tasks.lock().push(Box::new(move |cx| *out.lock() = Some(task(cx))));
+        writing.tasks.lock().push(Box::new(move |cx| match task(cx) {
+            Err(e) if !e.is_refusal() => Err(e),
+            result => {
+                *out.lock() = Some(result);
+                Ok(())
+            }
+        }));
         self.sync()?;
         let result = slot.lock().take();
         result.unwrap_or_else(|| Err(self.suspended_error()))

@@ -86,7 +86,7 @@ impl Pool {
         let cx = TaskContext { pool: self, tx, making, ledger, writing };
         let tasks = std::mem::take(&mut *writing.tasks.lock());
         for task in tasks {
-            task(&cx);
+            task(&cx)?;
         }
         self.sync_mos(writing, tx, ledger)?;
         self.write_uberblock(writing, txg)?;
