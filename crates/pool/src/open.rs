@@ -144,7 +144,8 @@ impl Pool {
             ..Policy::new(true)
         };
         mos.objset.set_policy(policy);
-        let why_not = unwritable(&mos, &features, &config, uberblock)?;
+        let why_not =
+            unwritable(&mos, &features, &config, uberblock)?.or_else(|| lacking(&devices.tree()));
         let tops = slabs(&config);
         let txg = uberblock.txg.get();
         let workers = workers(options.workers);
@@ -287,6 +288,13 @@ const WRITABLE: &[Feature] = &[
     Feature::BookmarkWritten,
     Feature::FilesystemLimits,
 ];
+
+/// INV-12, too: a leaf that is away would lack what is written, and a later open could not tell,
+/// since we do not keep DTLs yet.
+fn lacking(tree: &Tree) -> Option<String> {
+    let leaf = tree.leaves().iter().find(|leaf| !leaf.state.is_online())?;
+    Some(format!("disk {} is missing or damaged", leaf.name()))
+}
 
 /// INV-12: why a pool may not be written; `None`: it may.
 ///
