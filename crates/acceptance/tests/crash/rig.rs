@@ -23,7 +23,7 @@ pub(crate) struct Shape {
 }
 
 pub(crate) const RAIDZ: Shape =
-    Shape { joined: Joined::Raidz(1), disks: 4, disk_bytes: 64 << 20, ashift: 12 };
+    Shape { joined: Joined::Raidz(1), disks: 3, disk_bytes: 64 << 20, ashift: 12 };
 pub(crate) const MIRROR: Shape =
     Shape { joined: Joined::Mirror, disks: 2, disk_bytes: 128 << 20, ashift: 9 };
 

@@ -62,7 +62,7 @@ pub(crate) fn steps(seed: u64) -> Vec<Step> {
     steps.push(Step::Create("tank/a"));
     verbs_second(&mut root);
     steps.push(Step::Files(POOL, take(&root, &mut done[0])));
-    random(&mut other, 8);
+    random(&mut other, 6);
     steps.push(Step::Files("tank/a", take(&other, &mut done[1])));
     steps.push(Step::Set("tank/a", "recordsize", 4096));
     steps.push(Step::Create("tank/gone"));
@@ -72,15 +72,11 @@ pub(crate) fn steps(seed: u64) -> Vec<Step> {
     }
     steps.push(Step::Files("tank/gone", take(&gone, &mut 0)));
     steps.push(Step::Reopen);
-    random(&mut root, 8);
+    random(&mut root, 6);
     steps.push(Step::Files(POOL, take(&root, &mut done[0])));
     steps.push(Step::Destroy("tank/gone"));
-    random(&mut other, 8);
+    random(&mut other, 6);
     steps.push(Step::Files("tank/a", take(&other, &mut done[1])));
-    for _ in 0..3 {
-        random(&mut root, 6);
-        steps.push(Step::Files(POOL, take(&root, &mut done[0])));
-    }
     steps.push(Step::Set(POOL, "quota", 90 << 20));
     steps
 }
