@@ -8,6 +8,7 @@ use pool::{Pool, PoolError};
 use rt::sync::Arc;
 use testkit::model::{Content, Form, Node};
 use testkit::truth::UNKNOWN_TIME;
+use verify::FindingKind;
 
 use crate::rig;
 use crate::story::{Files, History, NAMES, State};
@@ -36,6 +37,21 @@ pub(crate) fn check(
         return Err(format!("a read-only open wrote {writes} times (INV-4)"));
     }
     Ok(Some(number))
+}
+
+/// Does our own judge find every block and all accounts right? A label in the middle of which the
+/// power went is no damage: the others count.
+pub(crate) fn verified(set: &SimSet, disks: &[usize]) -> Result<(), String> {
+    let scan = rig::scan(set, disks);
+    let found = scan.choose(rig::POOL).map_err(|e| e.to_string())?;
+    let report = verify::verify_pool(found, &verify::Options::default(), &mut |_| {})
+        .map_err(|e| e.to_string())?;
+    let other = report.findings.iter().find(|finding| finding.kind != FindingKind::Label);
+    let device = report.devices.iter().find(|d| d.missing || d.read_errors + d.bad_blocks > 0);
+    if report.blocks == 0 || report.lost_blocks > 0 || other.is_some() || device.is_some() {
+        return Err(format!("verify: {:?}, {other:?}, {device:?}", report.verdict));
+    }
+    Ok(())
 }
 
 /// The state that the pool's txg belongs to: that of the mark or the next.

@@ -1,10 +1,10 @@
 //! A crash after any write: the pool opens where it was acknowledged, or one txg later.
 //!
 //! Each cut is made from the log of one run of the workload: unflushed writes kept, dropped, reordered or torn.
+//! What it leaves is compared with a model, file by file, and verified block by block.
 //! A failure prints seed, index and mode, and leaves the disks in a directory that it names.
 //!
-//! Seen red: with the flush before the uberblock left out of `WriteTree::commit`, and with that of the uberblock's
-//! step (cuts that drop, reorder or tear).
+//! Seen red: with the flush before the uberblock left out of `WriteTree::commit`, 23 of 2,637 cuts failed.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod check;
@@ -76,6 +76,9 @@ impl Run {
     ) -> Result<(), String> {
         let set = SimSet::from_images(images.to_vec());
         let state = check::check(&set, &rig::all(&set), &self.told.history, mark)?;
+        if state.is_some() {
+            check::verified(&set, &rig::all(&set))?;
+        }
         // Life goes on after a crash: now and then another txg, and all of it again.
         let Some(state) = state.filter(|_| index % 16 == 7) else { return Ok(()) };
         let pool = rig::open_to_write(&set, &rig::all(&set))?;
@@ -89,7 +92,8 @@ impl Run {
         after.go_on(&set, &Step::Files(rig::POOL, vec![op]))?;
         drop(after.pool.take());
         let there = check::check(&set, &rig::all(&set), &after.history, Some(1));
-        there.map(drop).map_err(|e| format!("after the next txg: {e}"))
+        let there = there.and_then(|_| check::verified(&set, &rig::all(&set)));
+        there.map_err(|e| format!("after the next txg: {e}"))
     }
 }
 
