@@ -14,7 +14,7 @@ use crate::sorter::Sorter;
 use crate::space::{self, Bitmap};
 use crate::spacemaps::{self, Metaslabs};
 use crate::walk::{MOS, ObjectDamage, Scope, Walk, named};
-use format::config::{PoolConfig, VdevConfig};
+use format::config::{PoolConfig, VdevConfig, VdevKind};
 use format::dnode::DNODES_PER_BLOCK;
 use format::indirect::{MappingPhys, mapping_entries};
 use format::objset::ObjsetType;
@@ -49,7 +49,7 @@ impl Default for Options {
 /// Judges a pool that a scan found, with the vdevs that its MOS names.
 ///
 /// # Errors
-/// If its labels describe vdevs that cannot be.
+/// If its labels describe vdevs that cannot be, or of a kind that is not read: no verdict then.
 pub fn verify_pool(
     pool: &FoundPool,
     options: &Options,
@@ -66,6 +66,11 @@ pub fn verify_pool(
         Some(Ok(by_config)) => by_config,
         _ => tree,
     };
+    for (id, top) in (0u32..).zip(tree.tops()) {
+        if top.config.kind == VdevKind::Draid {
+            return Err(VdevError::Unsupported { top: id, kind: "draid" });
+        }
+    }
     let mut report = verify(&tree, &pool.uberblocks, options, progress);
     if report.name.is_empty() {
         report.name = pool.name().into_owned();
@@ -239,7 +244,7 @@ fn check_config(walk: &mut Walk<'_, '_>, config: &PoolConfig, uberblock: &Uberbl
 /// Reads where the space of a removed vdev is now.
 fn load_mapping(walk: &mut Walk<'_, '_>, mos: &Mos, id: u32, child: &VdevConfig) -> Result<()> {
     let Some(indirect) = &child.indirect else { return Ok(()) };
-    if child.kind != format::config::VdevKind::Indirect || indirect.object == 0 {
+    if child.kind != VdevKind::Indirect || indirect.object == 0 {
         return Ok(());
     }
     let blocks = &mut walk.blocks;
@@ -257,7 +262,7 @@ fn load_mapping(walk: &mut Walk<'_, '_>, mos: &Mos, id: u32, child: &VdevConfig)
 }
 
 /// Compares what is allocated with what was reached.
-fn compare_space(
+pub(crate) fn compare_space(
     walk: &mut Walk<'_, '_>,
     mos: &Mos,
     slabs: &[Metaslabs],

@@ -106,6 +106,15 @@ pub(crate) fn block(blocks: &mut Blocks<'_>, dnode: &DnodePhys, block: u64) -> R
     Ok(Block(bytes))
 }
 
+/// As [`block`], of an object that has no holes: one in a list that claims to be endless would take
+/// for ever to read.
+pub(crate) fn solid(blocks: &mut Blocks<'_>, dnode: &DnodePhys, number: u64) -> Result<Block> {
+    if pointer(blocks, dnode, number)?.is_hole() {
+        return Err(Unread(format!("block {number} of {} is a hole", dnode.kind().name())));
+    }
+    block(blocks, dnode, number)
+}
+
 /// The bytes `[offset, offset + len)` of an object; the caller bounds `len`.
 pub(crate) fn range(
     blocks: &mut Blocks<'_>,

@@ -89,6 +89,7 @@ pub(crate) fn each_entry(
         while at < count {
             let part = (count - at).min(ENTRIES_AT_ONCE);
             let offset = bpobj::entry_offset(at);
+            drop(object::solid(&mut walk.blocks, &dnode, offset / u64::from(dnode.block_size()))?);
             let bytes = object::range(&mut walk.blocks, &dnode, offset, part as usize * 128)?;
             for bp in bpobj::entries(&bytes, part)? {
                 each(walk, bp);

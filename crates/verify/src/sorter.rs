@@ -56,6 +56,12 @@ impl Sorter {
         self.records.push(record);
     }
 
+    /// Are some of the records in the scratch file?
+    #[cfg(test)]
+    pub(crate) fn has_spilled(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
     fn spill(&mut self) -> io::Result<()> {
         self.records.sort_unstable();
         let file = match &mut self.file {

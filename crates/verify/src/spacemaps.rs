@@ -149,7 +149,7 @@ impl Metaslabs {
             each_run(blocks, &dnode, &phys, geometry, |run| {
                 apply(&mut bitmap, run, &place, findings);
                 let size = run.size as i64;
-                sum += if run.action == Action::Alloc { size } else { -size };
+                sum = sum.wrapping_add(if run.action == Action::Alloc { size } else { -size });
             })?;
             let said = phys.alloc.get();
             if said != sum {
@@ -208,7 +208,7 @@ pub(crate) fn each_run(
     }
     let mut at = 0;
     while at < length {
-        let bytes = object::block(blocks, dnode, at / size)?;
+        let bytes = object::solid(blocks, dnode, at / size)?;
         let valid = (length - at).min(size) as usize;
         for item in space_map::items(bytes.get(..valid).unwrap_or_default(), geometry) {
             if let Item::Run(run) = item? {

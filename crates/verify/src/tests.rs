@@ -1,9 +1,12 @@
 //! Lies planted into copies of golden pools, each of which must be told.
 
 use crate::block::Blocks;
-use crate::judge::{read_objset, verify_pool};
+use crate::judge::{compare_space, read_objset, verify_pool};
 use crate::mos::{Datasets, Mos};
-use crate::{Options, Report, Verdict, object};
+use crate::report::FindingKind;
+use crate::sorter::Sorter;
+use crate::walk::{MOS, Scope, Walk};
+use crate::{Options, Report, SpaceTotals, Verdict, accounts, object, pending, spacemaps};
 use format::dnode::DNODES_PER_BLOCK;
 use format::label::{CONFIG_AT, DATA_AT};
 use format::{BlkPtr, Dva};
@@ -172,12 +175,94 @@ fn a_wrong_label_is_named_by_its_number() {
     assert_eq!(report.devices[0].bad_blocks, 0);
 }
 
+/// Space of the golden pool `single`, if each data set is walked as often as `times` says (the MOS
+/// is number 0); and the kinds of findings.
+fn space_if(times: impl Fn(usize) -> usize) -> (SpaceTotals, Vec<FindingKind>) {
+    let pool = found(&testkit::golden("single"));
+    let tree = pool.open_tree().unwrap();
+    let mut blocks = Blocks::new(&tree);
+    let root = pool.uberblocks[0].root;
+    let mos = Mos::open(&mut blocks, &root).unwrap();
+    let options = Options::default();
+    let mut ignore = |_| {};
+    let mut walk = Walk::new(blocks, Sorter::new(0, &options.scratch), &mut ignore);
+    let config = mos.config(&mut walk.blocks).unwrap();
+    let datasets = Datasets::list(&mut walk.blocks, &mos, "single");
+    walk.names.extend(datasets.list.iter().map(|dataset| dataset.name.clone()));
+    for _ in 0..times(0) {
+        walk.objset(Scope { dataset: MOS, min_txg: 0, dying: false }, &root);
+    }
+    for (number, dataset) in (1u32..).zip(&datasets.list) {
+        let phys = mos.dataset(&mut walk.blocks, dataset.object).unwrap();
+        let scope = Scope { dataset: number, min_txg: phys.prev_snap_txg.get(), dying: false };
+        for _ in 0..times(number as usize) {
+            walk.objset(scope, &phys.bp);
+        }
+        if !dataset.snapshot && phys.bp.has_space() {
+            let objset = read_objset(&mut walk.blocks, &phys.bp).unwrap();
+            pending::intent_log(&mut walk, number, &objset, pool.uberblocks[0].txg.get());
+        }
+    }
+    pending::claim(&mut walk, &mos, &config);
+    // The smallest sorter has spilled by now.
+    assert!(walk.reach.has_spilled());
+    let slabs = spacemaps::metaslabs(&mut walk.blocks, &mos, &config, &mut walk.findings);
+    let totals = compare_space(&mut walk, &mos, &slabs, 64 << 20, &options).unwrap();
+    let findings = std::mem::take(&mut walk.findings).into_list();
+    (totals, findings.into_iter().map(|finding| finding.kind).collect())
+}
+
 #[test]
-fn little_memory_gives_the_same_verdict() {
-    let pool = found(&testkit::golden("wide"));
-    let options = Options { memory: 1, ..Options::default() };
-    let small = verify_pool(&pool, &options, &mut |_| {}).unwrap();
-    let large = verify_pool(&pool, &Options::default(), &mut |_| {}).unwrap();
-    assert_eq!(small.verdict, Verdict::Clean);
-    assert_eq!((small.blocks, small.bytes, small.space), (large.blocks, large.bytes, large.space));
+fn what_is_not_reached_is_leaked_and_what_is_reached_twice_is_told() {
+    let (all, findings) = space_if(|_| 1);
+    assert_eq!((all.leaked, all.doubly_allocated, all.reachable), (0, 0, all.allocated));
+    assert_eq!(findings, []);
+    let (less, findings) = space_if(|number| usize::from(number != 0));
+    assert!(findings.iter().all(|kind| *kind == FindingKind::Leaked) && !findings.is_empty());
+    assert_eq!(less.reachable + less.leaked, all.allocated);
+    let (more, findings) = space_if(|number| 1 + usize::from(number == 0));
+    assert!(findings.iter().all(|kind| *kind == FindingKind::DoublyAllocated));
+    // What was reached once too often is just what was not reached.
+    assert_eq!((more.doubly_allocated, more.reachable), (less.leaked, all.reachable));
+}
+
+#[test]
+fn wrong_accounts_are_told() {
+    let pool = found(&testkit::golden("single"));
+    let tree = pool.open_tree().unwrap();
+    let mut blocks = Blocks::new(&tree);
+    let root = pool.uberblocks[0].root;
+    let mos = Mos::open(&mut blocks, &root).unwrap();
+    let options = Options::default();
+    let mut ignore = |_| {};
+    let mut walk = Walk::new(blocks, Sorter::new(1 << 20, &options.scratch), &mut ignore);
+    walk.objset(Scope { dataset: MOS, min_txg: 0, dying: false }, &root);
+    let mut mos_used = walk.born;
+    let datasets = Datasets::list(&mut walk.blocks, &mos, "single");
+    accounts::dirs(&mut walk, &mos, &datasets, mos_used);
+    assert!(walk.findings.is_empty());
+    mos_used.used += 512;
+    accounts::dirs(&mut walk, &mos, &datasets, mos_used);
+    assert!(std::mem::take(&mut walk.findings).has(FindingKind::Account));
+    let mut seen = 0;
+    for dataset in &datasets.list {
+        let mut phys = mos.dataset(&mut walk.blocks, dataset.object).unwrap();
+        if phys.bp.is_hole() {
+            continue;
+        }
+        seen += 1;
+        walk.born = Default::default();
+        let scope = Scope { dataset: 1, min_txg: phys.prev_snap_txg.get(), dying: false };
+        walk.objset(scope, &phys.bp);
+        accounts::dataset(&mut walk, &mos, &dataset.name, &phys);
+        assert!(walk.findings.is_empty(), "{}", dataset.name);
+        phys.compressed_bytes += 512;
+        accounts::dataset(&mut walk, &mos, &dataset.name, &phys);
+        assert!(std::mem::take(&mut walk.findings).has(FindingKind::Account), "{}", dataset.name);
+        walk.born.used += 512;
+        phys.compressed_bytes -= 512;
+        accounts::dataset(&mut walk, &mos, &dataset.name, &phys);
+        assert!(std::mem::take(&mut walk.findings).has(FindingKind::Account), "{}", dataset.name);
+    }
+    assert!(seen > 3);
 }

@@ -78,6 +78,35 @@ fn nofeat_is_clean() {
     is_clean("nofeat");
 }
 
+#[test]
+fn old_is_clean() {
+    is_clean("old");
+}
+
+/// Records in the intent log, some of them not in the space maps yet.
+#[test]
+fn dirty_is_clean() {
+    is_clean("dirty");
+}
+
+#[test]
+fn features_is_whole_with_a_disk_offline_and_space_adds_up() {
+    let report = judge(&testkit::golden("features"));
+    assert_eq!(report.verdict, Verdict::Whole, "{}", show(&report));
+    let space = report.space.expect("space was compared");
+    assert_eq!((space.allocated, space.leaked), (space.reachable, 0), "{}", show(&report));
+    let unjudged = |finding: &verify::Finding| finding.kind == verify::FindingKind::Unjudged;
+    assert!(report.findings.iter().all(unjudged), "{}", show(&report));
+}
+
+#[test]
+fn draid_is_not_judged() {
+    let scan = vdev::import::scan(&[testkit::golden("draid")]).expect("it can be read");
+    let pool = scan.pools.first().expect("a pool is there");
+    let refused = verify::verify_pool(pool, &Options::default(), &mut |_| {});
+    assert_eq!(refused.map(|_| ()).unwrap_err().to_string(), "vdev 0: kind draid is not supported");
+}
+
 /// A hurt pool: one disk is missing, one is full of noise, and nothing is lost.
 fn is_hurt(name: &str) {
     let report = judge(&testkit::golden(name));
