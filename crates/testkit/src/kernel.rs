@@ -9,7 +9,7 @@ use crate::paths;
 use crate::tool::Ran;
 use crate::truth::Truth;
 use crate::vm::Vm;
-use crate::workload::{Op, Workload};
+use crate::workload::Op;
 
 /// The truth about the pool `pool` on the images in `dir`, as `tests/golden/README.md` describes it: the
 /// kernel imports it read-only and looks at everything. `import` are further arguments of its
@@ -31,23 +31,21 @@ pub fn truth_of(dir: &Path, pool: &str, import: &[&str]) -> Truth {
     Truth { json }
 }
 
-/// The kernel imports `pool` for writing, does the operations of `load` in the directory `below` of the data
-/// set `dataset`, scrubs, prints `zpool status`, and exports. The scrub must find nothing.
+/// The kernel imports `pool` for writing, does `ops` in the data set `dataset`, scrubs, prints `zpool status`, and exports. The scrub must find nothing.
 ///
 /// # Panics
 /// If any of it fails, with what the kernel said.
 #[track_caller]
-pub fn work(dir: &Path, pool: &str, dataset: &str, below: &str, load: &Workload) -> Ran {
+pub fn work(dir: &Path, pool: &str, dataset: &str, ops: &[Op]) -> Ran {
     let kit = Kit::new(dir);
-    let (ops, data) = for_python(&load.ops);
+    let (ops, data) = for_python(ops);
     kit.write("ops.json", ops.to_string().as_bytes());
     kit.write("data", &data);
     kit.write("ops.py", include_bytes!("ops.py"));
     let script = format!(
         "set -euo pipefail\n\
          zpool import -d /d -o cachefile=none '{pool}'\n\
-         top=$(zfs get -H -o value mountpoint '{dataset}')/'{below}'\n\
-         mkdir -p \"$top\"\n\
+         top=$(zfs get -H -o value mountpoint '{dataset}')\n\
          python3 /d/kit/ops.py /d/kit/ops.json /d/kit/data \"$top\" '{pool}'\n\
          zpool sync '{pool}'\n\
          zpool scrub -w '{pool}'\n\

@@ -16,7 +16,7 @@ fn the_kernel_does_what_the_model_says() {
     );
     drop(made.expect_ok());
     let load = random(11, 300, 4);
-    drop(kernel::work(images.path(), "tank", "tank/fs", ".", &load));
+    drop(kernel::work(images.path(), "tank", "tank/fs", &load.ops));
     let truth = kernel::truth_of(images.path(), "tank", &[]);
     let found = truth.entries("tank/fs").expect("the kernel mounts its own file system");
     assert_same(&load.tree.entries(), &found, Compare::MODEL);

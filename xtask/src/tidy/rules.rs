@@ -38,7 +38,11 @@ pub(crate) const STOREYS: &[Storey] = &[
     storey("verbs", &["rt", "format", "device", "pool", "fs", "verify"]),
     storey("cli", &["rt", "verbs"]),
     Storey { name: "testkit", uses: &[], tests_use: &[] },
-    Storey { name: "acceptance", uses: &["testkit"], tests_use: ENGINE },
+    Storey {
+        name: "acceptance",
+        uses: &["testkit", "rt", "device", "vdev", "pool", "fs"],
+        tests_use: ENGINE,
+    },
     Storey { name: "bench", uses: ENGINE, tests_use: &[] },
     Storey { name: "xtask", uses: &[], tests_use: &[] },
 ];
