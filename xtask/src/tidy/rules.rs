@@ -132,7 +132,6 @@ pub(crate) const BANS: &[Ban] = &[
     product("HashMap::with_capacity(", "use a fixed hasher: a seed must give one trace (INV-10)"),
     product("HashSet::with_capacity(", "use a fixed hasher: a seed must give one trace (INV-10)"),
     product("process::Command", "never shell out; make the call, or read the file"),
-    product("std::env::temp_dir", "let the caller say where"),
     everywhere("todo!", "finish it, or leave it out and say so in SHORTCOMINGS.md"),
     everywhere("unimplemented!", "finish it, or leave it out and say so in SHORTCOMINGS.md"),
     everywhere("dbg!", "take it out"),
