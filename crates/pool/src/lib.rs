@@ -8,6 +8,7 @@
 mod config;
 pub mod create;
 mod dataset;
+mod dedup;
 pub mod devices;
 pub mod dsl;
 mod error;
@@ -26,6 +27,7 @@ mod sync;
 
 pub use create::{Joined, MakeFilesystem, NewLeaf, NewPool, NewTop};
 pub use dataset::Dataset;
+pub use dedup::DedupSpace;
 pub use dsl::property::{Source, Stored};
 pub use error::{PoolError, Result};
 pub use features::Features;

@@ -27,7 +27,7 @@ pub struct PoolSpace {
     pub size: u64,
     /// Allocated according to the space maps.
     pub allocated: u64,
-    /// Deflated size: what data of 128 KiB blocks could use.
+    /// Deflated size: what data of 128 KiB blocks could use, and what deduplication saves.
     pub usable: u64,
     /// Of that, what is kept free.
     pub slop: u64,
@@ -51,7 +51,15 @@ impl Pool {
             usable += self.store.deflate(slabs.top, bytes);
         }
         let slop = (usable / 32).min(SLOP_MAX).max(SLOP_MIN.min(usable / 2));
+        usable += self.dedup()?.saved();
         Ok(PoolSpace { size, allocated, usable, slop })
+    }
+
+    /// Size and allocated bytes of each top-level vdev that holds blocks, by number, as of the last
+    /// sync.
+    pub fn space_by_top(&self) -> Result<Vec<(u32, u64, u64)>> {
+        let tops = self.slab_space()?.into_iter();
+        Ok(tops.map(|(slabs, used)| (slabs.top, slabs.ms_count << slabs.ms_shift, used)).collect())
     }
 
     /// Space that directory `dir_object` could still use, in bytes.

@@ -187,16 +187,17 @@ pub enum Why {
     /// Another system had the pool last.
     #[error(
         "pool was previously in use from another system.\n\
-         Last accessed by {host} (hostid={hostid:x}) at {when}\n\
-         The pool can be imported, use 'zpool import -f' to import the pool."
+         Last accessed by {host} (hostid={hostid:x}) at {}\n\
+         The pool can be imported, use 'zpool import -f' to import the pool.",
+        date(*time)
     )]
     OtherSystem {
         /// The other system's name.
         host: String,
         /// The other system's number.
         hostid: u64,
-        /// When, for people.
-        when: String,
+        /// When, in seconds since 1970.
+        time: u64,
     },
     /// The pool needs what is not there.
     #[error("unsupported version or feature\n{0}")]
@@ -231,6 +232,32 @@ pub enum Why {
     /// The engine does not do this (yet).
     #[error("{0}")]
     NotDone(String),
+}
+
+/// A time of the universe, as `date -u` prints it: doors that know the user's zone format it anew.
+fn date(seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (days, second) = (seconds / 86400, seconds % 86400);
+    // Years of 365 days and leap days, from March on, so that the leap day ends a year.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 2, 0) } else { (month - 10, 1) };
+    let name = |list: &'static [&'static str], at: u64| list.get(at as usize).copied();
+    format!(
+        "{} {} {day:2} {:02}:{:02}:{:02} {}",
+        name(&DAYS, days % 7).unwrap_or_default(),
+        name(&MONTHS, month).unwrap_or_default(),
+        second / 3600,
+        second / 60 % 60,
+        second % 60,
+        era * 400 + year + next
+    )
 }
 
 /// What went wrong.
@@ -308,3 +335,74 @@ impl Error {
 
 /// Result of a verb.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_date_writes_them() {
+        for (seconds, text) in [
+            (0, "Thu Jan  1 00:00:00 1970"),
+            (951_782_400, "Tue Feb 29 00:00:00 2000"),
+            (951_868_800, "Wed Mar  1 00:00:00 2000"),
+            (1_714_521_617, "Wed May  1 00:00:17 2024"),
+            (4_102_444_799, "Thu Dec 31 23:59:59 2099"),
+        ] {
+            assert_eq!(date(seconds), text);
+        }
+    }
+
+    #[test]
+    fn errors_say_what_was_to_be_done_and_why_not() {
+        let cannot = |doing, why: Why| Error::cannot(doing, why).to_string();
+        let tank = || String::from("tank");
+        for (doing, why, text) in [
+            (Doing::Open(tank()), Why::NoPool, "cannot open 'tank': no such pool"),
+            (
+                Doing::Import(tank()),
+                Why::NoPoolAvailable,
+                "cannot import 'tank': no such pool available",
+            ),
+            (
+                Doing::Set(tank()),
+                Why::BelowUsed,
+                "cannot set property for 'tank': size is less than current used or reserved space",
+            ),
+            (
+                Doing::DestroySnapshot("t@s".into()),
+                Why::DatasetBusy,
+                "cannot destroy snapshot t@s: dataset is busy",
+            ),
+            (
+                Doing::Import(tank()),
+                Why::OtherSystem {
+                    host: "thumper".into(),
+                    hostid: 0x7468_756d,
+                    time: 1_714_522_076,
+                },
+                "cannot import 'tank': pool was previously in use from another system.\n\
+                 Last accessed by thumper (hostid=7468756d) at Wed May  1 00:07:56 2024\n\
+                 The pool can be imported, use 'zpool import -f' to import the pool.",
+            ),
+            (
+                Doing::Destroy("tank/a".into()),
+                Why::Children {
+                    what: "filesystem",
+                    list: vec!["tank/a@s2".into(), "tank/a@s1".into()],
+                },
+                "cannot destroy 'tank/a': filesystem has children\n\
+                 use '-r' to destroy the following datasets:\ntank/a@s2\ntank/a@s1",
+            ),
+            (
+                Doing::Destroy(tank()),
+                Why::IsPool(tank()),
+                "cannot destroy 'tank': operation does not apply to pools\n\
+                 use 'zfs destroy -r tank' to destroy all datasets in the pool\n\
+                 use 'zpool destroy tank' to destroy the pool itself",
+            ),
+        ] {
+            assert_eq!(cannot(doing, why), text);
+        }
+    }
+}

@@ -7,7 +7,7 @@ use format::config::{PoolState, VdevConfig};
 use pool::devices::{FoundPool as Members, Scan, scan};
 
 use crate::health::{self, Facts, Known};
-use crate::pools::{Aux, Foreign, FoundPool, State, Stats};
+use crate::pools::{Aux, Foreign, FoundPool, State};
 
 /// Where devices are, if nobody says where.
 const SYSTEM: [&str; 3] = ["/dev/disk/by-id", "/dev/mapper", "/dev"];
@@ -73,8 +73,7 @@ fn lacks_only_known(tree: &crate::pools::Vdev) -> bool {
 /// What is known of a leaf: where it was found, or what is where it should be.
 fn known(config: &VdevConfig, found: &BTreeMap<u64, PathBuf>, places: &[PathBuf]) -> Known {
     if let Some(path) = found.get(&config.guid) {
-        let stats = Stats::default();
-        return Known { path: Some(path.clone()), absent: None, stats };
+        return Known { path: Some(path.clone()), ..Known::default() };
     }
     use std::os::unix::ffi::OsStrExt;
     let old = config.path.as_deref().map(|path| Path::new(std::ffi::OsStr::from_bytes(path)));
@@ -82,7 +81,7 @@ fn known(config: &VdevConfig, found: &BTreeMap<u64, PathBuf>, places: &[PathBuf]
     let taken =
         old.is_some_and(Path::exists) || places.iter().filter_map(moved).any(|path| path.is_file());
     let absent = if taken { Aux::BadLabel } else { Aux::CannotOpen };
-    Known { path: None, absent: Some(absent), stats: Stats::default() }
+    Known { absent: Some(absent), ..Known::default() }
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -21,6 +21,8 @@ pub struct Known {
     pub absent: Option<Aux>,
     /// Counters and sizes.
     pub stats: Stats,
+    /// What a top-level vdev is for, if its config does not say.
+    pub class: Option<Class>,
 }
 
 /// The tree as it is. `known` tells of each leaf and each top-level vdev. With `open`, a leaf that
@@ -29,11 +31,12 @@ pub fn tree(root: &VdevConfig, open: bool, known: &mut dyn FnMut(&VdevConfig) ->
     let mut tree = describe(root, Class::Normal, open, known);
     tree.kind = VdevKind::Root;
     for (id, top) in root.children.iter().enumerate() {
-        let class = class_of(top);
+        let facts = known(top);
+        let class = facts.class.unwrap_or_else(|| class_of(top));
         let mut child = describe(top, class, open, known);
         child.id = top.id.unwrap_or(id as u64);
         if !top.kind.is_leaf() {
-            child.stats = known(top).stats;
+            child.stats = facts.stats;
         }
         tree.children.push(child);
     }
@@ -264,7 +267,7 @@ mod tests {
             Known {
                 path: name.is_ascii_lowercase().then(|| "/there".into()),
                 absent: name.is_ascii_digit().then_some(Aux::BadLabel),
-                stats: Stats::default(),
+                ..Known::default()
             }
         })
     }

@@ -42,7 +42,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { memory: 0, scratch: std::env::temp_dir() }
+        Options { memory: 0, scratch: PathBuf::from("/var/tmp") }
     }
 }
 

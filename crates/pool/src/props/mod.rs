@@ -23,7 +23,7 @@ pub use dataset::{Access, DefaultValue, Form, Kind, Kinds, Prop, Property, Unit}
 pub use lookup::{Source, Stored, default_value, lookup};
 pub use name::NameError;
 pub use number::{NumberError, nice_bytes, nice_count, parse_number};
-pub use pool::{PoolKey, PoolProp, PoolPropError, When, assign_pool};
+pub use pool::{PoolKey, PoolProp, PoolPropError, When, assign_pool, default_pool_value};
 pub use show::{Style, show};
 pub use space::SpaceProp;
 pub use words::Words;

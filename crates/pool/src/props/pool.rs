@@ -186,6 +186,16 @@ impl PoolProp {
     }
 }
 
+/// The value of a property that nobody set.
+#[must_use]
+pub fn default_pool_value(prop: PoolProp) -> Option<Value> {
+    match prop.info().default {
+        DefaultValue::None => None,
+        DefaultValue::Number(number) => Some(Value::Number(number)),
+        DefaultValue::Text(text) => Some(Value::text(text)),
+    }
+}
+
 /// What a pool property's name names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PoolKey {

@@ -1,0 +1,253 @@
+//! `put`: trees of the host into a data set, with modes, owners, times, links, holes and extended
+//! attributes, where cp would put them.
+
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use fs::{Filesystem, FsError, NewObject, Who, mode};
+use rustix::fs::{SeekFrom, XattrFlags};
+
+use super::files::{fs_error, open_place, shown};
+use super::session::For;
+use crate::files::{Copied, Put};
+use crate::state::StateFile;
+use crate::{Doing, Error, Result, Why};
+
+/// Bytes of one read.
+const CHUNK: usize = 1 << 20;
+
+/// A copy under way.
+struct CopyIn<'a> {
+    fs: &'a Filesystem,
+    recursive: bool,
+    /// Objects of files with several names, by device and inode of the host.
+    linked: BTreeMap<(u64, u64), u64>,
+    copied: Copied,
+    errors: Vec<Error>,
+    buf: Vec<u8>,
+}
+
+enum Failed {
+    Host(std::io::Error),
+    Fs(FsError),
+    Directory,
+}
+
+impl From<std::io::Error> for Failed {
+    fn from(e: std::io::Error) -> Self {
+        Failed::Host(e)
+    }
+}
+
+impl From<rustix::io::Errno> for Failed {
+    fn from(e: rustix::io::Errno) -> Self {
+        Failed::Host(e.into())
+    }
+}
+
+impl From<FsError> for Failed {
+    fn from(e: FsError) -> Self {
+        Failed::Fs(e)
+    }
+}
+
+pub(super) fn put(file: &StateFile, request: &Put) -> Result<(Copied, Vec<Error>)> {
+    let opened = open_place(file, &request.to, &request.dirs, For::Writing)?;
+    let fs = &opened.fs;
+    let fail = |e| fs_error("write to", &shown(&request.to), e);
+    let into = match fs.resolve(&request.to.path) {
+        Ok(number) => fs.attrs(number).map_err(fail)?.is_dir().then_some(number),
+        Err(FsError::NotFound { .. }) => None,
+        Err(e) => return Err(fail(e)),
+    };
+    if into.is_none() && request.from.len() > 1 {
+        let doing = Doing::File("write to", shown(&request.to));
+        return Err(Error::cannot(doing, Why::NotDirectory));
+    }
+    let mut copy = CopyIn {
+        fs,
+        recursive: request.recursive,
+        linked: BTreeMap::new(),
+        copied: Copied::default(),
+        errors: Vec::new(),
+        buf: vec![0; CHUNK],
+    };
+    for from in &request.from {
+        let (dir, name) = match into {
+            Some(dir) => (dir, from.file_name().map_or(&b""[..], OsStrExt::as_bytes)),
+            None => fs.resolve_parent(&request.to.path).map_err(fail)?,
+        };
+        // `put -r DIR/. pool:dir` copies what is in DIR.
+        if name.is_empty() {
+            copy.children(from, dir);
+        } else {
+            copy.entry(from, dir, name);
+        }
+    }
+    let (copied, errors) = (copy.copied, std::mem::take(&mut copy.errors));
+    drop(copy);
+    opened.close(&request.to)?;
+    Ok((copied, errors))
+}
+
+impl CopyIn<'_> {
+    fn entry(&mut self, from: &Path, dir: u64, name: &[u8]) {
+        if let Err(failed) = self.try_entry(from, dir, name) {
+            let place = from.to_string_lossy().into_owned();
+            self.errors.push(match failed {
+                Failed::Host(e) => {
+                    Error::cannot(Doing::File("read", place), Why::Host(without_code(&e)))
+                }
+                Failed::Fs(e) => fs_error("store", &place, e),
+                Failed::Directory => {
+                    let why = Why::NotDone("it is a directory (-r not given)".into());
+                    Error::cannot(Doing::File("store", place), why)
+                }
+            });
+        }
+    }
+
+    fn try_entry(&mut self, from: &Path, dir: u64, name: &[u8]) -> std::result::Result<(), Failed> {
+        let meta = std::fs::symlink_metadata(from)?;
+        if meta.is_dir() && !self.recursive {
+            return Err(Failed::Directory);
+        }
+        let old = self.fs.lookup(dir, name)?;
+        if let Some(object) = self.linked.get(&(meta.dev(), meta.ino())).copied() {
+            if old.is_some() {
+                self.fs.unlink(dir, name)?;
+            }
+            self.fs.link(dir, name, object)?;
+            self.copied.entries += 1;
+            return Ok(());
+        }
+        let number = match old {
+            Some(entry) if meta.is_dir() && entry.kind == mode::DIR => entry.object,
+            Some(entry) if meta.is_file() && entry.kind == mode::FILE => {
+                self.fs.truncate(entry.object, 0)?;
+                entry.object
+            }
+            Some(entry) if entry.kind == mode::DIR => {
+                return Err(FsError::IsADirectory { path: String::new() }.into());
+            }
+            Some(_) if meta.is_dir() => {
+                return Err(FsError::NotADirectory { path: String::new() }.into());
+            }
+            Some(_) => {
+                self.fs.unlink(dir, name)?;
+                self.make(from, &meta, dir, name)?
+            }
+            None => self.make(from, &meta, dir, name)?,
+        };
+        if meta.nlink() > 1 && !meta.is_dir() {
+            self.linked.insert((meta.dev(), meta.ino()), number);
+        }
+        if meta.is_file() {
+            self.contents(from, number, meta.len())?;
+        } else if meta.is_dir() {
+            self.children(from, number);
+        }
+        self.xattrs(from, number)?;
+        self.fs.change_attrs(number, |attrs| {
+            attrs.set_mode(meta.mode());
+            attrs.uid = meta.uid().into();
+            attrs.gid = meta.gid().into();
+            attrs.atime = time(meta.atime(), meta.atime_nsec());
+            attrs.mtime = time(meta.mtime(), meta.mtime_nsec());
+        })?;
+        self.copied.entries += 1;
+        Ok(())
+    }
+
+    fn make(
+        &self,
+        from: &Path,
+        meta: &Metadata,
+        dir: u64,
+        name: &[u8],
+    ) -> std::result::Result<u64, Failed> {
+        let who = Who { uid: meta.uid().into(), gid: meta.gid().into() };
+        let target: Option<PathBuf> =
+            if meta.is_symlink() { Some(std::fs::read_link(from)?) } else { None };
+        let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+        let new = NewObject {
+            target: target.as_ref().map(|t| t.as_os_str().as_bytes()),
+            rdev: format::znode::device_number(major, minor),
+            ..NewObject::of(meta.mode(), who)
+        };
+        Ok(self.fs.create(dir, name, &new)?)
+    }
+
+    fn children(&mut self, from: &Path, dir: u64) {
+        let entries = match std::fs::read_dir(from) {
+            Ok(entries) => entries,
+            Err(e) => {
+                let doing = Doing::File("read", from.to_string_lossy().into_owned());
+                self.errors.push(Error::cannot(doing, Why::Host(without_code(&e))));
+                return;
+            }
+        };
+        let mut names: Vec<_> = entries.filter_map(|e| e.ok().map(|e| e.file_name())).collect();
+        names.sort();
+        for name in names {
+            self.entry(&from.join(&name), dir, name.as_bytes());
+        }
+    }
+
+    /// The data of a file; what is a hole on the host stays one.
+    fn contents(&mut self, from: &Path, number: u64, size: u64) -> std::result::Result<(), Failed> {
+        let file = File::open(from)?;
+        let mut at = 0;
+        while at < size {
+            let start = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
+                Ok(start) => start,
+                Err(rustix::io::Errno::NXIO) => break,
+                Err(_) => at,
+            };
+            let end = rustix::fs::seek(&file, SeekFrom::Hole(start)).unwrap_or(size).min(size);
+            at = start;
+            while at < end {
+                let part = (end - at).min(CHUNK as u64) as usize;
+                let got = file.read_at(&mut self.buf[..part], at)?;
+                if got == 0 {
+                    return Ok(());
+                }
+                self.fs.write(number, at, &self.buf[..got])?;
+                at += got as u64;
+                self.copied.bytes += got as u64;
+            }
+        }
+        if self.fs.attrs(number)?.size < size {
+            self.fs.truncate(number, size)?;
+        }
+        Ok(())
+    }
+
+    fn xattrs(&mut self, from: &Path, number: u64) -> std::result::Result<(), Failed> {
+        let mut names = vec![0; 64 << 10];
+        let Ok(len) = rustix::fs::llistxattr(from, &mut names) else { return Ok(()) };
+        for name in names[..len].split(|b| *b == 0).filter(|n| !n.is_empty()) {
+            let mut value = vec![0; 64 << 10];
+            if let Ok(len) = rustix::fs::lgetxattr(from, name, &mut value) {
+                self.fs.set_xattr(number, name, Some(&value[..len]))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn time(seconds: i64, nanos: i64) -> fs::Time {
+    fs::Time { secs: seconds, nanos: nanos as u32 }
+}
+
+/// The words of the system, without the number after them.
+pub(super) fn without_code(e: &std::io::Error) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_string()
+}
+
+/// How attributes are set on the host: made or replaced.
+pub(super) const SET: XattrFlags = XattrFlags::empty();

@@ -1,0 +1,214 @@
+//! `get`: trees of a data set onto the host, with modes, owners, times, links, holes and extended
+//! attributes, where cp would put them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
+use std::path::{Path, PathBuf};
+
+use fs::{Attrs, Filesystem, FsError, mode};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps};
+
+use super::copy_in::{SET, without_code};
+use super::files::{fs_error, open_place, shown};
+use super::session::For;
+use crate::files::{Copied, Get};
+use crate::state::StateFile;
+use crate::{Doing, Error, Result, Why};
+
+/// Bytes of one read.
+const CHUNK: usize = 1 << 20;
+
+struct CopyOut<'a> {
+    fs: &'a Filesystem,
+    recursive: bool,
+    /// Where an object with several names was put first.
+    linked: BTreeMap<u64, PathBuf>,
+    copied: Copied,
+    errors: Vec<Error>,
+    buf: Vec<u8>,
+}
+
+enum Failed {
+    Host(std::io::Error),
+    Fs(FsError),
+    Directory,
+}
+
+impl From<std::io::Error> for Failed {
+    fn from(e: std::io::Error) -> Self {
+        Failed::Host(e)
+    }
+}
+
+impl From<rustix::io::Errno> for Failed {
+    fn from(e: rustix::io::Errno) -> Self {
+        Failed::Host(e.into())
+    }
+}
+
+impl From<FsError> for Failed {
+    fn from(e: FsError) -> Self {
+        Failed::Fs(e)
+    }
+}
+
+pub(super) fn get(file: &StateFile, request: &Get) -> Result<(Copied, Vec<Error>)> {
+    let (mut copied, mut errors) = (Copied::default(), Vec::new());
+    let into = request.to.is_dir();
+    if !into && request.places.len() > 1 {
+        let doing = Doing::File("write to", request.to.to_string_lossy().into_owned());
+        return Err(Error::cannot(doing, Why::NotDirectory));
+    }
+    for place in &request.places {
+        let opened = match open_place(file, place, &request.dirs, For::Reading) {
+            Ok(opened) => opened,
+            Err(e) => {
+                errors.push(e);
+                continue;
+            }
+        };
+        let number = match opened.fs.resolve(&place.path) {
+            Ok(number) => number,
+            Err(e) => {
+                errors.push(fs_error("access", &shown(place), e));
+                continue;
+            }
+        };
+        let last = fs::parts(&place.path).last();
+        let to = match last.filter(|_| into) {
+            Some(name) => request.to.join(OsStr::from_bytes(name)),
+            None => request.to.clone(),
+        };
+        let mut copy = CopyOut {
+            fs: &opened.fs,
+            recursive: request.recursive,
+            linked: BTreeMap::new(),
+            copied: Copied::default(),
+            errors: Vec::new(),
+            buf: vec![0; CHUNK],
+        };
+        copy.entry(number, &shown(place), &to);
+        copied.entries += copy.copied.entries;
+        copied.bytes += copy.copied.bytes;
+        errors.append(&mut copy.errors);
+    }
+    Ok((copied, errors))
+}
+
+impl CopyOut<'_> {
+    fn entry(&mut self, number: u64, place: &str, to: &Path) {
+        if let Err(failed) = self.try_entry(number, place, to) {
+            self.errors.push(match failed {
+                Failed::Host(e) => {
+                    let doing = Doing::File("write", to.to_string_lossy().into_owned());
+                    Error::cannot(doing, Why::Host(without_code(&e)))
+                }
+                Failed::Fs(e) => fs_error("read", place, e),
+                Failed::Directory => {
+                    let why = Why::NotDone("it is a directory (-r not given)".into());
+                    Error::cannot(Doing::File("fetch", place.into()), why)
+                }
+            });
+        }
+    }
+
+    fn try_entry(
+        &mut self,
+        number: u64,
+        place: &str,
+        to: &Path,
+    ) -> std::result::Result<(), Failed> {
+        let (object, attrs) = self.fs.open_object(number)?;
+        if attrs.is_dir() {
+            if !self.recursive {
+                return Err(Failed::Directory);
+            }
+            match std::fs::create_dir(to) {
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && to.is_dir() => {}
+                other => other?,
+            }
+            let mut entries = self.fs.read_dir(number)?;
+            entries.sort_by(|a, b| a.name.cmp(&b.name));
+            for entry in entries {
+                let name = String::from_utf8_lossy(&entry.name);
+                let below = format!("{}/{name}", place.trim_end_matches('/'));
+                self.entry(entry.object, &below, &to.join(OsStr::from_bytes(&entry.name)));
+            }
+            return self.finish(number, &attrs, to);
+        }
+        if let Some(first) = self.linked.get(&number) {
+            replace(to)?;
+            std::fs::hard_link(first, to)?;
+            self.copied.entries += 1;
+            return Ok(());
+        }
+        let node = |kind: FileType| -> std::result::Result<(), Failed> {
+            let (major, minor) = format::znode::device_parts(attrs.rdev.unwrap_or(0));
+            let device = rustix::fs::makedev(major, minor);
+            Ok(rustix::fs::mknodat(CWD, to, kind, Mode::from_raw_mode(0o600), device)?)
+        };
+        replace(to)?;
+        match attrs.kind() {
+            mode::FILE => {
+                let file = File::create_new(to)?;
+                for (start, len) in self.fs.data_segments(&object, attrs.size)? {
+                    let (mut at, end) = (start, start + len);
+                    while at < end {
+                        let part = (end - at).min(CHUNK as u64) as usize;
+                        let buf = &mut self.buf[..part];
+                        let got = self.fs.read_open(&object, attrs.size, at, buf)?;
+                        file.write_all_at(&self.buf[..got], at)?;
+                        at += got as u64;
+                        self.copied.bytes += got as u64;
+                    }
+                }
+                file.set_len(attrs.size)?;
+            }
+            mode::SYMLINK => {
+                let target = attrs.target.clone().unwrap_or_default();
+                symlink(OsStr::from_bytes(&target), to)?;
+            }
+            mode::FIFO => node(FileType::Fifo)?,
+            mode::SOCKET => node(FileType::Socket)?,
+            mode::CHAR => node(FileType::CharacterDevice)?,
+            mode::BLOCK => node(FileType::BlockDevice)?,
+            _ => {}
+        }
+        if attrs.links > 1 {
+            self.linked.insert(number, to.to_path_buf());
+        }
+        self.finish(number, &attrs, to)
+    }
+
+    /// Owner, mode, attributes and times of what was made.
+    fn finish(&mut self, number: u64, attrs: &Attrs, to: &Path) -> std::result::Result<(), Failed> {
+        // Only root may give files away; who cannot keeps what he made.
+        if rustix::process::geteuid().is_root() {
+            lchown(to, Some(attrs.uid as u32), Some(attrs.gid as u32))?;
+        }
+        for (name, value) in self.fs.xattrs_of(number, attrs)? {
+            // A host file system may know fewer kinds of names.
+            let _unsupported = rustix::fs::lsetxattr(to, name.as_slice(), &value, SET);
+        }
+        if attrs.kind() != mode::SYMLINK {
+            std::fs::set_permissions(to, Permissions::from_mode(attrs.mode & 0o7777))?;
+        }
+        let spec = |t: fs::Time| Timespec { tv_sec: t.secs, tv_nsec: i64::from(t.nanos) };
+        let times =
+            Timestamps { last_access: spec(attrs.atime), last_modification: spec(attrs.mtime) };
+        rustix::fs::utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+        self.copied.entries += 1;
+        Ok(())
+    }
+}
+
+/// Takes away what is not a directory, so that the new one is no link to the old.
+fn replace(to: &Path) -> std::io::Result<()> {
+    match std::fs::symlink_metadata(to) {
+        Ok(meta) if !meta.is_dir() => std::fs::remove_file(to),
+        _ => Ok(()),
+    }
+}

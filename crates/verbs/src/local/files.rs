@@ -1,0 +1,308 @@
+//! `ls cat mkdir mv rm`: files in data sets, by path.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use fs::{Attrs, Filesystem, FsError, NewObject, Who, mode};
+
+use super::session::{For, Session, open, pool_error};
+use crate::files::{Cat, FileKind, FileReport, List, Listed, Mkdir, Move, Place, Remove, Time};
+use crate::state::StateFile;
+use crate::{Doing, Error, Result, Why};
+
+/// Bytes of one read.
+const CHUNK: usize = 1 << 20;
+
+/// An open file system with the session that holds its pool.
+pub(super) struct Opened {
+    session: Session,
+    pub(super) fs: Filesystem,
+}
+
+/// A place as people write it.
+pub(super) fn shown(place: &Place) -> String {
+    String::from_utf8_lossy(&place.text()).into_owned()
+}
+
+/// An error of the file system in the words of what was to be done with a place.
+pub(super) fn fs_error(what: &'static str, name: &str, error: FsError) -> Error {
+    let doing = Doing::File(what, name.into());
+    let why = match error {
+        FsError::NotFound { .. } => Why::NoFile,
+        FsError::Exists { .. } => Why::FileExists,
+        FsError::NotADirectory { .. } => Why::NotDirectory,
+        FsError::IsADirectory { .. } => Why::IsDirectory,
+        FsError::NotEmpty { .. } => Why::NotEmpty,
+        FsError::ReadOnly { reason, .. } => Why::ReadOnly(reason),
+        FsError::NoSpace { reason, .. } if reason.starts_with("Disk quota") => Why::Quota,
+        FsError::NoSpace { .. } => Why::Host("No space left on device".into()),
+        FsError::Pool(error) => return pool_error(doing, error),
+        other => Why::NotDone(other.to_string()),
+    };
+    Error::cannot(doing, why)
+}
+
+/// Opens the file system of a place.
+pub(super) fn open_place(
+    file: &StateFile,
+    place: &Place,
+    dirs: &[PathBuf],
+    mode: For,
+) -> Result<Opened> {
+    let name = place.dataset.split(['/', '@']).next().unwrap_or_default();
+    let session = open(file, name, dirs, mode)?;
+    let fs = Filesystem::open(&session.pool, &place.dataset)
+        .map_err(|e| fs_error("open", &place.dataset, e))?;
+    Ok(Opened { session, fs })
+}
+
+impl Opened {
+    /// Ends the session: what was changed is on disk.
+    pub(super) fn close(self, place: &Place) -> Result<()> {
+        drop(self.fs);
+        self.session.close(Doing::File("write to", shown(place)))
+    }
+}
+
+/// What a door is told of an object.
+pub(super) fn report(
+    fs: &Filesystem,
+    name: &[u8],
+    number: u64,
+) -> std::result::Result<FileReport, FsError> {
+    let (object, attrs) = fs.open_object(number)?;
+    let time = |t: fs::Time| Time { seconds: t.secs, nanos: t.nanos };
+    Ok(FileReport {
+        name: name.to_vec(),
+        kind: kind(&attrs),
+        object: number,
+        mode: attrs.mode & 0o7777,
+        links: attrs.links,
+        uid: attrs.uid,
+        gid: attrs.gid,
+        size: attrs.size,
+        allocated: object.used_bytes(),
+        atime: time(attrs.atime),
+        mtime: time(attrs.mtime),
+        ctime: time(attrs.ctime),
+        target: attrs.target,
+    })
+}
+
+fn kind(attrs: &Attrs) -> FileKind {
+    let (major, minor) = format::znode::device_parts(attrs.rdev.unwrap_or(0));
+    match attrs.kind() {
+        mode::DIR => FileKind::Directory,
+        mode::SYMLINK => FileKind::Link,
+        mode::FIFO => FileKind::Fifo,
+        mode::SOCKET => FileKind::Socket,
+        mode::CHAR => FileKind::Char(major, minor),
+        mode::BLOCK => FileKind::Block(major, minor),
+        _ => FileKind::File,
+    }
+}
+
+/// Joins a directory's path and a name.
+pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    if dir.is_empty() || dir.ends_with(b"/") || dir.ends_with(b":") {
+        [dir, name].concat()
+    } else {
+        [dir, b"/", name].concat()
+    }
+}
+
+pub(super) fn list(
+    file: &StateFile,
+    request: &List,
+    each: &mut dyn FnMut(Listed),
+) -> Result<Vec<Error>> {
+    let mut errors = Vec::new();
+    for place in &request.places {
+        let opened = match open_place(file, place, &request.dirs, For::Reading) {
+            Ok(opened) => opened,
+            Err(e) => {
+                errors.push(e);
+                continue;
+            }
+        };
+        let fs = &opened.fs;
+        let mut told = || -> std::result::Result<(), FsError> {
+            let number = fs.resolve(&place.path)?;
+            if request.directory || !fs.attrs(number)?.is_dir() {
+                each(Listed::File(Box::new(report(fs, &place.text(), number)?)));
+                return Ok(());
+            }
+            let mut stack = vec![(place.text(), number)];
+            while let Some((path, dir)) = stack.pop() {
+                each(Listed::Directory(path.clone()));
+                let mut entries = fs.read_dir(dir)?;
+                entries.sort_by(|a, b| a.name.cmp(&b.name));
+                for entry in &entries {
+                    each(Listed::File(Box::new(report(fs, &entry.name, entry.object)?)));
+                }
+                if request.recursive {
+                    let dirs = entries.iter().rev().filter(|e| e.kind == mode::DIR);
+                    stack.extend(dirs.map(|e| (join(&path, &e.name), e.object)));
+                }
+            }
+            Ok(())
+        };
+        if let Err(e) = told() {
+            errors.push(fs_error("access", &shown(place), e));
+        }
+    }
+    Ok(errors)
+}
+
+pub(super) fn cat(file: &StateFile, request: &Cat, out: &mut dyn Write) -> Result<Vec<Error>> {
+    let mut errors = Vec::new();
+    let mut buf = vec![0; CHUNK];
+    for place in &request.places {
+        let opened = match open_place(file, place, &request.dirs, For::Reading) {
+            Ok(opened) => opened,
+            Err(e) => {
+                errors.push(e);
+                continue;
+            }
+        };
+        let fail = |e| fs_error("read", &shown(place), e);
+        let fs = &opened.fs;
+        let found = fs.resolve(&place.path).and_then(|number| fs.open_object(number));
+        let (object, attrs) = match found {
+            Ok(found) => found,
+            Err(e) => {
+                errors.push(fail(e));
+                continue;
+            }
+        };
+        if attrs.kind() != mode::FILE {
+            let why = if attrs.is_dir() { Why::IsDirectory } else { Why::WrongKind };
+            errors.push(Error::cannot(Doing::File("read", shown(place)), why));
+            continue;
+        }
+        let mut at = 0;
+        while at < attrs.size {
+            match fs.read_open(&object, attrs.size, at, &mut buf) {
+                Ok(got) => {
+                    let host = |e: std::io::Error| Error::Other(format!("standard output: {e}"));
+                    out.write_all(&buf[..got]).map_err(host)?;
+                    at += got as u64;
+                }
+                Err(e) => {
+                    errors.push(fail(e));
+                    break;
+                }
+            }
+        }
+    }
+    Ok(errors)
+}
+
+/// Who makes something by hand: the user of this process.
+fn me() -> Who {
+    let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+    Who { uid: uid.as_raw().into(), gid: gid.as_raw().into() }
+}
+
+/// Changes places one after another, each in its own session.
+fn on_each(
+    file: &StateFile,
+    places: &[Place],
+    dirs: &[PathBuf],
+    what: &'static str,
+    mut change: impl FnMut(&Filesystem, &Place) -> std::result::Result<(), FsError>,
+) -> Result<Vec<Error>> {
+    let mut errors = Vec::new();
+    for place in places {
+        match open_place(file, place, dirs, For::Writing) {
+            Ok(opened) => {
+                if let Err(e) = change(&opened.fs, place) {
+                    errors.push(fs_error(what, &shown(place), e));
+                }
+                opened.close(place)?;
+            }
+            Err(e) => errors.push(e),
+        }
+    }
+    Ok(errors)
+}
+
+pub(super) fn mkdir(file: &StateFile, request: &Mkdir) -> Result<Vec<Error>> {
+    let bits = request.mode.unwrap_or(0o755);
+    let make = |fs: &Filesystem, place: &Place| {
+        let new = NewObject::of(mode::DIR | bits, me());
+        if !request.parents {
+            let (dir, name) = fs.resolve_parent(&place.path)?;
+            return fs.create(dir, name, &new).map(|_| ());
+        }
+        let mut at = fs.root();
+        for part in fs::parts(&place.path) {
+            at = match fs.lookup(at, part)? {
+                Some(entry) => entry.object,
+                None => fs.create(at, part, &new)?,
+            };
+        }
+        Ok(())
+    };
+    on_each(file, &request.places, &request.dirs, "create directory", make)
+}
+
+/// Removes what stands below a directory, and then it.
+fn remove_tree(fs: &Filesystem, dir: u64, name: &[u8]) -> std::result::Result<(), FsError> {
+    let found = fs.lookup(dir, name)?;
+    let found = found.ok_or_else(|| FsError::NotFound { path: String::new() })?;
+    if found.kind != mode::DIR {
+        return fs.unlink(dir, name);
+    }
+    for entry in fs.read_dir(found.object)? {
+        remove_tree(fs, found.object, &entry.name)?;
+    }
+    fs.rmdir(dir, name)
+}
+
+pub(super) fn remove(file: &StateFile, request: &Remove) -> Result<Vec<Error>> {
+    let take = |fs: &Filesystem, place: &Place| {
+        let gone = fs.resolve_parent(&place.path).and_then(|(dir, name)| {
+            if request.recursive { remove_tree(fs, dir, name) } else { fs.unlink(dir, name) }
+        });
+        match gone {
+            Err(FsError::NotFound { .. }) if request.force => Ok(()),
+            other => other,
+        }
+    };
+    on_each(file, &request.places, &request.dirs, "remove", take)
+}
+
+pub(super) fn rename(file: &StateFile, request: &Move) -> Result<Vec<Error>> {
+    let opened = open_place(file, &request.to, &request.dirs, For::Writing)?;
+    let fs = &opened.fs;
+    let mut errors = Vec::new();
+    for from in &request.from {
+        if from.dataset != request.to.dataset {
+            let why = Why::NotDone("it is in another data set: copy it and remove it".into());
+            errors.push(Error::cannot(Doing::File("move", shown(from)), why));
+            continue;
+        }
+        let moved = || -> std::result::Result<(), FsError> {
+            let (dir, name) = fs.resolve_parent(&from.path)?;
+            let into = match fs.resolve(&request.to.path) {
+                Ok(number) => fs.attrs(number)?.is_dir().then_some(number),
+                Err(FsError::NotFound { .. }) => None,
+                Err(e) => return Err(e),
+            };
+            let (to, new_name) = match into {
+                Some(number) => (number, name),
+                None => fs.resolve_parent(&request.to.path)?,
+            };
+            if request.no_clobber && fs.lookup(to, new_name)?.is_some() {
+                return Ok(());
+            }
+            fs.rename(dir, name, to, new_name)
+        };
+        if let Err(e) = moved() {
+            errors.push(fs_error("move", &shown(from), e));
+        }
+    }
+    opened.close(&request.to)?;
+    Ok(errors)
+}

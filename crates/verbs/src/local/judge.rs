@@ -1,0 +1,51 @@
+//! `verify`: the judge's report in the words of the doors.
+
+use crate::judge::{DeviceDamage, FileDamage, Progress, Verdict, Verify, VerifyReport};
+use crate::state::StateFile;
+use crate::{Doing, Error, Result, Why};
+
+use super::session::{locate, pool_error};
+
+/// Runs the judge over a pool. The pool itself is not opened: a judge asks nobody.
+pub(super) fn verify(
+    file: &StateFile,
+    request: &Verify,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<VerifyReport> {
+    let located = locate(&file.load()?, &request.name, &request.places)?;
+    let found = located.found().ok_or_else(|| Error::open(&request.name, Why::NoPool))?;
+    let doing = || Doing::Open(request.name.clone());
+    let options = verify::Options { memory: request.memory, ..Default::default() };
+    let mut told = |p: verify::Progress| progress(Progress { done: p.bytes, total: p.bytes_total });
+    let report = verify::verify_pool(found, &options, &mut told)
+        .map_err(|e| pool_error(doing(), e.into()))?;
+    let files = report.lost_files().map(|file| FileDamage {
+        dataset: file.dataset.clone(),
+        path: file.path.clone(),
+        bytes: file.lost_bytes,
+    });
+    let devices = report.devices.iter().map(|device| DeviceDamage {
+        device: device.device.clone(),
+        guid: device.guid,
+        missing: device.missing,
+        labels: device.labels.clone(),
+        read_errors: device.read_errors,
+        bad_blocks: device.bad_blocks,
+    });
+    Ok(VerifyReport {
+        name: request.name.clone(),
+        verdict: match report.verdict {
+            verify::Verdict::Clean => Verdict::Clean,
+            verify::Verdict::Whole => Verdict::Whole,
+            verify::Verdict::Lost => Verdict::Lost,
+        },
+        txg: report.txg,
+        blocks: report.blocks,
+        bytes: report.bytes,
+        datasets: report.datasets,
+        encrypted: report.encrypted.clone(),
+        devices: devices.collect(),
+        files: files.collect(),
+        findings: report.findings.iter().map(|f| f.text.clone()).collect(),
+    })
+}

@@ -1,0 +1,244 @@
+//! `zpool create destroy export import set`: the life of a pool.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use device::{Device, WriteDevice, WriteFile};
+use format::config::PoolState;
+use pool::props::{PoolKey, PoolProp, Value};
+use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
+use rt::sync::Arc;
+
+use super::session::{For, Located, locate, open_located, pool_error};
+use crate::layout::{Class, GroupKind};
+use crate::pools::{Create, Destroy, Export, Import, Imported, Set, Which};
+use crate::state::{Known, StateFile};
+use crate::{Doing, Error, Result, Why, find, host, inuse};
+
+/// Properties of a pool that hold for this system only and are not stored with it.
+const NOT_STORED: [PoolProp; 3] = [PoolProp::Altroot, PoolProp::Cachefile, PoolProp::Ashift];
+
+/// A value as it is stored.
+pub(super) fn stored(value: &Value) -> Stored {
+    match value {
+        Value::Number(number) => Stored::Number(*number),
+        Value::Text(text) => Stored::Text(text.clone()),
+    }
+}
+
+/// Notes a command in the history of the pool.
+pub(super) fn note(pool: &Pool, command: &str) -> std::result::Result<(), pool::PoolError> {
+    if command.is_empty() {
+        return Ok(());
+    }
+    let now = rt::time::wall_clock().as_secs();
+    let who = rustix::process::getuid().as_raw().into();
+    pool.note(pool::history::command(now, command, who, &host::hostname()))
+}
+
+fn leaf(name: &str, path: &PathBuf) -> Result<NewLeaf> {
+    let cannot = |why| Error::cannot(Doing::Create(name.into()), why);
+    let file = WriteFile::open(path).map_err(|e| match e {
+        device::DeviceError::Busy { .. } => cannot(Why::Held),
+        e => cannot(Why::Host(e.to_string())),
+    })?;
+    let is_disk = file.is_block_device();
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let device: Arc<dyn WriteDevice> = Arc::new(file);
+    Ok(NewLeaf { path: path.as_os_str().as_bytes().to_vec(), is_disk, device })
+}
+
+pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> {
+    let name = &request.name;
+    let state = file.load()?;
+    inuse::check(name, &request.layout, request.force, &state)?;
+    inuse::check_devices(name, &request.layout, &state)?;
+    let cannot = |why| Error::cannot(Doing::Create(name.clone()), why);
+    if !request.layout.cache.is_empty()
+        || request.layout.groups.iter().any(|group| group.class != Class::Normal)
+    {
+        let why = "log, cache, special and dedup devices cannot be made yet";
+        return Err(cannot(Why::NotDone(why.into())));
+    }
+    if request.dry_run {
+        return Ok(Vec::new());
+    }
+    let mut tops = Vec::new();
+    for group in &request.layout.groups {
+        let joined = match group.kind {
+            GroupKind::Single => Joined::Single,
+            GroupKind::Mirror => Joined::Mirror,
+            GroupKind::Raidz(parity) => Joined::Raidz(parity),
+        };
+        let leaves: Result<Vec<NewLeaf>> = group.devices.iter().map(|p| leaf(name, p)).collect();
+        tops.push(NewTop { joined, leaves: leaves? });
+    }
+    let spares: Result<Vec<NewLeaf>> =
+        request.layout.spares.iter().map(|p| leaf(name, p)).collect();
+    let sector = tops.iter().flat_map(|t| &t.leaves).map(|l| l.device.sector_size()).max();
+    let mut ashift = sector.unwrap_or(512).ilog2().clamp(9, 16);
+    let mut pool_props = BTreeMap::new();
+    for (key, value) in &request.properties {
+        if let (PoolKey::Native(PoolProp::Ashift), Some(number)) = (key, value.number())
+            && number != 0
+        {
+            ashift = number as u32;
+            pool_props.insert(key.name(), stored(value));
+        } else if let PoolKey::Native(prop) = key
+            && !NOT_STORED.contains(prop)
+        {
+            pool_props.insert(key.name(), stored(value));
+        }
+    }
+    let root = request.root_properties.iter().map(|(k, v)| (k.name(), stored(v)));
+    let pool = Pool::create(NewPool {
+        name: name.clone(),
+        tops,
+        spares: spares?,
+        ashift,
+        with_features: !request.no_features,
+        pool_props,
+        props: root.collect(),
+        make: fs::make_filesystem,
+        command: request.command.clone(),
+        options: OpenOptions {
+            workers: 0,
+            host_id: host::hostid(file)?.into(),
+            host_name: host::hostname(),
+            new_name: None,
+        },
+    })
+    .map_err(|e| pool_error(Doing::Create(name.clone()), e))?;
+    let guid = pool.guid();
+    pool.close().map_err(|e| pool_error(Doing::Create(name.clone()), e))?;
+    let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let paths = request.layout.devices().map(absolute).collect();
+    let known = Known { name: name.clone(), guid, readonly: false, altroot: None, paths };
+    file.change(|state| state.remember(known))?;
+    Ok(Vec::new())
+}
+
+/// Opens a located pool, gives it a state on disk, and forgets it.
+fn leave(
+    file: &StateFile,
+    name: &str,
+    located: Located,
+    to: PoolState,
+    command: &str,
+    doing: Doing,
+) -> Result<()> {
+    let guid = located.found().map(pool::devices::FoundPool::guid);
+    let readonly = located.is_read_only();
+    if !readonly {
+        let session = open_located(file, name, located, For::Writing, doing.clone())?;
+        let done = note(&session.pool, command).and_then(|()| session.pool.set_state(to));
+        done.map_err(|e| pool_error(doing.clone(), e))?;
+        session.close(doing)?;
+    }
+    if let Some(guid) = guid {
+        file.change(|state| state.forget(guid))?;
+    }
+    Ok(())
+}
+
+pub(super) fn destroy(file: &StateFile, request: &Destroy) -> Result<()> {
+    let located = locate(&file.load()?, &request.name, &request.places)?;
+    let doing = Doing::Destroy(request.name.clone());
+    leave(file, &request.name, located, PoolState::Destroyed, &request.command, doing)
+}
+
+pub(super) fn export(file: &StateFile, request: &Export) -> Result<Vec<Error>> {
+    let names = if request.all {
+        file.load()?.pools.into_iter().map(|known| known.name).collect()
+    } else {
+        request.names.clone()
+    };
+    let mut errors = Vec::new();
+    for name in names {
+        let doing = Doing::Export(name.clone());
+        let done = locate(&file.load()?, &name, &request.places).and_then(|located| {
+            leave(file, &name, located, PoolState::Exported, &request.command, doing)
+        });
+        if let Err(e) = done {
+            errors.push(e);
+        }
+    }
+    Ok(errors)
+}
+
+pub(super) fn import(file: &StateFile, request: &Import) -> Result<Imported> {
+    let state = file.load()?;
+    let scan = find::look(&request.places);
+    let wanted = |index: &usize| {
+        let pool = &scan.pools[*index];
+        let destroyed = pool.config.state == PoolState::Destroyed;
+        let known = state.pools.iter().any(|known| known.guid == pool.guid());
+        match &request.which {
+            Which::All => destroyed == request.destroyed && !known,
+            Which::Name(name) => destroyed == request.destroyed && pool.name() == name.as_str(),
+            Which::Guid(guid) => pool.guid() == *guid,
+        }
+    };
+    let chosen: Vec<u64> =
+        (0..scan.pools.len()).filter(wanted).map(|i| scan.pools[i].guid()).collect();
+    let asked = match &request.which {
+        Which::Name(name) => name.clone(),
+        Which::Guid(guid) => guid.to_string(),
+        Which::All => String::new(),
+    };
+    if chosen.is_empty() && request.which != Which::All {
+        return Err(Error::cannot(Doing::Import(asked), Why::NoPoolAvailable));
+    }
+    if chosen.len() > 1 && request.which != Which::All {
+        return Err(Error::cannot(Doing::Import(asked), Why::Ambiguous));
+    }
+    let mut imported = Imported::default();
+    for guid in chosen {
+        match import_one(file, request, guid) {
+            Ok(name) => imported.pools.push((name, Vec::new())),
+            Err(e) if request.which == Which::All => imported.errors.push(e),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(imported)
+}
+
+fn import_one(file: &StateFile, request: &Import, guid: u64) -> Result<String> {
+    let scan = find::look(&request.places);
+    let index = scan.pools.iter().position(|pool| pool.guid() == guid);
+    let index = index.ok_or_else(|| Error::open(guid.to_string(), Why::NoPoolAvailable))?;
+    let old = scan.pools[index].name().into_owned();
+    let name = request.new_name.clone().unwrap_or_else(|| old.clone());
+    let doing = Doing::Import(old);
+    let state = file.load()?;
+    if state.pool(&name).is_some() {
+        return Err(Error::cannot(doing, Why::PoolOfThatName));
+    }
+    let mode = if request.readonly { For::Reading } else { For::Writing };
+    let located = Located::found_at(scan, index, request.force || request.readonly);
+    let session = open_located(file, &name, located, mode, doing.clone())?;
+    let paths = session.paths().into_values().collect();
+    if !request.readonly {
+        let done = session.pool.set_state(PoolState::Active);
+        let done = done.and_then(|()| note(&session.pool, &request.command));
+        done.map_err(|e| pool_error(doing.clone(), e))?;
+    }
+    session.close(doing)?;
+    let readonly = request.readonly;
+    let known = Known { name: name.clone(), guid, readonly, altroot: None, paths };
+    file.change(|state| state.remember(known))?;
+    Ok(name)
+}
+
+pub(super) fn set(file: &StateFile, request: &Set) -> Result<Vec<String>> {
+    let doing = Doing::Set(request.name.clone());
+    let located = locate(&file.load()?, &request.name, &request.places)?;
+    let session = open_located(file, &request.name, located, For::Writing, doing.clone())?;
+    let value = stored(&request.value);
+    let done = session.pool.set_pool_property(&request.key.name(), value);
+    let done = done.and_then(|()| note(&session.pool, &request.command));
+    done.map_err(|e| pool_error(doing.clone(), e))?;
+    session.close(doing)?;
+    Ok(Vec::new())
+}

@@ -1,0 +1,218 @@
+//! The engine in this process: opens pools, acts, syncs and closes, one command at a time.
+
+mod catalogue;
+mod copy_in;
+mod copy_out;
+mod files;
+mod filesystems;
+mod history;
+mod judge;
+mod lifecycle;
+mod query;
+mod session;
+mod status;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use pool::props::PoolProp;
+
+use session::{For, Session, open, pool_error};
+
+use crate::files::{Cat, Copied, Get, List, Listed, Mkdir, Move, Put, Remove};
+use crate::judge::{Dump, Progress, Verify, VerifyReport};
+use crate::state::{StateFile, default_path};
+use crate::{Doing, Engine, Error, Result, Why, datasets, pools};
+
+/// Executes requests in this process.
+#[derive(Debug)]
+pub struct Local {
+    state: StateFile,
+}
+
+/// What is said of a verb that the engine does not execute yet.
+fn later<T>(verb: &str) -> Result<T> {
+    Err(Error::Other(format!("'{verb}' is not there yet")))
+}
+
+impl Local {
+    /// With the list of pools that the environment names.
+    #[must_use]
+    pub fn from_environment() -> Local {
+        Local { state: StateFile::new(default_path(|name| std::env::var_os(name))) }
+    }
+
+    /// The list of remembered pools.
+    #[must_use]
+    pub fn state(&self) -> &StateFile {
+        &self.state
+    }
+}
+
+impl Local {
+    /// The pools that are meant: those named, else all that are remembered or in `places`.
+    fn names(&self, names: &[String], places: &[PathBuf]) -> Result<Vec<String>> {
+        if !names.is_empty() {
+            return Ok(names.to_vec());
+        }
+        if places.is_empty() {
+            return Ok(self.state.load()?.pools.into_iter().map(|known| known.name).collect());
+        }
+        let scan = crate::find::look(places);
+        let alive = |pool: &&pool::devices::FoundPool| {
+            pool.config.state != format::config::PoolState::Destroyed
+        };
+        Ok(scan.pools.iter().filter(alive).map(|pool| pool.name().into_owned()).collect())
+    }
+
+    fn query_pool(
+        session: &Session,
+        names: &[Option<&str>],
+        query: &datasets::Query,
+        report: &mut datasets::QueryReport,
+    ) {
+        let altroot = session.known.as_ref().and_then(|known| known.altroot.clone());
+        let mut catalogue = catalogue::Catalogue::new(&session.pool, altroot);
+        let listed = session.pool.pool_properties().unwrap_or_default().iter().any(|(name, v)| {
+            name == PoolProp::Listsnapshots.name() && *v == pool::Stored::Number(1)
+        });
+        let kinds = query::with_snapshots(query.kinds, query.kinds_given, listed);
+        let query = datasets::Query { kinds, ..query.clone() };
+        for name in names {
+            query::answer(&mut catalogue, *name, &query, report);
+        }
+    }
+}
+
+impl Engine for Local {
+    fn pool_create(&mut self, request: &pools::Create) -> Result<Vec<String>> {
+        lifecycle::create(&self.state, request)
+    }
+
+    fn pool_destroy(&mut self, request: &pools::Destroy) -> Result<()> {
+        lifecycle::destroy(&self.state, request)
+    }
+
+    fn pool_export(&mut self, request: &pools::Export) -> Result<Vec<Error>> {
+        lifecycle::export(&self.state, request)
+    }
+
+    fn pool_import(&mut self, request: &pools::Import) -> Result<pools::Imported> {
+        lifecycle::import(&self.state, request)
+    }
+
+    fn pool_find(&mut self, request: &pools::Find) -> Result<Vec<pools::FoundPool>> {
+        let ours = self.state.load()?;
+        let hostid = u64::from(crate::host::hostid(&self.state)?);
+        let scan = crate::find::look(&request.places);
+        let free = |guid| !ours.pools.iter().any(|known| known.guid == guid);
+        let pools = scan.pools.iter().filter(|pool| free(pool.guid()));
+        let described = pools.map(|pool| crate::find::describe(pool, &request.places, hostid));
+        Ok(described.filter(|pool| pool.destroyed == request.destroyed).collect())
+    }
+
+    fn pool_status(&mut self, request: &pools::Status) -> Result<Vec<Result<pools::PoolReport>>> {
+        let names = self.names(&request.names, &request.places)?;
+        let report = |name: &String| {
+            let session = open(&self.state, name, &request.places, For::Reading)?;
+            status::report(&session).map_err(|e| pool_error(Doing::Open(name.clone()), e))
+        };
+        Ok(names.iter().map(report).collect())
+    }
+
+    fn pool_set(&mut self, request: &pools::Set) -> Result<Vec<String>> {
+        lifecycle::set(&self.state, request)
+    }
+
+    fn pool_history(
+        &mut self,
+        request: &pools::History,
+    ) -> Result<Vec<Result<pools::HistoryReport>>> {
+        let names = self.names(&request.names, &request.places)?;
+        let report = |name: &String| {
+            let session = open(&self.state, name, &request.places, For::Reading)?;
+            let history = history::report(&session.pool);
+            history.map_err(|e| pool_error(Doing::History(name.clone()), e))
+        };
+        Ok(names.iter().map(report).collect())
+    }
+
+    fn dataset_create(&mut self, request: &datasets::Create) -> Result<Vec<String>> {
+        filesystems::create(&self.state, request)
+    }
+
+    fn dataset_destroy(&mut self, request: &datasets::Destroy) -> Result<datasets::Destroyed> {
+        filesystems::destroy(&self.state, request)
+    }
+
+    fn dataset_query(&mut self, query: &datasets::Query) -> Result<datasets::QueryReport> {
+        let mut report = datasets::QueryReport::default();
+        let mut by_pool: BTreeMap<String, Vec<Option<&str>>> = BTreeMap::new();
+        for name in &query.names {
+            let pool = name.split(['/', '@', '#']).next().unwrap_or_default();
+            by_pool.entry(pool.into()).or_default().push(Some(name));
+        }
+        if query.names.is_empty() {
+            let all = self.names(&[], &query.places)?;
+            by_pool.extend(all.into_iter().map(|pool| (pool, vec![None])));
+        }
+        for (pool, names) in by_pool {
+            match open(&self.state, &pool, &query.places, For::Reading) {
+                Ok(session) => Self::query_pool(&session, &names, query, &mut report),
+                // Whose pool is not there is not there either.
+                Err(error) if error.why() == Some(&Why::NoPool) => {
+                    let missing =
+                        |name: &Option<&str>| Error::open(name.unwrap_or(&pool), Why::NoDataset);
+                    report.errors.extend(names.iter().map(missing));
+                }
+                Err(error) => report.errors.push(error),
+            }
+        }
+        Ok(report)
+    }
+
+    fn dataset_set(&mut self, request: &datasets::Set) -> Result<datasets::SetReport> {
+        filesystems::set(&self.state, request)
+    }
+
+    fn list(&mut self, request: &List, each: &mut dyn FnMut(Listed)) -> Result<Vec<Error>> {
+        files::list(&self.state, request, each)
+    }
+
+    fn cat(&mut self, request: &Cat, out: &mut dyn Write) -> Result<Vec<Error>> {
+        files::cat(&self.state, request, out)
+    }
+
+    fn get(&mut self, request: &Get) -> Result<(Copied, Vec<Error>)> {
+        copy_out::get(&self.state, request)
+    }
+
+    fn put(&mut self, request: &Put) -> Result<(Copied, Vec<Error>)> {
+        copy_in::put(&self.state, request)
+    }
+
+    fn mkdir(&mut self, request: &Mkdir) -> Result<Vec<Error>> {
+        files::mkdir(&self.state, request)
+    }
+
+    fn rename(&mut self, request: &Move) -> Result<Vec<Error>> {
+        files::rename(&self.state, request)
+    }
+
+    fn remove(&mut self, request: &Remove) -> Result<Vec<Error>> {
+        files::remove(&self.state, request)
+    }
+
+    fn verify(
+        &mut self,
+        request: &Verify,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<VerifyReport> {
+        judge::verify(&self.state, request, progress)
+    }
+
+    fn dump(&mut self, _: &Dump, _: &mut dyn Write) -> Result<()> {
+        later("dump")
+    }
+}

@@ -1,0 +1,156 @@
+//! `zfs list` and `zfs get`: which data sets, and what of them.
+
+use pool::props::{Key, Kind, Kinds, Prop, Source};
+
+use super::catalogue::{Catalogue, Dir, Entry};
+use super::session::pool_error;
+use crate::datasets::{DatasetReport, Query, QueryReport};
+use crate::{Doing, Error, Result, Why};
+use rt::sync::Arc;
+
+/// Answers for the data sets of one pool. `name` is a data set or snapshot of it; `None` all.
+pub(crate) fn answer(
+    catalogue: &mut Catalogue<'_>,
+    name: Option<&str>,
+    query: &Query,
+    report: &mut QueryReport,
+) {
+    let shown = name.unwrap_or(catalogue.pool.name()).to_string();
+    if let Err(error) = collect(catalogue, &shown, name.is_some(), query, report) {
+        report.errors.push(error);
+    }
+}
+
+fn collect(
+    catalogue: &mut Catalogue<'_>,
+    name: &str,
+    named: bool,
+    query: &Query,
+    report: &mut QueryReport,
+) -> Result<()> {
+    let fail = |error| pool_error(Doing::Open(name.into()), error);
+    let missing = || Error::open(name, Why::NoDataset);
+    let entry = match name.split_once('#') {
+        None => catalogue.entry(name).map_err(fail)?,
+        Some((base, _)) => {
+            let head = catalogue.entry(base).map_err(|_| missing())?;
+            let marks = catalogue.bookmarks(&head).map_err(fail)?;
+            marks.into_iter().find(|mark| mark.found.name == name).ok_or_else(missing)?
+        }
+    };
+    let wanted = query.kinds.contains(entry.kind);
+    if named && query.kinds_given && !wanted && query.depth.is_none() {
+        return Err(Error::open(name, Why::WrongKind));
+    }
+    if wanted || named && !query.kinds_given && query.depth.is_none() {
+        report.datasets.push(tell(catalogue, &entry, query).map_err(fail)?);
+    }
+    let depth = query.depth.unwrap_or(0);
+    if matches!(entry.kind, Kind::Filesystem | Kind::Volume) && depth > 0 {
+        below(catalogue, &entry, depth, query, report);
+    }
+    Ok(())
+}
+
+/// Reports what is below a data set: its snapshots and bookmarks, then its children and what is
+/// below those. What cannot be read is said, and the rest goes on.
+fn below(
+    catalogue: &mut Catalogue<'_>,
+    head: &Entry,
+    depth: usize,
+    query: &Query,
+    report: &mut QueryReport,
+) {
+    let mut stack: Vec<(Arc<Dir>, usize)> = Vec::new();
+    inside(catalogue, head, depth, query, report, &mut stack);
+    while let Some((dir, left)) = stack.pop() {
+        let fail = |error| pool_error(Doing::Open(dir.name.clone()), error);
+        let entry = match catalogue.head(&dir) {
+            Ok(Some(entry)) => entry,
+            Ok(None) => continue,
+            Err(error) => {
+                report.errors.push(fail(error));
+                continue;
+            }
+        };
+        if query.kinds.contains(entry.kind) {
+            match tell(catalogue, &entry, query) {
+                Ok(told) => report.datasets.push(told),
+                Err(error) => report.errors.push(fail(error)),
+            }
+        }
+        if left > 0 {
+            inside(catalogue, &entry, left, query, report, &mut stack);
+        }
+    }
+}
+
+/// What is one level further in.
+fn inside(
+    catalogue: &mut Catalogue<'_>,
+    head: &Entry,
+    left: usize,
+    query: &Query,
+    report: &mut QueryReport,
+    stack: &mut Vec<(Arc<Dir>, usize)>,
+) {
+    let name = &head.found.name;
+    let mut attempt = || -> std::result::Result<(), pool::PoolError> {
+        let mut entries = Vec::new();
+        if query.kinds.contains(Kind::Snapshot) {
+            entries.extend(catalogue.snapshots(head)?);
+        }
+        if query.kinds.contains(Kind::Bookmark) {
+            entries.extend(catalogue.bookmarks(head)?);
+        }
+        for entry in entries {
+            report.datasets.push(tell(catalogue, &entry, query)?);
+        }
+        let children = catalogue.children(&head.dir)?;
+        stack.extend(children.into_iter().rev().map(|child| (child, left - 1)));
+        Ok(())
+    };
+    if let Err(error) = attempt() {
+        report.errors.push(pool_error(Doing::Open(name.clone()), error));
+    }
+}
+
+/// One data set with what was asked for.
+fn tell(
+    catalogue: &mut Catalogue<'_>,
+    entry: &Entry,
+    query: &Query,
+) -> std::result::Result<DatasetReport, pool::PoolError> {
+    let mut keys = query.keys.clone();
+    if query.all {
+        keys.extend(Prop::all().filter(|prop| prop.is_visible()).map(Key::Native));
+        keys.extend(catalogue.user_keys(entry));
+    }
+    let mut properties = Vec::new();
+    for key in keys {
+        if matches!(key, Key::Native(Prop::Name | Prop::Type)) {
+            continue;
+        }
+        if let Some((value, source)) = catalogue.property(entry, &key)? {
+            properties.push((key, value, source));
+        }
+    }
+    // The names of types stand for themselves.
+    let received = properties
+        .iter()
+        .filter(|(_, _, source)| *source == Source::Received)
+        .map(|(key, value, _)| (key.clone(), value.clone()))
+        .collect();
+    Ok(DatasetReport {
+        name: entry.found.name.clone(),
+        kind: entry.kind,
+        createtxg: entry.found.phys.creation_txg.get(),
+        properties,
+        received,
+    })
+}
+
+/// True if snapshots belong to the kinds, where the pool says that they are listed by default.
+pub(crate) fn with_snapshots(kinds: Kinds, given: bool, listed: bool) -> Kinds {
+    if given || !listed { kinds } else { kinds.with(Kind::Snapshot) }
+}

@@ -1,0 +1,196 @@
+//! An open pool for one command: found by name, on its devices, with what else is known of it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use device::DeviceError;
+use format::config::PoolState;
+use pool::devices::{FoundPool, Scan, VdevError, scan};
+use pool::{Devices, OpenOptions, Pool, PoolError};
+use rt::sync::Arc;
+
+use crate::state::{Known, State, StateFile};
+use crate::{Doing, Error, Result, Why, find, host};
+
+/// What a pool is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// Nothing is written.
+    Reading,
+    /// Changes. The devices are held until the session ends.
+    Writing,
+}
+
+/// An open pool.
+pub(crate) struct Session {
+    /// The pool.
+    pub(crate) pool: Arc<Pool>,
+    /// Its devices as they were found.
+    pub(crate) scan: Scan,
+    /// Which of the scan's pools it is.
+    index: usize,
+    /// What is remembered of it.
+    pub(crate) known: Option<Known>,
+}
+
+/// The pools and devices that a name may mean.
+pub(crate) struct Located {
+    scan: Scan,
+    index: usize,
+    known: Option<Known>,
+    /// Open it though another system had it last.
+    forced: bool,
+}
+
+impl Located {
+    /// A pool of a scan that nobody here knows yet.
+    pub(crate) fn found_at(scan: Scan, index: usize, forced: bool) -> Located {
+        Located { scan, index, known: None, forced }
+    }
+
+    /// Was it imported for reading only?
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| known.readonly)
+    }
+
+    /// The pool as it was found.
+    pub(crate) fn found(&self) -> Option<&FoundPool> {
+        self.scan.pools.get(self.index)
+    }
+}
+
+/// Finds the devices of a pool: remembered ones, or those in `places`.
+pub(crate) fn locate(state: &State, name: &str, places: &[PathBuf]) -> Result<Located> {
+    let no_pool = || Error::open(name, Why::NoPool);
+    if let Some(known) = state.pool(name)
+        && places.is_empty()
+    {
+        let there: Vec<_> = known.paths.iter().filter(|path| path.exists()).cloned().collect();
+        let scan = scan(&there).unwrap_or_default();
+        let index = scan.pools.iter().position(|pool| pool.guid() == known.guid);
+        let index = index.ok_or_else(|| Error::open(name, Why::Unavailable))?;
+        return Ok(Located { scan, index, known: Some(known.clone()), forced: false });
+    }
+    if places.is_empty() {
+        return Err(no_pool());
+    }
+    let scan = find::look(places);
+    let guid = state.pool(name).map(|known| known.guid);
+    let named = |pool: &FoundPool| match guid {
+        Some(guid) => pool.guid() == guid,
+        None => pool.name() == name && pool.config.state != PoolState::Destroyed,
+    };
+    let mut matching = scan.pools.iter().enumerate().filter(|(_, pool)| named(pool));
+    let Some((index, _)) = matching.next() else { return Err(no_pool()) };
+    if matching.next().is_some() {
+        return Err(Error::open(name, Why::Ambiguous));
+    }
+    let known = state.pool(name).cloned();
+    Ok(Located { scan, index, known, forced: false })
+}
+
+/// Opens the pool of a name.
+pub(crate) fn open(file: &StateFile, name: &str, places: &[PathBuf], mode: For) -> Result<Session> {
+    let state = file.load()?;
+    let located = locate(&state, name, places)?;
+    open_located(file, name, located, mode, Doing::Open(name.into()))
+}
+
+/// Opens a pool that was located, under the name given.
+pub(crate) fn open_located(
+    file: &StateFile,
+    name: &str,
+    located: Located,
+    mode: For,
+    doing: Doing,
+) -> Result<Session> {
+    let Located { scan, index, known, forced } = located;
+    let host_id = u64::from(host::hostid(file)?);
+    let cannot = |why: Why| Error::cannot(doing.clone(), why);
+    let found = scan.pools.get(index).ok_or_else(|| cannot(Why::NoPool))?;
+    let readonly = known.as_ref().is_some_and(|known| known.readonly);
+    if mode == For::Writing && readonly {
+        return Err(cannot(Why::ReadOnly("it was imported with readonly=on".into())));
+    }
+    if mode == For::Writing
+        && known.is_none()
+        && !forced
+        && let Some(hostid) = found.foreign_host(host_id)
+    {
+        let description = find::describe(found, &[], host_id);
+        return Err(cannot(other_system(&description, hostid)));
+    }
+    let tree = crate::health::tree(&found.root, false, &mut |leaf| crate::health::Known {
+        path: found.devices().contains_key(&leaf.guid).then(PathBuf::new),
+        ..Default::default()
+    });
+    if tree.state == crate::pools::State::Unavail {
+        return Err(cannot(Why::Unavailable));
+    }
+    let options = OpenOptions {
+        workers: 0,
+        host_id,
+        host_name: host::hostname(),
+        new_name: (found.name() != name).then(|| name.to_string()),
+    };
+    let devices = match mode {
+        For::Reading => found.open_tree().map(|tree| Devices::ReadOnly(Arc::new(tree))),
+        For::Writing => found.open_write_tree(&found.root).map(Devices::Writable),
+    };
+    let devices = devices.map_err(|error| pool_error(doing.clone(), error.into()))?;
+    let pool = Pool::open(devices, &found.uberblocks, &options);
+    let pool = pool.map_err(|error| pool_error(doing.clone(), error))?;
+    if mode == For::Writing
+        && let Some(reason) = pool.read_only_reason()
+    {
+        return Err(cannot(Why::ReadOnly(reason.to_string())));
+    }
+    Ok(Session { pool, scan, index, known })
+}
+
+/// What is said of a pool that another system had last.
+pub(crate) fn other_system(pool: &crate::pools::FoundPool, hostid: u64) -> Why {
+    let foreign = pool.foreign.as_ref();
+    let host = foreign.map(|f| f.host.clone()).filter(|host| !host.is_empty());
+    Why::OtherSystem {
+        host: host.unwrap_or_else(|| "<unknown>".into()),
+        hostid,
+        time: foreign.map_or(0, |f| f.time),
+    }
+}
+
+impl Session {
+    /// The pool as it was found.
+    pub(crate) fn found(&self) -> Option<&FoundPool> {
+        self.scan.pools.get(self.index)
+    }
+
+    /// Where leaves, spares and cache devices are, by guid.
+    pub(crate) fn paths(&self) -> BTreeMap<u64, PathBuf> {
+        let members = self.found().into_iter().flat_map(|pool| &pool.members);
+        let members = members.map(|m| (m.guid, m.candidate.path.clone()));
+        let others = self.scan.aux.iter().map(|a| (a.label.guid, a.candidate.path.clone()));
+        members.chain(others).filter_map(|(guid, path)| Some((guid, path?))).collect()
+    }
+
+    /// Ends the session: what was changed is on disk.
+    pub(crate) fn close(self, doing: Doing) -> Result<()> {
+        self.pool.close().map_err(|error| pool_error(doing, error))
+    }
+}
+
+/// An error of the pool in the words of what was to be done.
+pub(crate) fn pool_error(doing: Doing, error: PoolError) -> Error {
+    let why = match error {
+        PoolError::NoDataset { name } => return Error::open(name, Why::NoDataset),
+        PoolError::Exists { .. } => Why::DatasetExists,
+        PoolError::NoParent { .. } => Why::NoParent,
+        PoolError::ReadOnly { reason, .. } => Why::ReadOnly(reason),
+        PoolError::Unopenable { reason, .. } => Why::Damaged(reason),
+        PoolError::NoSpace { .. } => Why::NoSpace,
+        PoolError::QuotaExceeded { .. } => Why::Quota,
+        PoolError::Vdev(VdevError::Device(DeviceError::Busy { .. })) => Why::Held,
+        other => Why::Damaged(other.to_string()),
+    };
+    Error::cannot(doing, why)
+}

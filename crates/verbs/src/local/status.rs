@@ -1,0 +1,262 @@
+//! How an open pool is: its tree with counters, its space, its properties and features.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use format::config::{VdevConfig, aux_from_nvlist};
+use format::features::Feature;
+use format::scan::{Scan as ScanPhys, ScanFlags, ScanFunction, ScanState};
+use pool::mos::key;
+use pool::props::{PoolKey, PoolProp, Source, Value, default_pool_value};
+use pool::{Pool, PoolError, Stored};
+
+use super::catalogue::Catalogue;
+use super::session::Session;
+use crate::health::{self, Facts, Known};
+use crate::layout::Class;
+use crate::pools::{Aux, PoolReport, Scan, Stats, Vdev};
+
+type Result<T> = std::result::Result<T, PoolError>;
+
+/// Key of a top-level vdev's ZAP: what it is for.
+const ALLOCATION_BIAS: &[u8] = b"org.zfsonlinux:allocation_bias";
+
+/// All there is to say of a pool.
+pub(crate) fn report(session: &Session) -> Result<PoolReport> {
+    let pool = &*session.pool;
+    let config = pool.config();
+    let paths = session.paths();
+    let spaces: BTreeMap<u32, (u64, u64)> =
+        pool.space_by_top()?.into_iter().map(|(top, size, used)| (top, (size, used))).collect();
+    let classes = classes(pool, &config.vdev_tree)?;
+    let mut known = |vdev: &VdevConfig| known(pool, vdev, &paths, &spaces, &classes);
+    let tree = health::tree(&config.vdev_tree, true, &mut known);
+    let spares = others(pool, key::SPARES, "spares", &paths)?;
+    let cache = others(pool, b"l2cache", "l2cache", &paths)?;
+    let scan = scan(pool)?;
+    let resilvering = scan.is_some_and(|scan| scan.resilver && scan.end.is_none());
+    let facts = Facts {
+        open: true,
+        resilvering,
+        old_version: config.version < format::SPA_VERSION,
+        features_off: config.version >= format::SPA_VERSION && features_off(pool)?,
+        ..Facts::default()
+    };
+    let remembered_readonly = session.known.as_ref().is_some_and(|known| known.readonly);
+    Ok(PoolReport {
+        name: pool.name().into(),
+        guid: pool.guid(),
+        txg: pool.txg(),
+        version: config.version,
+        condition: health::condition(&tree, facts),
+        readonly: None,
+        properties: properties(session, &tree, remembered_readonly)?,
+        tree,
+        spares,
+        cache,
+        scan,
+        error_count: 0,
+        damaged: Vec::new(),
+    })
+}
+
+fn classes(pool: &Pool, root: &VdevConfig) -> Result<BTreeMap<u64, Class>> {
+    let mut classes = BTreeMap::new();
+    for top in &root.children {
+        let Some(zap) = top.zap_top.filter(|zap| *zap != 0) else { continue };
+        let bias = pool.mos().zap(zap)?.get(ALLOCATION_BIAS)?;
+        let class = match bias.as_ref().and_then(|bias| bias.as_string()) {
+            Some(b"log") => Class::Log,
+            Some(b"special") => Class::Special,
+            Some(b"dedup") => Class::Dedup,
+            _ => continue,
+        };
+        classes.insert(top.guid, class);
+    }
+    Ok(classes)
+}
+
+fn known(
+    pool: &Pool,
+    vdev: &VdevConfig,
+    paths: &BTreeMap<u64, PathBuf>,
+    spaces: &BTreeMap<u32, (u64, u64)>,
+    classes: &BTreeMap<u64, Class>,
+) -> Known {
+    let mut known = Known { class: classes.get(&vdev.guid).copied(), ..Known::default() };
+    let tree = pool.store().tree();
+    if let Some(leaf) = tree.leaf_by_guid(vdev.guid).and_then(|at| tree.leaves().get(at)) {
+        let counts = leaf.errors.get();
+        known.stats.read_errors = counts.read;
+        known.stats.write_errors = counts.write;
+        known.stats.checksum_errors = counts.checksum;
+        known.stats.device_size = leaf.device().map_or(0, |device| device.size());
+        let path = leaf.state.is_online().then(|| paths.get(&vdev.guid).cloned()).flatten();
+        if path.is_none() {
+            known.absent = Some(absent(vdev));
+        }
+        known.path = path;
+    }
+    let id = vdev.id.and_then(|id| u32::try_from(id).ok());
+    if vdev.top.is_some()
+        && let Some((size, used)) = id.and_then(|id| spaces.get(&id))
+    {
+        known.stats.space = *size;
+        known.stats.allocated = *used;
+    }
+    known
+}
+
+/// What is where a device should be that is not there.
+fn absent(vdev: &VdevConfig) -> Aux {
+    use std::os::unix::ffi::OsStrExt;
+    let path = vdev.path.as_deref().map(std::ffi::OsStr::from_bytes);
+    let taken = path.is_some_and(|path| std::path::Path::new(path).exists());
+    if taken { Aux::BadLabel } else { Aux::CannotOpen }
+}
+
+fn others(
+    pool: &Pool,
+    name: &[u8],
+    list: &'static str,
+    paths: &BTreeMap<u64, PathBuf>,
+) -> Result<Vec<Vdev>> {
+    let Some(object) = pool.mos().find(name)? else { return Ok(Vec::new()) };
+    let configs = aux_from_nvlist(&pool.mos().nvlist(object)?, list)?;
+    let mut known = |vdev: &VdevConfig| {
+        let path = paths.get(&vdev.guid).cloned();
+        let size = path.as_ref().and_then(|path| std::fs::metadata(path).ok());
+        let device_size = size.map_or(0, |meta| meta.len());
+        let stats = Stats { device_size, ..Stats::default() };
+        Known { path, stats, ..Known::default() }
+    };
+    Ok(health::others(&configs, &mut known))
+}
+
+fn scan(pool: &Pool) -> Result<Option<Scan>> {
+    let Some(words) = pool.mos().directory()?.get(key::SCAN)? else { return Ok(None) };
+    let phys = ScanPhys::from_words(&words.ints())?;
+    let (resilver, running) = (phys.function == ScanFunction::Resilver, ScanState::Scanning);
+    let ended = phys.state != running;
+    if !matches!(phys.function, ScanFunction::Scrub | ScanFunction::Resilver) {
+        return Ok(None);
+    }
+    let paused = (phys.flags & ScanFlags::PAUSED != 0).then_some(phys.end_time);
+    Ok(Some(Scan {
+        resilver,
+        start: phys.start_time,
+        end: ended.then_some(phys.end_time),
+        cancelled: phys.state == ScanState::Canceled,
+        paused: paused.filter(|_| !ended),
+        processed: phys.processed,
+        to_examine: phys.to_examine,
+        examined: phys.examined,
+        errors: phys.errors,
+    }))
+}
+
+fn features_off(pool: &Pool) -> Result<bool> {
+    for feature in Feature::ALL {
+        if !pool.features().is_enabled(feature)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What `zpool get` says.
+fn properties(
+    session: &Session,
+    tree: &Vdev,
+    readonly: bool,
+) -> Result<Vec<(PoolKey, Value, Source)>> {
+    let pool = &*session.pool;
+    let config = pool.config();
+    let space = pool.space()?;
+    let mut list = Vec::new();
+    let mut fact = |prop, value: Value| list.push((PoolKey::Native(prop), value, Source::None));
+    let number = Value::Number;
+    let share =
+        (u128::from(space.allocated) * 100).checked_div(u128::from(space.size)).unwrap_or(0);
+    fact(PoolProp::Size, number(space.size));
+    fact(PoolProp::Allocated, number(space.allocated));
+    fact(PoolProp::Free, number(space.size.saturating_sub(space.allocated)));
+    fact(PoolProp::Capacity, number(share as u64));
+    fact(PoolProp::Health, Value::text(tree.state.name()));
+    fact(PoolProp::Guid, number(pool.guid()));
+    fact(PoolProp::LoadGuid, number(pool.guid() ^ pool.txg()));
+    fact(PoolProp::Readonly, number(u64::from(readonly)));
+    fact(PoolProp::Dedupratio, number(pool.dedup()?.ratio()));
+    fact(PoolProp::Expandsize, number(0));
+    fact(PoolProp::Checkpoint, number(0));
+    fact(PoolProp::Fragmentation, number(u64::MAX));
+    fact(PoolProp::Freeing, number(internal_dir_used(pool, format::dsl_dir::FREE_DIR_NAME)?));
+    fact(PoolProp::Leaked, number(internal_dir_used(pool, format::dsl_dir::LEAK_DIR_NAME)?));
+    fact(PoolProp::Maxblocksize, number(1 << 20));
+    fact(PoolProp::Maxdnodesize, number(16 << 10));
+    let mut set: BTreeMap<String, Stored> = pool.pool_properties()?.into_iter().collect();
+    for (name, text) in [("comment", config.comment), ("compatibility", config.compatibility)] {
+        if let Some(text) = text {
+            set.insert(name.into(), Stored::Text(text));
+        }
+    }
+    for prop in PoolProp::all() {
+        let key = PoolKey::Native(prop);
+        let stored = set.remove(prop.name());
+        let value = match (prop, stored) {
+            (PoolProp::Altroot, _) => session
+                .known
+                .as_ref()
+                .and_then(|known| known.altroot.clone())
+                .map(|root| (Value::Text(root), Source::Local)),
+            (PoolProp::Version, _) if config.version < format::SPA_VERSION => {
+                Some((number(config.version), Source::Local))
+            }
+            (PoolProp::Bootfs, Some(Stored::Number(object))) => {
+                let dir = pool.mos().dataset(object)?.dir_object.get();
+                let name = Catalogue::new(pool, None).dir_name(dir)?;
+                name.map(|name| (Value::text(name), Source::Local))
+            }
+            (_, Some(Stored::Number(stored))) => Some((number(stored), Source::Local)),
+            (_, Some(Stored::Text(text))) => Some((Value::Text(text), Source::Local)),
+            (_, None) => default_pool_value(prop).map(|value| (value, Source::Default)),
+        };
+        if let Some((value, source)) = value {
+            list.push((key, value, source));
+        }
+    }
+    list.extend(features(pool)?);
+    Ok(list)
+}
+
+fn internal_dir_used(pool: &Pool, name: &str) -> Result<u64> {
+    let mos = pool.mos();
+    let root = mos.dir(pool::dsl::lookup::root_dir(mos)?)?;
+    let object = mos.zap(root.child_dir_zap_object.get())?.get_u64(name.as_bytes())?;
+    object.map_or(Ok(0), |object| Ok(mos.dir(object)?.used_bytes.get()))
+}
+
+fn features(pool: &Pool) -> Result<Vec<(PoolKey, Value, Source)>> {
+    let mut list = Vec::new();
+    for feature in Feature::ALL {
+        let state = match pool.features().count(feature)? {
+            None => "disabled",
+            Some(0) => "enabled",
+            Some(_) => "active",
+        };
+        let key = PoolKey::Feature(feature.name().into());
+        list.push((key, Value::text(state), Source::Local));
+    }
+    for (guid, count, for_read) in pool.features().all()? {
+        if Feature::from_guid(&guid).is_none() {
+            let state = match (count, for_read) {
+                (0, _) => "inactive",
+                (_, true) => "active",
+                (_, false) => "readonly",
+            };
+            let guid = String::from_utf8_lossy(&guid).into_owned();
+            list.push((PoolKey::Unsupported(guid), Value::text(state), Source::Local));
+        }
+    }
+    Ok(list)
+}
