@@ -98,7 +98,7 @@ fn properties(
         "spacemap_v2",
         "log_spacemap",
     ];
-    for feature in format_features() {
+    for feature in format::features::Feature::ALL.map(|feature| feature.name()) {
         let state = if active.contains(&feature) { "active" } else { "enabled" };
         list.push((PoolKey::Feature(feature.into()), Value::text(state), Source::Local));
     }

@@ -50,6 +50,23 @@ pub(crate) struct Catalogue<'a> {
     dirs: BTreeMap<u64, Arc<Dir>>,
 }
 
+impl Entry {
+    /// True if a property means something here: for a snapshot, of what it is a snapshot of, too.
+    fn has(&self, prop: Prop) -> bool {
+        let applies = prop.info().applies;
+        let to_heads = applies.contains(Kind::Filesystem) || applies.contains(Kind::Volume);
+        let head = applies.contains(head_kind(&self.fixed));
+        applies.contains(self.kind) && (self.kind != Kind::Snapshot || head || !to_heads)
+    }
+}
+
+fn head_kind(fixed: &Fixed) -> Kind {
+    match fixed {
+        Fixed::Volume { .. } | Fixed::Hidden { is_volume: true } => Kind::Volume,
+        Fixed::Filesystem { .. } | Fixed::Hidden { is_volume: false } => Kind::Filesystem,
+    }
+}
+
 fn value(stored: Stored) -> Value {
     match stored {
         Stored::Number(number) => Value::Number(number),
@@ -120,11 +137,7 @@ impl<'a> Catalogue<'a> {
             false => Vec::new(),
         };
         let fixed = fs::fixed(self.pool, &found)?;
-        let kind = match (&fixed, found.is_snapshot()) {
-            (_, true) => Kind::Snapshot,
-            (Fixed::Volume { .. } | Fixed::Hidden { is_volume: true }, false) => Kind::Volume,
-            (_, false) => Kind::Filesystem,
-        };
+        let kind = if found.is_snapshot() { Kind::Snapshot } else { head_kind(&fixed) };
         Ok(Entry { found, dir, kind, fixed, own })
     }
 
@@ -234,7 +247,7 @@ impl<'a> Catalogue<'a> {
     /// Value and source of a property; `None` if the data set has none.
     pub(crate) fn property(&mut self, entry: &Entry, key: &Key) -> Result<Option<(Value, Source)>> {
         match key {
-            Key::Native(prop) if !prop.info().applies.contains(entry.kind) => Ok(None),
+            Key::Native(prop) if !entry.has(*prop) => Ok(None),
             Key::Native(prop) if entry.kind == Kind::Bookmark => Ok(bookmark(entry, *prop)),
             _ if entry.kind == Kind::Bookmark => Ok(None),
             Key::Native(prop) => self.native(entry, *prop),

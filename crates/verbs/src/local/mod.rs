@@ -43,6 +43,12 @@ impl Local {
         Local { state: StateFile::new(default_path(|name| std::env::var_os(name))) }
     }
 
+    /// With this list of pools.
+    #[must_use]
+    pub fn new(state: StateFile) -> Local {
+        Local { state }
+    }
+
     /// The list of remembered pools.
     #[must_use]
     pub fn state(&self) -> &StateFile {
