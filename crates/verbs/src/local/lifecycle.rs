@@ -196,7 +196,7 @@ pub(super) fn import(file: &StateFile, request: &Import) -> Result<Imported> {
     let mut imported = Imported::default();
     for guid in chosen {
         match import_one(file, request, guid) {
-            Ok(name) => imported.pools.push((name, Vec::new())),
+            Ok(taken) => imported.pools.push(taken),
             Err(e) if request.which == Which::All => imported.errors.push(e),
             Err(e) => return Err(e),
         }
@@ -204,7 +204,8 @@ pub(super) fn import(file: &StateFile, request: &Import) -> Result<Imported> {
     Ok(imported)
 }
 
-fn import_one(file: &StateFile, request: &Import, guid: u64) -> Result<String> {
+/// Takes over one pool: its name now, and what there is to know of it.
+fn import_one(file: &StateFile, request: &Import, guid: u64) -> Result<(String, Vec<String>)> {
     let scan = find::look(&request.places);
     let index = scan.pools.iter().position(|pool| pool.guid() == guid);
     let index = index.ok_or_else(|| Error::open(guid.to_string(), Why::NoPoolAvailable))?;
@@ -215,20 +216,36 @@ fn import_one(file: &StateFile, request: &Import, guid: u64) -> Result<String> {
     if state.pool(&name).is_some() {
         return Err(Error::cannot(doing, Why::PoolOfThatName));
     }
-    let mode = if request.readonly { For::Reading } else { For::Writing };
-    let located = Located::found_at(scan, index, request.force || request.readonly);
-    let session = open_located(file, &name, located, mode, doing.clone())?;
+    let open = |scan, mode| {
+        let located = Located::found_at(scan, index, request.force || request.readonly);
+        open_located(file, &name, located, mode, doing.clone())
+    };
+    let mut notes = Vec::new();
+    let (session, readonly) = if request.readonly {
+        (open(scan, For::Reading)?, true)
+    } else {
+        match open(scan, For::Writing) {
+            Ok(session) => (session, false),
+            // What cannot be written can still be read.
+            Err(e) => match e.why() {
+                Some(Why::ReadOnly(reason)) => {
+                    notes.push(format!("'{name}' is imported read-only: {reason}"));
+                    (open(find::look(&request.places), For::Reading)?, true)
+                }
+                _ => return Err(e),
+            },
+        }
+    };
     let paths = session.paths().into_values().collect();
-    if !request.readonly {
+    if !readonly {
         let done = session.pool.set_state(PoolState::Active);
         let done = done.and_then(|()| note(&session.pool, &request.command));
         done.map_err(|e| pool_error(doing.clone(), e))?;
     }
     session.close(doing)?;
-    let readonly = request.readonly;
     let known = Known { name: name.clone(), guid, readonly, altroot: None, paths };
     file.change(|state| state.remember(known))?;
-    Ok(name)
+    Ok((name, notes))
 }
 
 pub(super) fn set(file: &StateFile, request: &Set) -> Result<Vec<String>> {
