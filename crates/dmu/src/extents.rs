@@ -28,6 +28,9 @@ impl Extents {
 
     /// Takes out `[first, first + count)`, of which anything may be missing.
     pub(crate) fn remove(&mut self, first: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
         let end = first.saturating_add(count);
         let hit: Vec<(u64, u64)> = self
             .0
