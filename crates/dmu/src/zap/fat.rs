@@ -4,7 +4,7 @@ use format::zap::leaf::{LeafMut, Outcome, Stored, array_chunks, chunk_count};
 use format::zap::{FatFlags, FatHeader, Key, Kind, Leaf, Micro, VALUE_MAX, Value};
 use format::zap::{header, zap_hash};
 
-use super::table::{Table, change_header, write_header};
+use super::table::{Table, change_header, check_leaf, write_header};
 use super::{ZapBlocks, ZapError, modify, read, touch};
 
 /// The longest prefix of a leaf that a fat ZAP of usual blocks always allows, however small it is
@@ -65,6 +65,7 @@ pub(super) fn open<B: ZapBlocks>(blocks: &B, key: Key<'_>) -> Result<Opened, B::
         /// The leaf, if its pointer is in block 0.
         Hash(Table, u64, Option<u64>),
     }
+    let max_block = blocks.max_block();
     let found = read(blocks, 0, |block| {
         if format::zap::kind(block)? == Kind::Micro {
             return Ok(Found::Micro);
@@ -80,7 +81,7 @@ pub(super) fn open<B: ZapBlocks>(blocks: &B, key: Key<'_>) -> Result<Opened, B::
         };
         let (at, place) = head.pointer_at(table.bs, head.pointer_index(hash));
         let leaf = match at {
-            0 => Some(table.check_leaf(header::pointer(block, place)?)?),
+            0 => Some(check_leaf(header::pointer(block, place)?, max_block)?),
             _ => None,
         };
         Ok(Found::Hash(table, hash, leaf))

@@ -203,6 +203,7 @@ pub(super) fn set<B: ZapBlocks>(
                     if size > MICRO_BLOCK_MAX {
                         break;
                     }
+                    only_block(blocks)?;
                     blocks.set_block_size(size)?;
                 }
             }
@@ -292,8 +293,21 @@ pub(super) fn remove<B: ZapBlocks>(blocks: &mut B, key: Key<'_>) -> Result<bool,
     Ok(found.is_some())
 }
 
+/// A micro ZAP is alone in its object, else its block cannot change its size.
+fn only_block<B: ZapBlocks>(blocks: &B) -> Result<(), B::Error> {
+    match blocks.max_block() {
+        0 => Ok(()),
+        seen => {
+            let (what, field, expected) = ("micro zap", "last block", "0");
+            let error = format::FormatError::Field { what, field, seen, expected };
+            Err(blocks.error(error.into()))
+        }
+    }
+}
+
 /// Makes a fat ZAP of a micro one; entries keep their collision numbers.
 fn become_fat<B: ZapBlocks>(blocks: &mut B) -> Result<(), B::Error> {
+    only_block(blocks)?;
     drop(blocks.take_memo());
     let (salt, normflags, entries) = read(blocks, 0, |block| {
         let micro = Micro::new(block)?;

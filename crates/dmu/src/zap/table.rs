@@ -20,6 +20,16 @@ pub(super) struct Table {
     pub(super) bs: u32,
 }
 
+/// Can a leaf be in this block? One beyond the last would come into being by a change.
+pub(super) fn check_leaf(leaf: u64, max_block: u64) -> format::Result<u64> {
+    if leaf == 0 || leaf > max_block {
+        let (what, field) = ("zap pointer table", "pointer");
+        let expected = "a block that exists";
+        return Err(format::FormatError::Field { what, field, seen: leaf, expected });
+    }
+    Ok(leaf)
+}
+
 /// Changes the header.
 pub(super) fn change_header<B: ZapBlocks>(
     blocks: &mut B,
@@ -45,6 +55,13 @@ impl Table {
             0 => 0,
             _ => 2 * self.head.table_blocks.get(),
         };
+        let table_end = self.head.table_block.get().saturating_add(self.head.table_blocks.get());
+        if !self.head.is_embedded() && table_end > end {
+            let (what, field) = ("zap header", "zt_blk");
+            let expected = "a table that exists";
+            let error = format::FormatError::Field { what, field, seen: table_end, expected };
+            return Err(blocks.error(error.in_block(0).into()));
+        }
         if free < end || free > end.saturating_add(reserved) || free >= 1 << 48 {
             let (what, field) = ("zap header", "freeblk");
             let expected = "the block after the last";
@@ -58,17 +75,7 @@ impl Table {
     pub(super) fn leaf<B: ZapBlocks>(&self, blocks: &B, index: u64) -> Result<u64, B::Error> {
         let (block, place) = self.head.pointer_at(self.bs, index);
         let leaf = read(blocks, block, |bytes| pointer(bytes, place))?;
-        self.check_leaf(leaf).map_err(|e| blocks.error(e.in_block(block).into()))
-    }
-
-    /// Can a leaf be in this block?
-    pub(super) fn check_leaf(&self, leaf: u64) -> format::Result<u64> {
-        if leaf == 0 || leaf >= self.head.free_block.get() {
-            let (what, field) = ("zap pointer table", "pointer");
-            let expected = "a block before freeblk";
-            return Err(format::FormatError::Field { what, field, seen: leaf, expected });
-        }
-        Ok(leaf)
+        check_leaf(leaf, blocks.max_block()).map_err(|e| blocks.error(e.in_block(block).into()))
     }
 
     /// The most bits that the table may use.

@@ -104,6 +104,20 @@ fn a_failed_change_changes_nothing() {
     assert_eq!(count(&blocks), Ok(400 + 1 - 20));
 }
 
+#[test]
+fn a_micro_zap_among_other_blocks_does_not_grow() {
+    let mut blocks = micro(0);
+    blocks.modify(1, |block| block.fill(1)).unwrap();
+    for i in 0..7u64 {
+        assert!(add(&mut blocks, format!("name {i}").as_str(), &Value::u64(i)).unwrap());
+    }
+    let damaged = |done| matches!(done, Err(ZapError::Damaged(_)));
+    assert!(damaged(add(&mut blocks, "one more", &Value::u64(1)).map(|_| ())));
+    assert!(damaged(update(&mut blocks, "name 3", &Value::string(b"text"))));
+    assert_eq!(count(&blocks), Ok(7));
+    assert!(remove(&mut blocks, "name 3").unwrap());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
