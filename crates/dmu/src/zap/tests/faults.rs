@@ -118,6 +118,28 @@ fn a_micro_zap_among_other_blocks_does_not_grow() {
     assert!(remove(&mut blocks, "name 3").unwrap());
 }
 
+#[test]
+fn a_pointer_beyond_the_last_block_makes_no_blocks() {
+    let mut blocks = fat(10, 0);
+    for leaf in [0u64, 2, 1 << 40, u64::MAX] {
+        blocks
+            .modify(0, |block| {
+                block[512..].as_chunks_mut().0.fill(leaf.to_le_bytes());
+                // And a freeblk that allows it.
+                block[56..64].copy_from_slice(&(leaf.wrapping_add(1)).to_le_bytes());
+            })
+            .unwrap();
+        let done = [
+            add(&mut blocks, "name", &Value::u64(1)).map(|_| ()),
+            update(&mut blocks, "name", &Value::u64(1)),
+            remove(&mut blocks, "name").map(|_| ()),
+            lookup(&blocks, "name").map(|_| ()),
+        ];
+        assert!(done.iter().all(|d| matches!(d, Err(ZapError::Damaged(_)))), "{done:?}");
+        assert_eq!(blocks.blocks().len(), 2);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
