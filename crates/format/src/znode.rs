@@ -149,10 +149,7 @@ impl Znode {
         let registry = view.registry();
         for value in view.values() {
             let (number, _, bytes) = value?;
-            let Some(attr) = Attr::ALL.into_iter().find(|a| registry.number(*a) == Some(number))
-            else {
-                continue;
-            };
+            let Some(attr) = registry.attr(number) else { continue };
             seen |= 1 << attr.number();
             if let Some(word) = bytes.first_chunk().filter(|_| attr.length() == 8) {
                 znode.set_word(attr, u64::from_le_bytes(*word));
@@ -328,7 +325,7 @@ impl Znode {
         let view = SaView::new(registry, layouts, bonus_kind, bonus, None)?;
         for value in view.values() {
             let (number, place, _) = value?;
-            let attr = Attr::ALL.into_iter().find(|a| registry.number(*a) == Some(number));
+            let attr = registry.attr(number);
             if let Some(slot) = attr.and_then(|a| places.get_mut(usize::from(a.number()))) {
                 *slot = Some(place.range.start);
             }

@@ -46,6 +46,8 @@ pub struct Registry {
     defs: Vec<Option<AttrDef>>,
     /// Numbers of the standard attributes, by their standard number.
     standard: [Option<u16>; Attr::ALL.len()],
+    /// The reverse: the standard attribute of each number.
+    names: Vec<Option<Attr>>,
 }
 
 impl Default for Registry {
@@ -62,7 +64,8 @@ impl Registry {
     }
 
     fn with(attrs: &[Attr]) -> Self {
-        let mut registry = Registry { defs: Vec::new(), standard: [None; Attr::ALL.len()] };
+        let standard = [None; Attr::ALL.len()];
+        let mut registry = Registry { defs: Vec::new(), standard, names: Vec::new() };
         for attr in attrs {
             let (number, length, swap) = (attr.number(), attr.length(), attr.swap());
             registry.insert(AttrDef { number, length, swap });
@@ -94,6 +97,7 @@ impl Registry {
                 Some(taken) if !*taken => *taken = true,
                 _ => return Err(field("number", def.number, "the number of one attribute")),
             }
+            registry.insert(def);
             let standard = Attr::ALL.into_iter().find(|a| a.name().as_bytes() == name);
             if let Some(attr) = standard {
                 if attr.length() != def.length {
@@ -106,7 +110,6 @@ impl Registry {
             } else if def.number < 16 {
                 return Err(field("number", def.number, "16 or more for other attributes"));
             }
-            registry.insert(def);
         }
         Ok(registry)
     }
@@ -115,6 +118,7 @@ impl Registry {
         let index = usize::from(def.number);
         if self.defs.len() <= index {
             self.defs.resize(index + 1, None);
+            self.names.resize(index + 1, None);
         }
         if let Some(slot) = self.defs.get_mut(index) {
             *slot = Some(def);
@@ -124,6 +128,9 @@ impl Registry {
     fn name_standard(&mut self, attr: Attr, number: u16) {
         if let Some(slot) = self.standard.get_mut(usize::from(attr.number())) {
             *slot = Some(number);
+        }
+        if let Some(slot) = self.names.get_mut(usize::from(number)) {
+            *slot = Some(attr);
         }
     }
 
@@ -135,6 +142,11 @@ impl Registry {
     /// Number of a standard attribute in this file system.
     pub fn number(&self, attr: Attr) -> Option<u16> {
         self.standard.get(usize::from(attr.number())).copied().flatten()
+    }
+
+    /// The standard attribute that has this number in this file system.
+    pub fn attr(&self, number: u16) -> Option<Attr> {
+        self.names.get(usize::from(number)).copied().flatten()
     }
 
     /// The entries to be written to a new registry ZAP, by number.

@@ -34,6 +34,11 @@ fn registries_of_other_numbers_work_and_contradictions_are_refused() {
         |list: &[(&str, u64)]| Registry::from_entries(list.iter().map(|(n, v)| (n.as_bytes(), *v)));
     let registry = from(&[("ZPL_DXATTR", dxattr.encode()), ("MINE", other.encode())]).unwrap();
     assert_eq!(registry.number(Attr::Dxattr), Some(300));
+    assert_eq!(registry.attr(300), Some(Attr::Dxattr));
+    assert_eq!(
+        (registry.attr(16), registry.attr(20), registry.attr(5)),
+        (None, None, Some(Attr::Mode))
+    );
     assert_eq!(registry.number(Attr::DaclAces), None);
     assert_eq!(registry.number(Attr::Mode), Some(5));
     assert_eq!(registry.def(16), Some(other));
