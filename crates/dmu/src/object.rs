@@ -23,13 +23,14 @@ use rt::buf::PooledBuf;
 use rt::sync::{Arc, Mutex, RwLock};
 use store::Store;
 
-use crate::bytes::{copy_padded, resized};
+use crate::bytes::copy_padded;
 use crate::dirty::DirtyLists;
 use crate::error::{DmuError, Result};
 use crate::extents::Extents;
-use crate::tree::Root;
 use crate::txg::Tx;
 use crate::zap::Memo;
+
+mod read;
 
 /// The bytes of one record, shared with whoever reads them.
 pub(crate) type Record = Arc<PooledBuf>;
@@ -105,13 +106,6 @@ pub struct Object {
     zap: ZapState,
 }
 
-/// Where the newest version of a block is.
-enum Source {
-    Memory(Record),
-    Hole,
-    Disk(Box<Root>, u64),
-}
-
 /// What a txg changed, frozen for its sync.
 pub(crate) struct Frozen {
     /// The header; `None`: the object was freed.
@@ -180,6 +174,19 @@ impl Object {
         self.state.lock().newest.as_ref().map(|h| h.dnode.clone()).ok_or_else(|| self.gone())
     }
 
+    /// Calls `f` with the newest header, without copying it. As [`Object::header`] otherwise.
+    pub fn with_header<R>(&self, f: impl FnOnce(&DnodePhys) -> R) -> Result<R> {
+        let state = self.state.lock();
+        state.newest.as_ref().map(|h| f(&h.dnode)).ok_or_else(|| self.gone())
+    }
+
+    /// Has the newest version a spill block?
+    pub fn has_spill(&self) -> Result<bool> {
+        let state = self.state.lock();
+        let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
+        Ok(!matches!(head.spill, Spill::None))
+    }
+
     /// Does the object (still) exist?
     pub fn exists(&self) -> bool {
         self.state.lock().newest.is_some()
@@ -223,214 +230,6 @@ impl Object {
     /// Has no living txg changed the object?
     pub(crate) fn is_clean(&self) -> bool {
         self.state.lock().changes.is_empty()
-    }
-
-    // ---- reading ----
-
-    fn source(&self, block: u64) -> Result<(Source, u32)> {
-        let state = self.state.lock();
-        let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
-        let size = head.dnode.block_size();
-        for changes in state.changes.iter().rev() {
-            if let Some(record) = changes.records.get(&block) {
-                return Ok((Source::Memory(record.clone()), size));
-            }
-            if changes.freed.contains(block) {
-                return Ok((Source::Hole, size));
-            }
-        }
-        let source = match &state.synced {
-            Some(dnode) => Source::Disk(Box::new(Root::of(self.number, dnode)), state.version),
-            None => Source::Hole,
-        };
-        Ok((source, size))
-    }
-
-    fn version(&self) -> u64 {
-        self.state.lock().version
-    }
-
-    /// Calls `f` with the newest bytes of block `block`.
-    pub fn with_block<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
-        loop {
-            let (source, size) = self.source(block)?;
-            let size = size as usize;
-            match source {
-                Source::Memory(record) if record.len() == size => return Ok(f(&record)),
-                Source::Memory(record) => return Ok(f(&resized(&record, size))),
-                Source::Hole => return Ok(f(&vec![0; size])),
-                Source::Disk(root, version) => {
-                    match root.pointer(&self.store, 0, block).and_then(|bp| {
-                        if bp.is_hole() {
-                            return Ok(None);
-                        }
-                        self.store.read(&bp).map(Some).map_err(self.block_error(block))
-                    }) {
-                        Ok(None) => return Ok(f(&vec![0; size])),
-                        Ok(Some(bytes)) if bytes.len() == size => return Ok(f(&bytes)),
-                        Ok(Some(bytes)) => return Ok(f(&resized(&bytes, size))),
-                        // The block may have been freed and reused while it was read.
-                        Err(_) if self.version() != version => {}
-                        Err(e) => return Err(e),
-                    }
-                }
-            }
-        }
-    }
-
-    /// Reads `buf.len()` bytes from byte `offset` on; holes and what lies beyond read as zeros.
-    ///
-    /// Bulk path: whole records land in `buf` and are verified there.
-    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let mut done = 0;
-        while done < buf.len() {
-            let at = offset + done as u64;
-            done += self.read_run(at, &mut buf[done..])?;
-        }
-        Ok(())
-    }
-
-    /// Reads the longest prefix of `buf` that one look at the state serves; returns its length.
-    fn read_run(&self, at: u64, buf: &mut [u8]) -> Result<usize> {
-        let (first, size) = {
-            let size = u64::from(self.block_size()?);
-            (at / size, size)
-        };
-        let inside = (at % size) as usize;
-        let (source, size_now) = self.source(first)?;
-        if u64::from(size_now) != size {
-            return Ok(0);
-        }
-        let size = size as usize;
-        let part = buf.len().min(size - inside);
-        match source {
-            Source::Memory(record) => {
-                copy_padded(&record, inside, &mut buf[..part]);
-                Ok(part)
-            }
-            Source::Hole => {
-                buf[..part].fill(0);
-                Ok(part)
-            }
-            Source::Disk(root, version) => {
-                if inside != 0 || buf.len() < size {
-                    self.with_data(first, |bytes| copy_padded(bytes, inside, &mut buf[..part]))?;
-                    return Ok(part);
-                }
-                // Whole records: as many as are on disk side by side.
-                let wanted = (buf.len() / size) as u64;
-                let count = self.clean_run(first, wanted);
-                let used = count as usize * size;
-                match self.read_records(&root, first, count, size, &mut buf[..used]) {
-                    Ok(()) => Ok(used),
-                    Err(_) if self.version() != version => Ok(0),
-                    Err(e) => Err(e),
-                }
-            }
-        }
-    }
-
-    /// Like [`Object::with_block`], but does not keep data blocks in the cache.
-    fn with_data<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
-        self.with_block(block, f)
-    }
-
-    /// Of blocks `[first, first + count)`, how many from the start on no living txg has changed.
-    fn clean_run(&self, first: u64, count: u64) -> u64 {
-        let state = self.state.lock();
-        let mut end = first + count;
-        for changes in &state.changes {
-            if let Some((block, _)) = changes.records.range(first..end).next() {
-                end = *block;
-            }
-            if let Some(block) = changes.freed.first_in(first, end) {
-                end = block;
-            }
-        }
-        (end - first).max(1)
-    }
-
-    fn read_records(
-        &self,
-        root: &Root,
-        first: u64,
-        count: u64,
-        size: usize,
-        buf: &mut [u8],
-    ) -> Result<()> {
-        let mut bps = Vec::with_capacity(count as usize);
-        root.pointers(&self.store, first, count, |_, bp| {
-            bps.push(bp);
-            Ok(())
-        })?;
-        let mut parts = buf.chunks_exact_mut(size);
-        for (i, bp) in bps.iter().enumerate() {
-            let Some(part) = parts.next() else { break };
-            let block = first + i as u64;
-            if bp.is_hole() {
-                part.fill(0);
-            } else if bp.lsize() == size as u64 {
-                self.store.read_into(bp, part).map_err(self.block_error(block))?;
-            } else {
-                let bytes = self.store.read(bp).map_err(self.block_error(block))?;
-                copy_padded(&bytes, 0, part);
-            }
-        }
-        Ok(())
-    }
-
-    /// The first block at or after `from` that holds data (`data`) or is a hole, up to `limit`.
-    pub fn next_block(&self, from: u64, limit: u64, data: bool) -> Result<Option<u64>> {
-        let mut at = from;
-        while at < limit {
-            match self.source(at)?.0 {
-                Source::Memory(_) if data => return Ok(Some(at)),
-                Source::Hole if !data => return Ok(Some(at)),
-                Source::Memory(_) => at += 1,
-                Source::Hole => {
-                    at += 1;
-                    if self.state.lock().synced.is_none() {
-                        let state = self.state.lock();
-                        let next = state
-                            .changes
-                            .iter()
-                            .filter_map(|c| c.records.range(at..limit).next().map(|(b, _)| *b))
-                            .min();
-                        match next {
-                            Some(next) => at = next,
-                            None => return Ok(None),
-                        }
-                    }
-                }
-                Source::Disk(root, _) => {
-                    let stop = at + self.clean_run(at, limit - at);
-                    match root.next(&self.store, at, stop, data)? {
-                        Some(found) => return Ok(Some(found)),
-                        None => at = stop,
-                    }
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// The newest spill block.
-    pub fn spill(&self) -> Result<Option<Arc<Vec<u8>>>> {
-        let bp = {
-            let state = self.state.lock();
-            let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
-            match &head.spill {
-                Spill::None => return Ok(None),
-                Spill::New(bytes) => return Ok(Some(bytes.clone())),
-                Spill::OnDisk => state.synced.as_ref().and_then(|d| d.spill().copied()),
-            }
-        };
-        match bp {
-            Some(bp) if !bp.is_hole() => {
-                self.store.read(&bp).map(Some).map_err(self.block_error(u64::MAX))
-            }
-            _ => Ok(None),
-        }
     }
 
     // ---- changing ----
@@ -493,6 +292,15 @@ impl Object {
         let head = state.newest.as_mut().expect("looked at above");
         if block > head.dnode.max_block() {
             head.dnode.core_mut().max_block.set(block);
+        }
+        Ok(())
+    }
+
+    /// Puts the records of a new object in place, each of the object's block size.
+    pub fn fill(self: &Arc<Self>, tx: &Tx<'_>, records: Vec<PooledBuf>) -> Result<()> {
+        let _writer = self.writer.lock();
+        for (block, record) in (0..).zip(records) {
+            self.put_record(tx, block, record)?;
         }
         Ok(())
     }

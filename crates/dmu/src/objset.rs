@@ -9,6 +9,7 @@ use format::dnode::{DNODE_BLOCK, DNODE_SLOT, DNODES_PER_BLOCK};
 use format::objset::{
     GROUPUSED_OBJECT, OBJSET_SIZE, ObjsetType, PROJECTUSED_OBJECT, USERUSED_OBJECT,
 };
+use format::zap::Value;
 use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
 use rt::sync::{Arc, Mutex};
 use store::{BlockWrite, Store};
@@ -21,6 +22,7 @@ use crate::object::Object;
 use crate::policy::Policy;
 use crate::sync::{Synced, Syncing};
 use crate::txg::Tx;
+use crate::zap_object::Zap;
 
 const SHARDS: usize = 16;
 /// Clean objects that stay in memory, per shard.
@@ -52,6 +54,8 @@ pub struct Objset {
     phys: Mutex<ObjsetPhys>,
     policy: Mutex<Arc<Policy>>,
     owner_of: Option<OwnerOf>,
+    /// Entries that the next sync adds to ZAPs.
+    to_put: Mutex<Vec<(Zap, Vec<u8>, Value)>>,
     /// Root on disk and size of the object set there.
     root: Mutex<BlkPtr>,
 }
@@ -108,6 +112,7 @@ impl Objset {
             phys: Mutex::new(phys),
             policy: Mutex::new(Arc::new(policy)),
             owner_of,
+            to_put: Mutex::default(),
             root: Mutex::new(root),
             dirty,
             store,
@@ -169,10 +174,17 @@ impl Objset {
                 Err(DmuError::NoObject { object: number })
             };
         }
-        let dnode = self.load_dnode(number)?.ok_or(DmuError::NoObject { object: number })?;
-        let loaded =
-            Arc::new(Object::on_disk(number, self.store.clone(), self.dirty.clone(), dnode));
-        let mut shard = self.shard(number).lock();
+        let (loaded, mut shard) = loop {
+            let version = self.meta.version();
+            let dnode = self.load_dnode(number)?.ok_or(DmuError::NoObject { object: number })?;
+            let (store, dirty) = (self.store.clone(), self.dirty.clone());
+            let loaded = Arc::new(Object::on_disk(number, store, dirty, dnode));
+            let shard = self.shard(number).lock();
+            // A sync in between may have freed it.
+            if self.meta.version() == version {
+                break (loaded, shard);
+            }
+        };
         if shard.len() > SHARD_OBJECTS_MAX {
             shard.retain(|_, o| Arc::strong_count(o) > 1 || !o.is_clean());
         }
@@ -183,7 +195,7 @@ impl Objset {
     /// The object with this number, which must be of this kind.
     pub fn object_of(&self, number: u64, kind: ObjectType) -> Result<Arc<Object>> {
         let object = self.object(number)?;
-        let seen = object.header()?.kind();
+        let seen = object.with_header(DnodePhys::kind)?;
         if seen != kind {
             let (seen, expected) = (seen.name(), kind.name());
             return Err(DmuError::WrongKind { object: number, seen, expected });
@@ -286,6 +298,13 @@ impl Objset {
         self.object(number)?.free(tx)
     }
 
+    /// Has the next sync add an entry to a ZAP, which nobody else changes.
+    ///
+    /// For what changes of several txgs may need at once: only the sync knows their order.
+    pub fn put_at_sync(&self, zap: &Zap, name: Vec<u8>, value: Value) {
+        self.to_put.lock().push((zap.clone(), name, value));
+    }
+
     /// Has `txg` changed anything?
     pub fn is_dirty(&self, txg: u64) -> bool {
         self.dirty.any(txg)
@@ -295,12 +314,23 @@ impl Objset {
     ///
     /// Objects that the accounting of users changes are part of the same sync.
     pub fn sync(&self, cx: &Syncing<'_>, tx: &Tx<'_>) -> Result<(BlkPtr, Tally)> {
+        for (zap, name, value) in std::mem::take(&mut *self.to_put.lock()) {
+            zap.put(tx, &name, &value)?;
+        }
         let (mut synced, mut tally) = cx.objects(self.dirty.take(cx.txg))?;
         if let Some(owner_of) = self.owner_of {
             self.account(tx, owner_of, &mut synced)?;
             let (accounts, more) = cx.objects(self.dirty.take(cx.txg))?;
             tally.merge(more);
             synced.extend(accounts);
+        }
+        {
+            // The blocks of dnodes show a slot as free before its object is forgotten.
+            let mut numbers = self.numbers.lock();
+            for item in synced.iter().filter(|item| item.new.is_none()) {
+                let slots = item.old.as_ref().map_or(1, DnodePhys::slots) as u64;
+                numbers.reserve(item.object.number(), slots);
+            }
         }
         self.store_dnodes(tx, &synced)?;
         let (metas, more) = cx.objects(self.dirty.take(cx.txg))?;
@@ -316,9 +346,10 @@ impl Objset {
             if let Some(i) = ACCOUNTING.iter().position(|n| *n == item.object.number()) {
                 phys.accounting[i] = item.new.clone();
             } else if item.new.is_none() {
-                let slots = item.old.as_ref().map_or(1, DnodePhys::slots) as u64;
-                self.numbers.lock().put_back(item.object.number(), slots);
-                self.shard(item.object.number()).lock().remove(&item.object.number());
+                let (number, old) = (item.object.number(), item.old.as_ref());
+                // Forgotten first: as soon as the number is back, it may be somebody else's.
+                self.shard(number).lock().remove(&number);
+                self.numbers.lock().put_back(number, old.map_or(1, DnodePhys::slots) as u64);
             }
             item.object.finish(cx.txg, item.new);
         }
