@@ -305,7 +305,7 @@ fn entry(path: &[u8], number: u64, attrs: &Attrs) -> Entry {
     let path = if path.is_empty() { b"." } else { path };
     let mut entry = Entry::new(path.to_vec(), kind);
     entry.object = number;
-    entry.mode = attrs.mode & 0o7777;
+    entry.mode = attrs.permissions();
     (entry.uid, entry.gid) = (small(attrs.uid), small(attrs.gid));
     (entry.size, entry.nlink) = (attrs.size, attrs.links);
     entry.atime = time(attrs.atime);

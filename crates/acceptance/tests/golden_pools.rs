@@ -114,7 +114,7 @@ fn compare(fs: &Filesystem, entries: &[Entry]) -> usize {
             assert_eq!(number, entry.object, "{at}: object");
         }
         assert_eq!(kind_of(&attrs), entry.kind, "{at}: kind");
-        assert_eq!(attrs.mode & 0o7777, entry.mode, "{at}: mode");
+        assert_eq!(attrs.permissions(), entry.mode, "{at}: mode");
         assert_eq!((attrs.uid, attrs.gid), (entry.uid.into(), entry.gid.into()), "{at}: owner");
         assert_eq!(attrs.size, entry.size, "{at}: size");
         let zfs = u64::from(zfs_shown && entry.path == b".");

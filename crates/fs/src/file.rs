@@ -6,9 +6,9 @@
 use dmu::{Object, Tx};
 use rt::sync::Arc;
 
-use crate::attrs::{Attrs, Time, mode};
+use crate::attrs::{mode, modified};
 use crate::error::{FsError, Result};
-use crate::filesystem::Filesystem;
+use crate::filesystem::{Contents, Filesystem};
 
 /// Bytes of one change: a long write is many of them, so that no txg waits for it.
 const CHUNK: usize = 1 << 20;
@@ -17,8 +17,8 @@ impl Filesystem {
     /// Reads up to `buf.len()` bytes from `offset` on; returns how many there were.
     pub fn read(&self, number: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let object = self.object(number)?;
-        let attrs = self.attrs_of(&object)?;
-        self.read_open(&object, attrs.size, offset, buf)
+        let size = self.znode_of(&object)?.size;
+        self.read_open(&object, size, offset, buf)
     }
 
     /// Reads from an open object whose size is known.
@@ -38,18 +38,17 @@ impl Filesystem {
     pub fn write(&self, number: u64, offset: u64, data: &[u8]) -> Result<()> {
         let mut at = offset;
         for chunk in data.chunks(CHUNK) {
+            let _lock = self.lock(number);
             let tx = self.enter(chunk.len() as u64)?;
             let object = self.object(number)?;
-            let _lock = self.lock_dir(number);
-            let mut attrs = self.file_attrs(&object)?;
-            self.write_locked(&tx, &object, &mut attrs, at, chunk)?;
-            self.set_attrs(&tx, &object, &attrs)?;
+            let size = self.file_size(&object)?;
+            self.write_locked(&tx, &object, size, at, chunk)?;
             at += chunk.len() as u64;
         }
         Ok(())
     }
 
-    /// Makes a file with these contents in one change: what most files need.
+    /// Makes a file with these contents; if they are short, in one change.
     pub fn create_with(
         &self,
         dir: u64,
@@ -57,38 +56,52 @@ impl Filesystem {
         new: &crate::NewObject<'_>,
         data: &[u8],
     ) -> Result<u64> {
-        let number = self.create(dir, name, new)?;
-        self.write(number, 0, data)?;
+        let (first, rest) = data.split_at(data.len().min(CHUNK));
+        let number = self.create_filled(dir, name, new, first)?;
+        self.write(number, first.len() as u64, rest)?;
         Ok(number)
     }
 
-    fn file_attrs(&self, object: &Arc<Object>) -> Result<Attrs> {
-        let attrs = self.attrs_of(object)?;
-        match attrs.kind() {
-            mode::FILE => Ok(attrs),
-            mode::DIR => Err(FsError::IsADirectory { path: format!("object {}", object.number()) }),
-            _ => Err(FsError::Invalid {
-                path: format!("object {}", object.number()),
-                reason: "not a regular file",
-            }),
+    /// Cuts the contents of a new file into records.
+    pub(crate) fn contents(&self, data: &[u8]) -> Contents {
+        let size = data.len() as u64;
+        let block_size = size.next_multiple_of(512).clamp(512, self.record_size.into()) as u32;
+        let records = data.chunks(block_size as usize).map(|part| {
+            let mut record = self.objset.store().buffers().get(block_size as usize);
+            record[..part.len()].copy_from_slice(part);
+            record[part.len()..].fill(0);
+            record
+        });
+        Contents { size, block_size, records: records.collect() }
+    }
+
+    /// Size of an open object, which must be a regular file.
+    fn file_size(&self, object: &Arc<Object>) -> Result<u64> {
+        let znode = self.znode_of(object)?;
+        let path = || format!("object {}", object.number());
+        match znode.mode as u32 & mode::TYPE {
+            mode::FILE => Ok(znode.size),
+            mode::DIR => Err(FsError::IsADirectory { path: path() }),
+            _ => Err(FsError::Invalid { path: path(), reason: "not a regular file" }),
         }
     }
 
+    /// Writes to a file whose size is `size`, and sets size and times.
     pub(crate) fn write_locked(
         &self,
         tx: &Tx<'_>,
         object: &Arc<Object>,
-        attrs: &mut Attrs,
+        size: u64,
         offset: u64,
         data: &[u8],
     ) -> Result<()> {
         let end = offset + data.len() as u64;
-        self.grow_block(tx, object, end.max(attrs.size))?;
+        self.grow_block(tx, object, end.max(size))?;
         object.write(tx, offset, data)?;
-        attrs.size = attrs.size.max(end);
-        attrs.mtime = Time::now();
-        attrs.ctime = attrs.mtime;
-        Ok(())
+        self.change_znode(tx, object, |znode| {
+            znode.size = size.max(end);
+            modified(znode);
+        })
     }
 
     /// Grows the one block of a small file so that `end` bytes have room, up to the record size.
@@ -110,32 +123,30 @@ impl Filesystem {
 
     /// Sets the size of a file; what is cut off reads as zeros if it grows again.
     pub fn truncate(&self, number: u64, size: u64) -> Result<()> {
+        let _lock = self.lock(number);
         let tx = self.enter(0)?;
         let object = self.object(number)?;
-        let _lock = self.lock_dir(number);
-        let mut attrs = self.file_attrs(&object)?;
-        if size < attrs.size {
+        let old = self.file_size(&object)?;
+        if size < old {
             object.free_bytes(&tx, size, u64::MAX - size)?;
-        } else if size > attrs.size {
+        } else if size > old {
             // A longer file needs a block that can become one of many.
             self.grow_block(&tx, &object, size)?;
         }
-        attrs.size = size;
-        attrs.mtime = Time::now();
-        attrs.ctime = attrs.mtime;
-        self.set_attrs(&tx, &object, &attrs)
+        self.change_znode(&tx, &object, |znode| {
+            znode.size = size;
+            modified(znode);
+        })
     }
 
     /// Makes `[offset, offset + len)` a hole.
     pub fn punch_hole(&self, number: u64, offset: u64, len: u64) -> Result<()> {
+        let _lock = self.lock(number);
         let tx = self.enter(0)?;
         let object = self.object(number)?;
-        let _lock = self.lock_dir(number);
-        let mut attrs = self.file_attrs(&object)?;
-        object.free_bytes(&tx, offset, len.min(attrs.size.saturating_sub(offset)))?;
-        attrs.mtime = Time::now();
-        attrs.ctime = attrs.mtime;
-        self.set_attrs(&tx, &object, &attrs)
+        let size = self.file_size(&object)?;
+        object.free_bytes(&tx, offset, len.min(size.saturating_sub(offset)))?;
+        self.change_znode(&tx, &object, modified)
     }
 
     /// Segments of data of a file of `size` bytes, as (offset, length).

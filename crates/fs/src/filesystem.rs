@@ -3,21 +3,28 @@
 //! Works on object numbers; paths are resolved by `path`. Every change runs under one txg handle,
 //! so it is on disk as a whole or not at all.
 //!
-//! Lock order: `tree` (renames across directories), then directory locks by number, then objects.
+//! Lock order: `tree` (renames), then the locks of objects in their order, then the txg, then what
+//! `dmu` locks. A lock is never waited for inside a txg: else one who came to it later but in an older
+//! txg would have to change what a newer one has changed already (INV-6).
+
+use std::collections::BTreeSet;
 
 use dmu::{Object, Objset, Tx, Zap};
 use format::dirent::Dirent;
 use format::sa::{Layouts, Registry, SA_LAYOUTS, SA_REGISTRY, SaView};
+use format::zap::Value;
+use format::znode::Znode;
 use format::{DnodePhys, ObjectType};
 use pool::{Dataset, Pool};
+use rt::buf::PooledBuf;
 use rt::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use crate::attrs::{Attrs, Time, mode, object_kind, pflags};
+use crate::attrs::{self, Attrs, mode, modified, object_kind};
 use crate::error::{FsError, Result, shown};
 use crate::zpl::{self, key};
 
-/// Number of directory locks.
-const DIR_LOCKS: usize = 64;
+/// Number of locks that objects share.
+const LOCKS: usize = 64;
 /// Longest name, in bytes.
 pub const NAME_MAX: usize = 255;
 
@@ -58,7 +65,7 @@ pub struct Filesystem {
     pub(crate) xattr_sa: bool,
     project: bool,
     tree: Mutex<()>,
-    dirs: Vec<Mutex<()>>,
+    locks: Vec<Mutex<()>>,
 }
 
 impl Filesystem {
@@ -112,7 +119,7 @@ impl Filesystem {
             xattr_sa: xattr == 2,
             project,
             tree: Mutex::new(()),
-            dirs: (0..DIR_LOCKS).map(|_| Mutex::new(())).collect(),
+            locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
             pool: pool.clone(),
             dataset,
             objset,
@@ -159,16 +166,27 @@ impl Filesystem {
         })
     }
 
-    pub(crate) fn lock_dir(&self, object: u64) -> MutexGuard<'_, ()> {
-        self.dirs[object as usize % DIR_LOCKS].lock()
+    /// Locks an object against other changes.
+    pub(crate) fn lock(&self, object: u64) -> MutexGuard<'_, ()> {
+        self.locks[object as usize % LOCKS].lock()
     }
 
-    /// Locks two directories in the order of their locks.
-    fn lock_dirs(&self, a: u64, b: u64) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
-        let (a, b) = (a as usize % DIR_LOCKS, b as usize % DIR_LOCKS);
-        let first = self.dirs[a.min(b)].lock();
-        let second = (a != b).then(|| self.dirs[a.max(b)].lock());
-        (first, second)
+    /// Locks several objects, in the order of their locks.
+    fn lock_all(&self, objects: &[u64]) -> Vec<MutexGuard<'_, ()>> {
+        let places: BTreeSet<usize> = objects.iter().map(|o| *o as usize % LOCKS).collect();
+        places.into_iter().map(|place| self.locks[place].lock()).collect()
+    }
+
+    /// Locks a directory and what `name` in it leads to.
+    fn lock_entry(&self, dir: u64, name: &[u8]) -> Result<(DirEntry, Vec<MutexGuard<'_, ()>>)> {
+        loop {
+            let found = self.must_find(dir, name)?;
+            let locks = self.lock_all(&[dir, found.object]);
+            // Somebody may have been faster.
+            if self.lookup(dir, name)?.is_some_and(|now| now.object == found.object) {
+                return Ok((found, locks));
+            }
+        }
     }
 
     // ---- attributes ----
@@ -202,6 +220,48 @@ impl Filesystem {
         SaView::new(&self.registry, layouts, header.bonus_kind(), header.bonus(), spill)
     }
 
+    /// The attributes of fixed size of an open object.
+    pub fn znode_of(&self, object: &Arc<Object>) -> Result<Znode> {
+        let spill = object.spill()?;
+        let layouts = self.layouts.read();
+        object
+            .with_header(|header| {
+                let view = self.view(header, spill.as_deref().map(Vec::as_slice), &layouts)?;
+                Znode::read(&view)
+            })?
+            .map_err(|e| self.damaged(object.number(), e))
+    }
+
+    /// Changes attributes of fixed size: in place if all of them lie in the bonus.
+    pub(crate) fn change_znode(
+        &self,
+        tx: &Tx<'_>,
+        object: &Arc<Object>,
+        change: impl FnOnce(&mut Znode),
+    ) -> Result<()> {
+        if object.has_spill()? {
+            let mut attrs = self.attrs_of(object)?;
+            change(&mut attrs.znode);
+            return self.set_attrs(tx, object, &attrs);
+        }
+        let layouts = self.layouts.read();
+        let done = object.change_header(tx, |header| {
+            let mut znode = Znode::read(&self.view(header, None, &layouts)?)?;
+            change(&mut znode);
+            let kind = header.bonus_kind();
+            znode.patch(&self.registry, &layouts, kind, header.bonus_mut())
+        })?;
+        match done {
+            Ok(true) => Ok(()),
+            // An attribute that the object did not have: the callers here change only what all have.
+            Ok(false) => Err(FsError::Invalid {
+                path: format!("object {}", object.number()),
+                reason: "its attributes are not those of a file",
+            }),
+            Err(e) => Err(self.damaged(object.number(), e)),
+        }
+    }
+
     /// Replaces the attributes of an object.
     pub(crate) fn set_attrs(&self, tx: &Tx<'_>, object: &Arc<Object>, attrs: &Attrs) -> Result<()> {
         let header = object.header()?;
@@ -215,30 +275,35 @@ impl Filesystem {
             let image = attrs
                 .build(Some(&view), &self.registry, &mut layouts, header.bonus_max(false))
                 .map_err(|e| self.damaged(object.number(), e))?;
-            self.save_layouts(tx, &mut layouts)?;
+            self.save_layouts(&mut layouts)?;
             image
         };
         Ok(object.set_bonus(tx, &image.bonus, image.spill)?)
     }
 
-    fn save_layouts(&self, tx: &Tx<'_>, layouts: &mut Layouts) -> Result<()> {
+    /// Hands new layouts to the sync: whichever txg uses them first finds them on disk.
+    fn save_layouts(&self, layouts: &mut Layouts) -> Result<()> {
         if layouts.unsaved().next().is_none() {
             return Ok(());
         }
-        match &self.layouts_zap {
-            Some(zap) => Ok(zpl::save_layouts(zap, tx, layouts)?),
-            None => Err(FsError::ReadOnly {
+        let Some(zap) = &self.layouts_zap else {
+            return Err(FsError::ReadOnly {
                 name: self.name().into(),
                 reason: "a file system without system attributes".into(),
-            }),
+            });
+        };
+        for (name, order) in layouts.unsaved() {
+            self.objset.put_at_sync(zap, name.into_bytes(), Value::u16s(order));
         }
+        layouts.saved();
+        Ok(())
     }
 
     /// Changes the attributes of an object by `change`.
     pub fn change_attrs(&self, number: u64, change: impl FnOnce(&mut Attrs)) -> Result<()> {
+        let _lock = self.lock(number);
         let tx = self.enter(0)?;
         let object = self.object(number)?;
-        let _lock = self.lock_dir(number);
         let mut attrs = self.attrs_of(&object)?;
         change(&mut attrs);
         self.set_attrs(&tx, &object, &attrs)
@@ -285,27 +350,30 @@ impl Filesystem {
     ///
     /// `target` of a symbolic link, `rdev` of a device node.
     pub fn create(&self, dir: u64, name: &[u8], new: &NewObject<'_>) -> Result<u64> {
-        self.check_name(name)?;
-        let tx = self.enter(0)?;
-        let _lock = self.lock_dir(dir);
-        self.create_locked(&tx, dir, name, new)
+        self.create_filled(dir, name, new, &[])
     }
 
-    fn create_locked(
+    /// As [`Filesystem::create`], a file with contents.
+    pub(crate) fn create_filled(
         &self,
-        tx: &Tx<'_>,
         dir: u64,
         name: &[u8],
         new: &NewObject<'_>,
+        data: &[u8],
     ) -> Result<u64> {
+        self.check_name(name)?;
+        // Copied before anything is locked.
+        let contents = self.contents(data);
+        let _lock = self.lock(dir);
+        let tx = self.enter(data.len() as u64)?;
         let zap = self.directory(dir)?;
-        let object = self.make(tx, dir, new)?;
+        let object = self.make(&tx, dir, new, contents)?;
         let kind = new.mode & mode::TYPE;
-        if !zap.add_u64(tx, name, entry_value(object.number(), kind))? {
-            self.objset.free(tx, object.number())?;
+        if !zap.add_u64(&tx, name, entry_value(object.number(), kind))? {
+            self.objset.free(&tx, object.number())?;
             return Err(FsError::Exists { path: shown(name) });
         }
-        self.count_entries(tx, dir, 1, i64::from(kind == mode::DIR))?;
+        self.count_entries(&tx, zap.object(), 1, i64::from(kind == mode::DIR))?;
         Ok(object.number())
     }
 
@@ -315,13 +383,15 @@ impl Filesystem {
         tx: &Tx<'_>,
         parent: u64,
         new: &NewObject<'_>,
+        contents: Contents,
     ) -> Result<Arc<Object>> {
-        let mut attrs =
-            Attrs::new(new.mode, new.who.uid, new.who.gid, parent, tx.txg(), Time::now());
+        let mut attrs = Attrs::new(new.mode, self.project, attrs::now());
+        (attrs.uid, attrs.gid) = (new.who.uid, new.who.gid);
+        (attrs.parent, attrs.gen_txg) = (parent, tx.txg());
+        attrs.flags |= new.flags;
         let kind = new.mode & mode::TYPE;
-        if self.project && matches!(kind, mode::DIR | mode::FILE) {
-            attrs.project = Some(0);
-            attrs.flags |= pflags::PROJID;
+        if kind == mode::FILE {
+            attrs.size = contents.size;
         }
         if let Some(target) = new.target {
             attrs.size = target.len() as u64;
@@ -330,13 +400,12 @@ impl Filesystem {
         if matches!(kind, mode::BLOCK | mode::CHAR) {
             attrs.rdev = Some(new.rdev);
         }
-        attrs.flags |= new.flags;
         let image = {
             let mut layouts = self.layouts.write();
             let image = attrs
                 .build(None, &self.registry, &mut layouts, format::sa::bonus_max(1))
                 .map_err(|e| self.damaged(0, e))?;
-            self.save_layouts(tx, &mut layouts)?;
+            self.save_layouts(&mut layouts)?;
             image
         };
         let (dmu_kind, sa) = (object_kind(new.mode), ObjectType::SA);
@@ -351,8 +420,9 @@ impl Filesystem {
             )?;
             zap.object().clone()
         } else {
-            self.objset.allocate(tx, dmu_kind, 512, sa, &image.bonus, 1)?
+            self.objset.allocate(tx, dmu_kind, contents.block_size, sa, &image.bonus, 1)?
         };
+        object.fill(tx, contents.records)?;
         if image.spill.is_some() {
             object.set_bonus(tx, &image.bonus, image.spill)?;
         }
@@ -360,23 +430,27 @@ impl Filesystem {
     }
 
     /// A directory has gained (or lost) entries and subdirectories.
-    fn count_entries(&self, tx: &Tx<'_>, dir: u64, entries: i64, subdirs: i64) -> Result<()> {
-        let object = self.object(dir)?;
-        let mut attrs = self.attrs_of(&object)?;
-        attrs.size = attrs.size.saturating_add_signed(entries);
-        attrs.links = attrs.links.saturating_add_signed(subdirs);
-        attrs.mtime = Time::now();
-        attrs.ctime = attrs.mtime;
-        self.set_attrs(tx, &object, &attrs)
+    fn count_entries(
+        &self,
+        tx: &Tx<'_>,
+        dir: &Arc<Object>,
+        entries: i64,
+        subdirs: i64,
+    ) -> Result<()> {
+        self.change_znode(tx, dir, |znode| {
+            znode.size = znode.size.saturating_add_signed(entries);
+            znode.links = znode.links.saturating_add_signed(subdirs);
+            modified(znode);
+        })
     }
 
     /// One more name for a file.
     pub fn link(&self, dir: u64, name: &[u8], number: u64) -> Result<()> {
         self.check_name(name)?;
+        let _locks = self.lock_all(&[dir, number]);
         let tx = self.enter(0)?;
-        let _locks = self.lock_dirs(dir, number);
         let object = self.object(number)?;
-        let mut attrs = self.attrs_of(&object)?;
+        let attrs = self.attrs_of(&object)?;
         if attrs.is_dir() {
             return Err(FsError::IsADirectory { path: shown(name) });
         }
@@ -384,41 +458,47 @@ impl Filesystem {
         if !zap.add_u64(&tx, name, entry_value(number, attrs.kind()))? {
             return Err(FsError::Exists { path: shown(name) });
         }
-        attrs.links += 1;
-        attrs.parent = dir;
-        attrs.ctime = Time::now();
-        self.set_attrs(&tx, &object, &attrs)?;
-        self.count_entries(&tx, dir, 1, 0)
+        self.change_znode(&tx, &object, |znode| {
+            znode.links = znode.links.saturating_add(1);
+            znode.parent = dir;
+            znode.ctime = attrs::now();
+        })?;
+        self.count_entries(&tx, zap.object(), 1, 0)
     }
 
     /// Takes the name of something that is not a directory away; frees it with its last name.
     pub fn unlink(&self, dir: u64, name: &[u8]) -> Result<()> {
+        let (found, _locks) = self.lock_entry(dir, name)?;
         let tx = self.enter(0)?;
-        let found = self.must_find(dir, name)?;
-        let _locks = self.lock_dirs(dir, found.object);
-        self.unlink_locked(&tx, dir, name)
+        self.unlink_locked(&tx, dir, name, &found)
     }
 
-    fn unlink_locked(&self, tx: &Tx<'_>, dir: u64, name: &[u8]) -> Result<()> {
-        let found = self.must_find(dir, name)?;
+    fn unlink_locked(&self, tx: &Tx<'_>, dir: u64, name: &[u8], found: &DirEntry) -> Result<()> {
         let object = self.object(found.object)?;
-        let mut attrs = self.attrs_of(&object)?;
+        let attrs = self.attrs_of(&object)?;
         if attrs.is_dir() {
             return Err(FsError::IsADirectory { path: shown(name) });
         }
-        self.directory(dir)?.remove(tx, name)?;
-        self.count_entries(tx, dir, -1, 0)?;
-        attrs.links = attrs.links.saturating_sub(1);
-        if attrs.links == 0 {
+        self.remove_entry(tx, dir, name, false)?;
+        if attrs.links <= 1 {
             return self.free_object(tx, &object, &attrs);
         }
-        attrs.ctime = Time::now();
-        self.set_attrs(tx, &object, &attrs)
+        self.change_znode(tx, &object, |znode| {
+            znode.links -= 1;
+            znode.ctime = attrs::now();
+        })
+    }
+
+    /// Takes an entry out of a directory.
+    fn remove_entry(&self, tx: &Tx<'_>, dir: u64, name: &[u8], is_dir: bool) -> Result<()> {
+        let zap = self.directory(dir)?;
+        zap.remove(tx, name)?;
+        self.count_entries(tx, zap.object(), -1, -i64::from(is_dir))
     }
 
     /// Frees an object that has no name any more, its hidden attribute directory too.
     fn free_object(&self, tx: &Tx<'_>, object: &Arc<Object>, attrs: &Attrs) -> Result<()> {
-        if let Some(dir) = attrs.xattr_dir {
+        if let Some(dir) = attrs.xattr_object {
             for entry in self.read_dir(dir)? {
                 self.objset.free(tx, entry.object)?;
             }
@@ -429,10 +509,8 @@ impl Filesystem {
 
     /// Removes an empty directory.
     pub fn rmdir(&self, dir: u64, name: &[u8]) -> Result<()> {
+        let (found, _locks) = self.lock_entry(dir, name)?;
         let tx = self.enter(0)?;
-        let found = self.must_find(dir, name)?;
-        let _locks = self.lock_dirs(dir, found.object);
-        let found = self.must_find(dir, name)?;
         let object = self.object(found.object)?;
         let attrs = self.attrs_of(&object)?;
         if !attrs.is_dir() {
@@ -441,8 +519,7 @@ impl Filesystem {
         if Zap::of(object.clone())?.count()? > 0 {
             return Err(FsError::NotEmpty { path: shown(name) });
         }
-        self.directory(dir)?.remove(&tx, name)?;
-        self.count_entries(&tx, dir, -1, -1)?;
+        self.remove_entry(&tx, dir, name, true)?;
         self.free_object(&tx, &object, &attrs)
     }
 
@@ -453,18 +530,27 @@ impl Filesystem {
     /// Moves an entry; what the new name stood for is replaced, as rename(2) does.
     pub fn rename(&self, from: u64, name: &[u8], to: u64, new_name: &[u8]) -> Result<()> {
         self.check_name(new_name)?;
-        let tx = self.enter(0)?;
         let _tree = self.tree.lock();
-        let _locks = self.lock_dirs(from, to);
-        let moved = self.must_find(from, name)?;
+        let (moved, old, _locks) = loop {
+            let (moved, old) = (self.must_find(from, name)?, self.lookup(to, new_name)?);
+            let replaced = old.as_ref().map_or(moved.object, |old| old.object);
+            let locks = self.lock_all(&[from, to, moved.object, replaced]);
+            // Somebody may have been faster.
+            if self.lookup(from, name)?.as_ref() == Some(&moved)
+                && self.lookup(to, new_name)? == old
+            {
+                break (moved, old, locks);
+            }
+        };
+        let tx = self.enter(0)?;
         let object = self.object(moved.object)?;
-        let mut attrs = self.attrs_of(&object)?;
+        let attrs = self.attrs_of(&object)?;
         let is_dir = attrs.is_dir();
         if is_dir && self.is_below(to, moved.object)? {
             let reason = "Invalid argument: a directory cannot be moved into itself";
             return Err(FsError::Invalid { path: shown(new_name), reason });
         }
-        if let Some(old) = self.lookup(to, new_name)? {
+        if let Some(old) = old {
             if old.object == moved.object {
                 return Ok(());
             }
@@ -477,21 +563,20 @@ impl Filesystem {
                     if Zap::of(replaced.clone())?.count()? > 0 {
                         return Err(FsError::NotEmpty { path: shown(new_name) });
                     }
-                    self.directory(to)?.remove(&tx, new_name)?;
-                    self.count_entries(&tx, to, -1, -1)?;
+                    self.remove_entry(&tx, to, new_name, true)?;
                     self.free_object(&tx, &replaced, &replaced_attrs)?;
                 }
-                (false, false) => self.unlink_locked(&tx, to, new_name)?,
+                (false, false) => self.unlink_locked(&tx, to, new_name, &old)?,
             }
         }
-        let subdirs = i64::from(is_dir);
-        self.directory(from)?.remove(&tx, name)?;
-        self.count_entries(&tx, from, -1, -subdirs)?;
-        self.directory(to)?.put_u64(&tx, new_name, entry_value(moved.object, attrs.kind()))?;
-        self.count_entries(&tx, to, 1, subdirs)?;
-        attrs.parent = to;
-        attrs.ctime = Time::now();
-        self.set_attrs(&tx, &object, &attrs)
+        self.remove_entry(&tx, from, name, is_dir)?;
+        let zap = self.directory(to)?;
+        zap.put_u64(&tx, new_name, entry_value(moved.object, attrs.kind()))?;
+        self.count_entries(&tx, zap.object(), 1, i64::from(is_dir))?;
+        self.change_znode(&tx, &object, |znode| {
+            znode.parent = to;
+            znode.ctime = attrs::now();
+        })
     }
 
     /// Is `dir` the directory `top` or below it?
@@ -518,6 +603,15 @@ impl Filesystem {
         let entries = Zap::open(&self.objset, self.delete_queue)?.entries()?;
         Ok(entries.iter().filter_map(|e| e.value.as_u64()).collect())
     }
+}
+
+/// What a new file holds, cut into records.
+pub(crate) struct Contents {
+    /// Bytes.
+    pub(crate) size: u64,
+    /// Bytes of a block.
+    pub(crate) block_size: u32,
+    pub(crate) records: Vec<PooledBuf>,
 }
 
 /// What is to be made.

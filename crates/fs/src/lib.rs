@@ -13,9 +13,10 @@ mod path;
 mod xattr;
 mod zpl;
 
-pub use attrs::{Attrs, Time, mode, pflags};
+pub use attrs::{Attrs, mode};
 pub use error::{FsError, Result};
 pub use filesystem::{DirEntry, Filesystem, NAME_MAX, NewObject, Who};
 pub use fixed::{Fixed, fixed};
+pub use format::znode::{Time, Znode};
 pub use path::parts;
 pub use zpl::make_filesystem;

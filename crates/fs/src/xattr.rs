@@ -4,9 +4,10 @@
 
 use dmu::{Tx, Zap};
 use format::nvlist::{NvList, Value};
+use format::znode::Pflags;
 use rt::sync::Arc;
 
-use crate::attrs::{Attrs, mode, pflags};
+use crate::attrs::{self, Attrs, mode};
 use crate::error::{FsError, Result, shown};
 use crate::filesystem::{Filesystem, NewObject, Who};
 
@@ -39,7 +40,7 @@ impl Filesystem {
             Some(packed) => unpack(packed).map_err(|e| self.damaged(number, e))?,
             None => Vec::new(),
         };
-        if let Some(dir) = attrs.xattr_dir {
+        if let Some(dir) = attrs.xattr_object {
             for entry in self.read_dir(dir)? {
                 if out.iter().any(|(name, _)| *name == entry.name) {
                     continue;
@@ -60,23 +61,23 @@ impl Filesystem {
 
     /// Sets an extended attribute; `None` removes it.
     pub fn set_xattr(&self, number: u64, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let _lock = self.lock(number);
         let tx = self.enter(value.map_or(0, |v| v.len() as u64))?;
         let object = self.object(number)?;
-        let _lock = self.lock_dir(number);
         let mut attrs = self.attrs_of(&object)?;
         let mut list = match &attrs.xattrs {
             Some(packed) => NvList::parse(packed).map_err(|e| self.damaged(number, e))?,
             None => NvList::new(),
         };
         let had = list.remove(name).is_some();
-        let in_dir = match attrs.xattr_dir {
+        let in_dir = match attrs.xattr_object {
             Some(dir) => self.lookup(dir, name)?,
             None => None,
         };
         if value.is_none() && !had && in_dir.is_none() {
             return Err(FsError::NoAttribute { name: shown(name) });
         }
-        if let (Some(dir), Some(old)) = (attrs.xattr_dir, &in_dir) {
+        if let (Some(dir), Some(old)) = (attrs.xattr_object, &in_dir) {
             self.remove_hidden(&tx, dir, name, old.object)?;
         }
         if let Some(value) = value {
@@ -94,7 +95,7 @@ impl Filesystem {
         } else {
             Some(list.to_xdr().map_err(|e| self.damaged(number, e))?)
         };
-        attrs.ctime = crate::Time::now();
+        attrs.ctime = attrs::now();
         self.set_attrs(&tx, &object, &attrs)
     }
 
@@ -106,9 +107,9 @@ impl Filesystem {
 
     fn count_hidden(&self, tx: &Tx<'_>, dir: u64, entries: i64) -> Result<()> {
         let object = self.object(dir)?;
-        let mut attrs = self.attrs_of(&object)?;
-        attrs.size = attrs.size.saturating_add_signed(entries);
-        self.set_attrs(tx, &object, &attrs)
+        self.change_znode(tx, &object, |znode| {
+            znode.size = znode.size.saturating_add_signed(entries);
+        })
     }
 
     /// Puts a value into the hidden directory, which is made if there is none.
@@ -122,21 +123,18 @@ impl Filesystem {
     ) -> Result<()> {
         let who = Who { uid: attrs.uid, gid: attrs.gid };
         let new =
-            |kind: u32| NewObject { flags: pflags::XATTR, ..NewObject::of(kind | 0o600, who) };
-        let dir = match attrs.xattr_dir {
+            |kind: u32| NewObject { flags: Pflags::XATTR, ..NewObject::of(kind | 0o600, who) };
+        let dir = match attrs.xattr_object {
             Some(dir) => dir,
             None => {
                 let mut hidden = new(mode::DIR);
                 hidden.mode = mode::DIR | 0o755;
-                let made = self.make(tx, number, &hidden)?.number();
-                attrs.xattr_dir = Some(made);
+                let made = self.make(tx, number, &hidden, self.contents(&[]))?.number();
+                attrs.xattr_object = Some(made);
                 made
             }
         };
-        let file = self.make(tx, dir, &new(mode::FILE))?;
-        let mut file_attrs = self.attrs_of(&file)?;
-        self.write_locked(tx, &file, &mut file_attrs, 0, value)?;
-        self.set_attrs(tx, &file, &file_attrs)?;
+        let file = self.make(tx, dir, &new(mode::FILE), self.contents(value))?;
         let zap: Zap = self.directory(dir)?;
         zap.put_u64(tx, name, 8 << 60 | file.number())?;
         self.count_hidden(tx, dir, 1)

@@ -10,7 +10,7 @@ use format::sa::{Layouts, Registry, SA_LAYOUTS, SA_REGISTRY, bonus_max};
 use format::zap::Value;
 use pool::Stored;
 
-use crate::attrs::{Attrs, Time, mode, pflags};
+use crate::attrs::{self, Attrs, mode};
 
 /// Object number of the master node.
 pub(crate) const MASTER_NODE: u64 = 1;
@@ -53,14 +53,10 @@ pub fn make_filesystem(
     for (name, value) in registry.entries() {
         registry_zap.put_u64(tx, name.as_bytes(), value)?;
     }
-    let now = Time::now();
-    let (uid, gid) = (0, 0);
-    let mut attrs = Attrs::new(mode::DIR | 0o755, uid, gid, 0, tx.txg(), now);
-    let flags = objset.phys().flags;
-    if flags & format::objset::ObjsetFlags::PROJECTQUOTA_COMPLETE != 0 {
-        attrs.project = Some(0);
-        attrs.flags |= pflags::PROJID;
-    }
+    let projects = format::objset::ObjsetFlags::PROJECTQUOTA_COMPLETE;
+    let with_project = objset.phys().flags & projects != 0;
+    let mut attrs = Attrs::new(mode::DIR | 0o755, with_project, attrs::now());
+    attrs.gen_txg = tx.txg();
     let mut layouts = Layouts::default();
     let wrong = |source| dmu::DmuError::Format { object: MASTER_NODE, source };
     let (dir, sa_kind) = (ObjectType::DIRECTORY_CONTENTS, ObjectType::SA);

@@ -136,7 +136,8 @@ fn same_node(fs: &Filesystem, object: u64, node: &Node, links: Option<u64>) -> R
         Form::Fifo => (mode::FIFO, 0),
     };
     let owner = (u64::from(node.owner.0), u64::from(node.owner.1));
-    let (have, want) = ((attrs.uid, attrs.gid, attrs.mode), (owner.0, owner.1, kind | node.mode));
+    let (have, want) =
+        ((attrs.uid, attrs.gid, attrs.mode as u32), (owner.0, owner.1, kind | node.mode));
     if have != want {
         return Err(format!("uid, gid, mode are {have:?}, not {want:?}"));
     }

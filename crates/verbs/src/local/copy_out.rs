@@ -194,7 +194,7 @@ impl CopyOut<'_> {
             let _unsupported = rustix::fs::lsetxattr(to, name.as_slice(), &value, SET);
         }
         if attrs.kind() != mode::SYMLINK {
-            std::fs::set_permissions(to, Permissions::from_mode(attrs.mode & 0o7777))?;
+            std::fs::set_permissions(to, Permissions::from_mode(attrs.permissions()))?;
         }
         let spec = |t: fs::Time| Timespec { tv_sec: t.secs, tv_nsec: i64::from(t.nanos) };
         let times =

@@ -76,7 +76,7 @@ pub(super) fn report(
         name: name.to_vec(),
         kind: kind(&attrs),
         object: number,
-        mode: attrs.mode & 0o7777,
+        mode: attrs.permissions(),
         links: attrs.links,
         uid: attrs.uid,
         gid: attrs.gid,

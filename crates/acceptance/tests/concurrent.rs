@@ -1,0 +1,146 @@
+//! Many threads change one file system while txgs come and go under them.
+//!
+//! The one idea: each thread owns names of its own, but in directories that all share, so what must
+//! be there at the end is known without knowing who came first. The judges do the rest.
+//!
+//! Seen red: with the txg entered before the locks of objects (INV-6: a change to a frozen txg).
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use acceptance::{SHAPES, Session, engine, judge};
+use fs::{Filesystem, NewObject, Who, mode};
+use testkit::random::Rng;
+use testkit::rounds;
+
+const THREADS: u64 = 8;
+const DIRS: usize = 2;
+/// Files that a thread has at a time, at most.
+const FILES_MAX: usize = 50;
+/// Txgs that pass in a round.
+const TXGS: u64 = 40;
+const WHO: Who = Who { uid: 7, gid: 8 };
+
+/// What a thread has under its names: where, and the bytes.
+type Mine = BTreeMap<(usize, String), Vec<u8>>;
+
+/// One thread: random work on its own names.
+fn work(fs: &Filesystem, dirs: &[u64], shared: u64, thread: u64) -> Mine {
+    let mut rng = Rng::of(thread, 99);
+    let mut mine = Mine::new();
+    let end = fs.pool().txg() + TXGS;
+    for op in 0.. {
+        if fs.pool().txg() >= end {
+            break;
+        }
+        let pick = |rng: &mut Rng, mine: &Mine| mine.keys().nth(rng.index(mine.len())).cloned();
+        let known = if mine.is_empty() { None } else { pick(&mut rng, &mine) };
+        let what = if mine.len() < FILES_MAX { rng.index(10) } else { 4 };
+        match (what, known) {
+            (0..4, _) | (_, None) => {
+                let (dir, name) = (rng.index(DIRS), format!("{thread}-{op}"));
+                let data = vec![op as u8 | 1; rng.index(9000)];
+                let new = NewObject::of(mode::FILE | 0o640, WHO);
+                fs.create_with(dirs[dir], name.as_bytes(), &new, &data).unwrap();
+                mine.insert((dir, name), data);
+            }
+            (4, Some((dir, name))) => {
+                fs.unlink(dirs[dir], name.as_bytes()).unwrap();
+                mine.remove(&(dir, name));
+            }
+            (5, Some((dir, name))) => {
+                let (to, new) = (rng.index(DIRS), format!("{thread}-{op}"));
+                fs.rename(dirs[dir], name.as_bytes(), dirs[to], new.as_bytes()).unwrap();
+                let data = mine.remove(&(dir, name)).unwrap();
+                mine.insert((to, new), data);
+            }
+            (6, Some((dir, name))) => {
+                let file = fs.lookup(dirs[dir], name.as_bytes()).unwrap().unwrap().object;
+                // lists of all lengths: layouts of their own, spill blocks
+                let value = vec![3; rng.index(700)];
+                fs.set_xattr(file, format!("user.{thread}").as_bytes(), Some(&value)).unwrap();
+            }
+            (7, Some((dir, name))) => {
+                let file = fs.lookup(dirs[dir], name.as_bytes()).unwrap().unwrap().object;
+                let size = rng.index(9000);
+                fs.truncate(file, size as u64).unwrap();
+                mine.get_mut(&(dir, name)).unwrap().resize(size, 0);
+            }
+            (8, Some(_)) => {
+                // one file that all write to, each in its own block
+                fs.write(shared, thread % THREADS * 4096, &[op as u8; 4096]).unwrap();
+            }
+            (_, Some(_)) => {
+                let name = format!("link {thread}-{op}");
+                fs.create(
+                    dirs[0],
+                    name.as_bytes(),
+                    &NewObject {
+                        target: Some(b"somewhere"),
+                        ..NewObject::of(mode::SYMLINK | 0o777, WHO)
+                    },
+                )
+                .unwrap();
+                fs.unlink(dirs[0], name.as_bytes()).unwrap();
+            }
+        }
+    }
+    mine
+}
+
+fn check(fs: &Filesystem, dirs: &[u64], all: &[Mine]) {
+    let mut expected: Vec<BTreeMap<Vec<u8>, &Vec<u8>>> = vec![BTreeMap::new(); DIRS];
+    for ((dir, name), data) in all.iter().flatten() {
+        expected[*dir].insert(name.clone().into_bytes(), data);
+    }
+    for (dir, expected) in dirs.iter().zip(expected) {
+        let found = fs.read_dir(*dir).unwrap();
+        assert_eq!(fs.attrs(*dir).unwrap().size, found.len() as u64 + 2);
+        assert_eq!(fs.attrs(*dir).unwrap().size, found.len() as u64 + 2);
+        assert_eq!(found.len(), expected.len());
+        for entry in found {
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            let data = expected.get(&entry.name).unwrap_or_else(|| panic!("{name} is there"));
+            let mut bytes = vec![0; data.len() + 1];
+            let got = fs.read(entry.object, 0, &mut bytes).unwrap();
+            assert_eq!(&bytes[..got], data.as_slice(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn threads_share_directories_while_txgs_pass() {
+    for seed in 0..rounds(1, 20) {
+        let (images, mut session) = Session::create(&SHAPES[1], 8192);
+        let fs = session.filesystem();
+        let make = |kind: u32, name: &str| {
+            fs.create(fs.root(), name.as_bytes(), &NewObject::of(kind | 0o755, WHO)).unwrap()
+        };
+        let dirs: Vec<u64> = (0..DIRS).map(|i| make(mode::DIR, &format!("d{i}"))).collect();
+        let shared = make(mode::FILE, "shared");
+        let over = AtomicBool::new(false);
+        let all: Vec<Mine> = std::thread::scope(|scope| {
+            let txgs = scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    session.pool().sync().unwrap();
+                }
+            });
+            let start = |thread| {
+                let dirs = &dirs;
+                scope.spawn(move || work(fs, dirs, shared, thread + seed * THREADS))
+            };
+            let threads: Vec<_> = (0..THREADS).map(start).collect();
+            let all = threads.into_iter().map(|thread| thread.join());
+            let all: Vec<_> = all.collect();
+            over.store(true, Ordering::Relaxed);
+            txgs.join().unwrap();
+            all.into_iter().map(Result::unwrap).collect()
+        });
+        check(fs, &dirs, &all);
+        session.close().unwrap();
+        judge(&images, engine::POOL, 0, seed);
+        let session = Session::open(images.path(), engine::POOL, engine::POOL).unwrap();
+        check(session.filesystem(), &dirs, &all);
+    }
+}
