@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use acceptance::{SHAPES, Session, engine, judge};
-use fs::{Filesystem, NewObject, Who, mode};
+use acceptance::{SHAPES, Session, Shape, engine, judge};
+use fs::{Filesystem, FsError, NewObject, Who, mode};
 use testkit::random::Rng;
 use testkit::rounds;
 
@@ -18,6 +18,8 @@ const THREADS: u64 = 8;
 const DIRS: usize = 2;
 /// Files that a thread has at a time, at most.
 const FILES_MAX: usize = 50;
+/// Threads that fill a pool: what they write at once is more than its slop.
+const CROWD: u64 = 160;
 /// Txgs that pass in a round.
 const TXGS: u64 = 40;
 const WHO: Who = Who { uid: 7, gid: 8 };
@@ -143,4 +145,60 @@ fn threads_share_directories_while_txgs_pass() {
         let session = Session::open(images.path(), engine::POOL, engine::POOL).unwrap();
         check(session.filesystem(), &dirs, &all);
     }
+}
+
+/// Everybody writes until there is no space: refused is who comes too late, not the sync.
+#[test]
+fn threads_fill_a_pool_to_the_brim() {
+    const SMALL: Shape = Shape {
+        name: "small mirror",
+        disks: 2,
+        disk_bytes: 320 << 20,
+        joined: pool::Joined::Mirror,
+        ashift: 12,
+        spare_copies: 1,
+    };
+    let (images, mut session) = Session::create(&SMALL, 128 << 10);
+    let fs = session.filesystem();
+    // in directories of their own, so that nobody waits for somebody else's lock
+    let make = |thread| {
+        let name = format!("{thread}");
+        fs.create(fs.root(), name.as_bytes(), &NewObject::of(mode::DIR | 0o755, WHO)).unwrap()
+    };
+    let dirs: Vec<u64> = (0..CROWD).map(make).collect();
+    let fill = |thread: u64| -> u64 {
+        let dir = dirs[thread as usize];
+        for number in 0.. {
+            let mut data = vec![0; 1 << 20];
+            Rng::of(thread, number).fill(&mut data);
+            let new = NewObject::of(mode::FILE | 0o600, WHO);
+            match fs.create_with(dir, format!("{number}").as_bytes(), &new, &data) {
+                Ok(_) => {}
+                Err(FsError::NoSpace { .. }) => return number,
+                Err(e) => panic!("thread {thread}, file {number}: {e}"),
+            }
+        }
+        unreachable!("the pool is finite")
+    };
+    let counts: Vec<u64> = std::thread::scope(|scope| {
+        let fill = &fill;
+        let start = |thread| scope.spawn(move || fill(thread));
+        let threads: Vec<_> = (0..CROWD).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(counts.iter().sum::<u64>() > 100, "{counts:?} files of a mebibyte each");
+    for (thread, count) in (0..).zip(&counts) {
+        for number in 0..*count {
+            let (dir, name) = (dirs[thread as usize], format!("{number}"));
+            let file = fs.lookup(dir, name.as_bytes()).unwrap().expect("acknowledged").object;
+            let (mut data, mut found) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+            Rng::of(thread, number).fill(&mut data);
+            fs.read(file, 0, &mut found).unwrap();
+            assert!(data == found, "{thread}: {name}");
+        }
+    }
+    let some = counts.iter().position(|count| *count > 0).unwrap();
+    fs.unlink(dirs[some], b"0").unwrap();
+    session.close().unwrap();
+    judge(&images, engine::POOL, 0, 1);
 }

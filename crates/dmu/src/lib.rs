@@ -31,5 +31,5 @@ pub use objset::{Objset, Owner, OwnerOf, needs_of_slots};
 pub use policy::{BlockPolicy, Policy, RedundantMetadata};
 pub use space_map::SpaceMap;
 pub use sync::Syncing;
-pub use txg::{Closed, TXG_SIZE, Tx, Txgs};
+pub use txg::{Closed, Promise, TXG_SIZE, Tx, Txgs};
 pub use zap_object::Zap;

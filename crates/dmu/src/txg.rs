@@ -25,6 +25,14 @@ pub struct Txgs {
     changed: Condvar,
     dirty_bytes: [AtomicU64; TXG_SIZE],
     dirty_max_bytes: u64,
+    /// What changes that have not ended were promised.
+    promised_bytes: AtomicU64,
+}
+
+/// Room for a change that is about to be made: nobody else is promised the same.
+pub struct Promise<'a> {
+    txgs: &'a Txgs,
+    bytes: u64,
 }
 
 /// A change belongs to this txg; the txg cannot be synced before the `Tx` is dropped.
@@ -32,6 +40,8 @@ pub struct Tx<'a> {
     txgs: &'a Txgs,
     txg: u64,
     held: bool,
+    /// Kept until the change has dirtied what it was promised.
+    promise: Option<Promise<'a>>,
 }
 
 /// The pool takes no more changes.
@@ -52,7 +62,19 @@ impl Txgs {
             changed: Condvar::new(),
             dirty_bytes: Default::default(),
             dirty_max_bytes,
+            promised_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// Counts `bytes` among what is promised. Whether there is room is the caller's to find out.
+    pub fn promise(&self, bytes: u64) -> Promise<'_> {
+        self.promised_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Promise { txgs: self, bytes }
+    }
+
+    /// Bytes that are dirty or promised: what may still have to find a place on disk.
+    pub fn outstanding(&self) -> u64 {
+        self.dirty() + self.promised_bytes.load(Ordering::Relaxed)
     }
 
     /// Starts a change in the open txg; waits while too much is dirty.
@@ -69,12 +91,12 @@ impl Txgs {
         }
         let txg = state.open;
         state.holders[txg as usize % TXG_SIZE] += 1;
-        Ok(Tx { txgs: self, txg, held: true })
+        Ok(Tx { txgs: self, txg, held: true, promise: None })
     }
 
     /// A handle for changes in the txg being synced; only the sync itself makes one.
     pub fn in_sync(&self, txg: u64) -> Tx<'_> {
-        Tx { txgs: self, txg, held: false }
+        Tx { txgs: self, txg, held: false, promise: None }
     }
 
     /// Bytes dirty in all living txgs.
@@ -133,6 +155,21 @@ impl Txgs {
     }
 }
 
+impl<'a> Promise<'a> {
+    /// As [`Txgs::enter`]; the promise is kept until the change ends.
+    pub fn enter(self) -> Result<Tx<'a>, Closed> {
+        let mut tx = self.txgs.enter()?;
+        tx.promise = Some(self);
+        Ok(tx)
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        self.txgs.promised_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 impl Tx<'_> {
     /// The txg that the change belongs to.
     pub fn txg(&self) -> u64 {
@@ -162,6 +199,19 @@ impl Drop for Tx<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_promise_lasts_as_long_as_the_change() {
+        let txgs = Txgs::new(4, 1 << 20);
+        let (first, second) = (txgs.promise(300), txgs.promise(500));
+        assert_eq!(txgs.outstanding(), 800);
+        drop(second);
+        let tx = first.enter().unwrap();
+        tx.dirtied(300);
+        assert_eq!(txgs.outstanding(), 600);
+        drop(tx);
+        assert_eq!(txgs.outstanding(), 300);
+    }
 
     #[test]
     fn a_change_belongs_to_one_txg_and_holds_it() {

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use dmu::{Objset, Tx, Txgs};
+use dmu::{Objset, Promise, Tx, Txgs};
 use format::config::PoolConfig;
 use rt::sync::{Arc, Condvar, Mutex};
 use rt::workers::Workers;
@@ -158,13 +158,14 @@ impl Pool {
         })
     }
 
-    /// Starts a change to files: pins the open txg until the handle is dropped.
-    pub fn enter(&self) -> Result<Tx<'_>> {
-        let writing = self.writing()?;
-        if writing.txgs.dirty_open() >= DIRTY_SYNC_BYTES {
-            self.ask_for_sync(writing.txgs.open());
+    /// Starts a change to files that was promised its space: pins the open txg until the handle is
+    /// dropped.
+    pub(crate) fn enter<'a>(&'a self, promise: Promise<'a>) -> Result<Tx<'a>> {
+        let txgs = &self.writing()?.txgs;
+        if txgs.dirty_open() >= DIRTY_SYNC_BYTES {
+            self.ask_for_sync(txgs.open());
         }
-        writing.txgs.enter().map_err(|_| self.suspended_error())
+        promise.enter().map_err(|_| self.suspended_error())
     }
 
     pub(crate) fn suspended_error(&self) -> PoolError {

@@ -106,17 +106,17 @@ impl Pool {
     /// quota is in the way, else it is refused before anything is done.
     pub fn admit(&self, dataset: &Arc<Dataset>, bytes: u64) -> Result<Tx<'_>> {
         let writing = self.writing()?;
+        let promise = writing.txgs.promise(bytes);
         for attempt in 0.. {
-            let dirty = writing.txgs.dirty();
-            let wanted = self.worst_case(bytes.saturating_add(dirty), dataset.record());
+            let wanted = self.worst_case(writing.txgs.outstanding(), dataset.record());
             let wanted = wanted.saturating_add(wanted / 16).saturating_add(OVERHEAD_BYTES);
             let room = dataset.room(self)?;
             if wanted <= room.available {
-                return self.enter();
+                return self.enter(promise);
             }
             // A change that frees must be possible in a full pool: it gets half of the slop.
             if bytes == 0 && room.pool_free > OVERHEAD_BYTES {
-                return self.enter();
+                return self.enter(promise);
             }
             if attempt >= RETRIES {
                 return Err(match room.by_quota {
