@@ -246,7 +246,7 @@ impl Object {
             }
             state.changes.push_back(Changes { txg: tx.txg(), ..Changes::default() });
             self.dirty.add(tx.txg(), self.clone());
-            tx.dirtied(1024);
+            tx.dirtied(1024, 2048);
         }
         state.changes.back_mut().expect("just made")
     }
@@ -286,7 +286,7 @@ impl Object {
             return Err(DmuError::Limit { object: self.number, what });
         }
         let changes = self.touch(&mut state, tx);
-        tx.dirtied(buf.len() as u64);
+        tx.dirtied(buf.len() as u64, self.store.dsize_max(buf.len() as u64));
         changes.freed.remove(block, 1);
         changes.records.insert(block, Arc::new(buf));
         let head = state.newest.as_mut().expect("looked at above");

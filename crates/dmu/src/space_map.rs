@@ -53,22 +53,37 @@ impl SpaceMap {
         SpaceMapPhys::parse(&self.0.bonus()?).map_err(|e| self.bad(e))
     }
 
-    /// Calls `each` for all entries, in order.
+    /// Calls `each` for all entries, in order, each with the txg that its batch names (0: none).
+    /// Ends with the first error of `each`.
     pub fn replay(
         &self,
         geometry: Geometry,
-        mut each: impl FnMut(Run) -> Result<()>,
+        mut each: impl FnMut(u64, Run) -> Result<()>,
     ) -> Result<()> {
         let (phys, _) = self.phys()?;
         let block = u64::from(self.0.block_size()?);
+        let stored = (self.0.max_block()?.saturating_add(1)).saturating_mul(block);
+        if phys.length.get() > stored {
+            let (what, field) = ("space map", "length");
+            let (seen, expected) = (phys.length.get(), "no more than its blocks hold");
+            return Err(self.bad(FormatError::Field { what, field, seen, expected }));
+        }
+        let mut stamp = 0;
         let mut buf = vec![0; block as usize];
         let mut at = 0;
         while at < phys.length.get() {
             let part = (phys.length.get() - at).min(block) as usize;
+            let number = at / block;
+            if self.0.next_block(number, number + 1, false)?.is_some() {
+                let (what, field, expected) = ("space map", "block", "not a hole");
+                return Err(self.bad(FormatError::Field { what, field, seen: number, expected }));
+            }
             self.0.read(at, &mut buf[..part])?;
             for item in items(&buf[..part], geometry) {
-                if let Item::Run(run) = item.map_err(|e| self.bad(e))? {
-                    each(run)?;
+                match item.map_err(|e| self.bad(e))? {
+                    Item::Debug { txg, .. } => stamp = txg,
+                    Item::Run(run) => each(stamp, run)?,
+                    Item::Padding => {}
                 }
             }
             at += part as u64;

@@ -24,15 +24,17 @@ pub struct Txgs {
     state: Mutex<State>,
     changed: Condvar,
     dirty_bytes: [AtomicU64; TXG_SIZE],
+    /// Space that the dirty blocks will take, at worst.
+    dirty_space: [AtomicU64; TXG_SIZE],
     dirty_max_bytes: u64,
-    /// What changes that have not ended were promised.
-    promised_bytes: AtomicU64,
+    /// Space that changes that have not ended were promised.
+    promised_space: AtomicU64,
 }
 
 /// Room for a change that is about to be made: nobody else is promised the same.
 pub struct Promise<'a> {
     txgs: &'a Txgs,
-    bytes: u64,
+    space: u64,
 }
 
 /// A change belongs to this txg; the txg cannot be synced before the `Tx` is dropped.
@@ -61,20 +63,21 @@ impl Txgs {
             }),
             changed: Condvar::new(),
             dirty_bytes: Default::default(),
+            dirty_space: Default::default(),
             dirty_max_bytes,
-            promised_bytes: AtomicU64::new(0),
+            promised_space: AtomicU64::new(0),
         }
     }
 
-    /// Counts `bytes` among what is promised. Whether there is room is the caller's to find out.
-    pub fn promise(&self, bytes: u64) -> Promise<'_> {
-        self.promised_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Promise { txgs: self, bytes }
+    /// Counts `space` among what is promised. Whether there is room is the caller's to find out.
+    pub fn promise(&self, space: u64) -> Promise<'_> {
+        self.promised_space.fetch_add(space, Ordering::Relaxed);
+        Promise { txgs: self, space }
     }
 
-    /// Bytes that are dirty or promised: what may still have to find a place on disk.
+    /// Space for what is dirty or promised: what may still have to find a place on disk.
     pub fn outstanding(&self) -> u64 {
-        self.dirty() + self.promised_bytes.load(Ordering::Relaxed)
+        self.dirty_space().saturating_add(self.promised_space.load(Ordering::Relaxed))
     }
 
     /// Starts a change in the open txg; waits while too much is dirty.
@@ -104,6 +107,12 @@ impl Txgs {
         self.dirty_bytes.iter().map(|b| b.load(Ordering::Relaxed)).sum()
     }
 
+    /// Space that what is dirty in all living txgs will take, charged as the DSL charges it, for
+    /// one copy and at worst: small blocks take more than their bytes.
+    pub fn dirty_space(&self) -> u64 {
+        self.dirty_space.iter().map(|b| b.load(Ordering::Relaxed)).sum()
+    }
+
     /// Bytes dirty in the open txg.
     pub fn dirty_open(&self) -> u64 {
         let open = self.state.lock().open;
@@ -125,6 +134,7 @@ impl Txgs {
     /// Txg `txg` is on stable storage.
     pub fn synced(&self, txg: u64) {
         self.dirty_bytes[txg as usize % TXG_SIZE].store(0, Ordering::Relaxed);
+        self.dirty_space[txg as usize % TXG_SIZE].store(0, Ordering::Relaxed);
         self.state.lock().synced = txg;
         self.changed.notify_all();
     }
@@ -166,7 +176,7 @@ impl<'a> Promise<'a> {
 
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
-        self.txgs.promised_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.txgs.promised_space.fetch_sub(self.space, Ordering::Relaxed);
     }
 }
 
@@ -176,9 +186,11 @@ impl Tx<'_> {
         self.txg
     }
 
-    /// Notes memory that the txg holds until it is synced.
-    pub fn dirtied(&self, bytes: u64) {
-        self.txgs.dirty_bytes[self.txg as usize % TXG_SIZE].fetch_add(bytes, Ordering::Relaxed);
+    /// Notes memory that the txg holds until it is synced, and space that it will take on disk.
+    pub fn dirtied(&self, bytes: u64, space: u64) {
+        let index = self.txg as usize % TXG_SIZE;
+        self.txgs.dirty_bytes[index].fetch_add(bytes, Ordering::Relaxed);
+        self.txgs.dirty_space[index].fetch_add(space, Ordering::Relaxed);
     }
 }
 
@@ -207,7 +219,7 @@ mod tests {
         assert_eq!(txgs.outstanding(), 800);
         drop(second);
         let tx = first.enter().unwrap();
-        tx.dirtied(300);
+        tx.dirtied(100, 300);
         assert_eq!(txgs.outstanding(), 600);
         drop(tx);
         assert_eq!(txgs.outstanding(), 300);
@@ -218,13 +230,13 @@ mod tests {
         let txgs = Txgs::new(4, 1 << 20);
         let tx = txgs.enter().unwrap();
         assert_eq!(tx.txg(), 5);
-        tx.dirtied(100);
-        assert_eq!(txgs.dirty(), 100);
+        tx.dirtied(100, 300);
+        assert_eq!((txgs.dirty(), txgs.dirty_space()), (100, 300));
         drop(tx);
         assert_eq!(txgs.freeze(), 5);
         assert_eq!(txgs.enter().unwrap().txg(), 6);
         txgs.synced(5);
-        assert_eq!((txgs.dirty(), txgs.last_synced()), (0, 5));
+        assert_eq!((txgs.dirty(), txgs.dirty_space(), txgs.last_synced()), (0, 0, 5));
         txgs.close();
         assert_eq!(txgs.enter().err(), Some(Closed));
     }

@@ -23,6 +23,8 @@ use crate::attrs::{self, Attrs, mode, modified, object_kind};
 use crate::error::{FsError, Result, shown};
 use crate::zpl::{self, key};
 
+/// What a name with an empty object is admitted as, in bytes.
+const NAME_BYTES: u64 = 512;
 /// Number of locks that objects share.
 const LOCKS: usize = 64;
 /// Longest name, in bytes.
@@ -150,7 +152,7 @@ impl Filesystem {
         FsError::Damaged { name: self.name().into(), object, source }
     }
 
-    /// Starts a change of about `bytes` new bytes.
+    /// Starts a change of about `bytes` new bytes; 0: one that frees, which a full pool admits.
     pub(crate) fn enter(&self, bytes: u64) -> Result<Tx<'_>> {
         if let Some(reason) = &self.dataset.read_only_because {
             return Err(FsError::ReadOnly { name: self.name().into(), reason: reason.clone() });
@@ -365,7 +367,7 @@ impl Filesystem {
         // Copied before anything is locked.
         let contents = self.contents(data);
         let _lock = self.lock(dir);
-        let tx = self.enter(data.len() as u64)?;
+        let tx = self.enter(NAME_BYTES + data.len() as u64)?;
         let zap = self.directory(dir)?;
         let object = self.make(&tx, dir, new, contents)?;
         let kind = new.mode & mode::TYPE;
@@ -448,7 +450,7 @@ impl Filesystem {
     pub fn link(&self, dir: u64, name: &[u8], number: u64) -> Result<()> {
         self.check_name(name)?;
         let _locks = self.lock_all(&[dir, number]);
-        let tx = self.enter(0)?;
+        let tx = self.enter(NAME_BYTES)?;
         let object = self.object(number)?;
         let attrs = self.attrs_of(&object)?;
         if attrs.is_dir() {

@@ -362,7 +362,7 @@ impl Pool {
         let (root, origin) = dsl(&making)?;
         let object = making.dataset_object(root, Some(origin))?;
         properties(&making, root, &new.props)?;
-        let tops = open::slabs(&config);
+        let tops = open::slabs(&config)?;
         let writing = open::writing(&store, &mos, &config, out, TXG_INITIAL - 1, &workers, &tops)?;
         let pool = Pool {
             name: new.name.clone(),

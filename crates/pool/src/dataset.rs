@@ -35,8 +35,11 @@ pub struct Dataset {
 pub(crate) struct Room {
     /// Bytes that the data set may still use.
     pub(crate) available: u64,
-    /// Bytes free in the pool, slop included.
-    pub(crate) pool_free: u64,
+    /// Bytes of the pool that can be written to now, slop included: all that is free but what was
+    /// freed too short a time ago.
+    pub(crate) ready: u64,
+    /// The half of the slop that only changes which free may touch.
+    pub(crate) last: u64,
     /// The data set whose quota is the limit, if one is.
     pub(crate) by_quota: Option<String>,
 }
@@ -62,7 +65,9 @@ impl Dataset {
         let in_pool = space.for_datasets().saturating_sub(used);
         let by_quota = (available < in_pool).then(|| self.name.clone());
         let pool_free = space.usable.saturating_sub(used);
-        let room = Room { available, pool_free, by_quota };
+        let ready = pool_free.saturating_sub(pool.resting());
+        let last = space.slop / 2;
+        let room = Room { available, ready, last, by_quota };
         *self.room.lock() = Some((txg, room.clone()));
         Ok(room)
     }

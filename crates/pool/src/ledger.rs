@@ -53,7 +53,7 @@ impl Ledger<'_> {
             all_died += space;
             if bp.birth() > ds.prev_snap_txg.get() {
                 freed += space;
-                self.allocator.free(bp)?;
+                self.allocator.free(self.store, bp)?;
             } else {
                 dead.push(*bp);
             }
@@ -94,7 +94,7 @@ impl Ledger<'_> {
         let mut died = Space::default();
         for bp in &tally.died {
             died += self.space(bp);
-            self.allocator.free(bp)?;
+            self.allocator.free(self.store, bp)?;
         }
         let delta = Delta::between(tally.born, died);
         if delta.is_zero() {

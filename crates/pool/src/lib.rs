@@ -14,6 +14,7 @@ pub mod dsl;
 mod error;
 mod features;
 pub mod history;
+mod intent;
 mod ledger;
 mod logmaps;
 pub mod mos;

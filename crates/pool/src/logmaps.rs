@@ -17,6 +17,9 @@ use crate::sync::TaskContext;
 /// Key of a top-level vdev's ZAP: the txgs up to which its metaslabs were flushed.
 pub(crate) const UNFLUSHED_TXGS: &[u8] = b"com.delphix:ms_unflushed_phys_txgs";
 
+/// Changes that are held in memory at most: the kernel flushes long before.
+const CHANGES_MAX: usize = 1 << 24;
+
 /// The logs, oldest first: (txg, object).
 pub(crate) fn logs(mos: &Mos) -> Result<Vec<(u64, u64)>> {
     let Some(zap) = mos.find(key::LOG_SPACEMAP_ZAP)? else { return Ok(Vec::new()) };
@@ -61,14 +64,20 @@ pub(crate) fn replay(mos: &Mos, tops: &[(Slabs, u64)]) -> Result<Unflushed> {
         let (_, txgs) = unflushed_txgs(mos, *zap, slabs.ms_count)?;
         since.insert(slabs.top, (slabs.ms_shift, txgs));
     }
+    let mut count = 0;
     for (txg, object) in logs {
-        SpaceMap::open(&mos.objset, object)?.replay(Geometry::LOG, |run| {
+        SpaceMap::open(&mos.objset, object)?.replay(Geometry::LOG, |_, run| {
             let top = run.vdev.unwrap_or(0);
             if let Some((shift, txgs)) = since.get(&top) {
                 let index = run.offset >> shift;
                 let from = txgs.get(index as usize).copied().unwrap_or(0);
                 if from != 0 && txg >= from {
-                    out.entry((top, index)).or_default().push(run);
+                    count += 1;
+                    if count > CHANGES_MAX {
+                        let what = "more changes in the log space maps than a kernel leaves";
+                        return Err(dmu::DmuError::Limit { object, what });
+                    }
+                    out.entry((top, index)).or_default().push((txg, run));
                 }
             }
             Ok(())

@@ -15,10 +15,14 @@ use vdev::{Tree, WriteTree};
 
 use crate::error::{PoolError, Result};
 use crate::features::Features;
+use crate::intent;
 use crate::logmaps;
 use crate::mos::{Mos, key};
 use crate::pool::{BUFFERS_IDLE_BYTES, CACHE_BYTES, DIRTY_MAX_BYTES, Pool, Writing};
 use crate::spacemaps::{PoolSpaceMaps, Slabs};
+
+/// First txg that does not fit into the stamps of space maps.
+const TXG_MAX: u64 = 1 << 50;
 
 /// The devices of a pool, open one way or the other.
 pub enum Devices {
@@ -59,30 +63,40 @@ pub(crate) fn workers(count: usize) -> Workers {
     if count == 0 { Workers::per_core() } else { Workers::new(count) }
 }
 
+/// Metaslabs that a top-level vdev can have: OpenZFS aims at 200 and makes 131,072 at most, some
+/// more when its disks grow.
+const METASLABS_MAX: u64 = 1 << 20;
+
 /// Where the metaslabs of each top-level vdev are, with the ZAP of the vdev.
-pub(crate) fn slabs(config: &PoolConfig) -> Vec<(Slabs, u64)> {
+pub(crate) fn slabs(config: &PoolConfig) -> Result<Vec<(Slabs, u64)>> {
     let mut out = Vec::new();
     for (id, child) in config.vdev_tree.children.iter().enumerate() {
         let Some(top) = &child.top else { continue };
         if top.metaslab_shift == 0 || top.asize == 0 || child.indirect.is_some() {
             continue;
         }
+        let count = top.asize.checked_shr(top.metaslab_shift as u32).unwrap_or(0);
+        if count > METASLABS_MAX {
+            let detail = format!("top-level vdev {id} has {count} metaslabs");
+            return Err(PoolError::Damaged { what: "pool configuration", detail });
+        }
         let slabs = Slabs {
             top: child.id.unwrap_or(id as u64) as u32,
             array_object: top.metaslab_array,
             ms_shift: top.metaslab_shift as u32,
-            ms_count: top.asize >> top.metaslab_shift,
+            ms_count: count,
             ashift: top.ashift as u32,
         };
         out.push((slabs, child.zap_top.unwrap_or(0)));
     }
-    out
+    Ok(out)
 }
 
 impl Pool {
     /// Opens a pool by its newest uberblock that leads to a MOS.
     ///
-    /// `uberblocks` newest first.
+    /// `uberblocks` newest first. If it is not the first, then what that one held is lost, or away
+    /// with a disk that may come back: such a pool is not written.
     pub fn open(
         devices: Devices,
         uberblocks: &[Uberblock],
@@ -92,8 +106,14 @@ impl Pool {
         let mut last = None;
         for uberblock in uberblocks {
             match Self::load(&store, uberblock) {
-                Ok(loaded) => return Self::finish_open(devices, store, uberblock, loaded, options),
-                Err(e) => last = Some(e),
+                Ok(loaded) => {
+                    let newer = last.map(|e| {
+                        let (newest, txg) = (uberblocks[0].txg, uberblock.txg);
+                        format!("txg {newest} cannot be opened, this is its state at {txg}: {e}")
+                    });
+                    return Self::finish_open(devices, store, uberblock, loaded, newer, options);
+                }
+                Err(e) => last = last.or(Some(e)),
             }
         }
         Err(last.unwrap_or_else(|| PoolError::Unopenable {
@@ -129,6 +149,7 @@ impl Pool {
         store: Arc<Store>,
         uberblock: &Uberblock,
         (mos, mut config): (Mos, PoolConfig),
+        newer: Option<String>,
         options: &OpenOptions,
     ) -> Result<Arc<Pool>> {
         let name = match &options.new_name {
@@ -144,9 +165,18 @@ impl Pool {
             ..Policy::new(true)
         };
         mos.objset.set_policy(policy);
-        let why_not =
-            unwritable(&mos, &features, &config, uberblock)?.or_else(|| lacking(&devices.tree()));
-        let tops = slabs(&config);
+        let mut why_not = newer
+            .or(unwritable(&mos, &features, &config, uberblock)?)
+            .or_else(|| lacking(&devices.tree()));
+        if let (Devices::Writable(out), None) = (&devices, &why_not) {
+            // Whoever wrote the uberblock may have died before it was on stable storage. It has to
+            // be before its frees are used (INV-3).
+            why_not = match out.flush() {
+                Ok(_) => unclaimed(&mos),
+                Err(e) => Some(e.to_string()),
+            };
+        }
+        let tops = slabs(&config)?;
         let txg = uberblock.txg.get();
         let workers = workers(options.workers);
         let (writing, read_only_because) = match (devices, why_not) {
@@ -189,7 +219,7 @@ impl Pool {
 
     /// Allocated bytes per top-level vdev, with where its metaslabs are.
     pub(crate) fn slab_space(&self) -> Result<Vec<(Slabs, u64)>> {
-        let tops = slabs(&self.config.lock());
+        let tops = slabs(&self.config.lock())?;
         let mut out = Vec::new();
         if let Some(writing) = &self.writing {
             let allocated = writing.writer.allocator().allocated_by_top();
@@ -201,7 +231,7 @@ impl Pool {
         }
         let unflushed = logmaps::replay(&self.mos, &tops)?;
         let all = tops.iter().map(|(s, _)| s.clone()).collect();
-        let maps = PoolSpaceMaps::new(self.mos.clone(), all, unflushed);
+        let maps = PoolSpaceMaps::new(self.mos.clone(), all, unflushed, self.txg());
         for (slabs, _) in tops {
             let mut sum = 0;
             for index in 0..slabs.ms_count {
@@ -225,7 +255,7 @@ pub(crate) fn writing(
 ) -> Result<Writing> {
     let unflushed = logmaps::replay(mos, tops)?;
     let slabs: Vec<Slabs> = tops.iter().map(|(s, _)| s.clone()).collect();
-    let maps = PoolSpaceMaps::new(mos.clone(), slabs.clone(), unflushed);
+    let maps = PoolSpaceMaps::new(mos.clone(), slabs.clone(), unflushed, txg);
     let mut spaces = Vec::new();
     let mut min_alloc = u64::MAX;
     for slabs in &slabs {
@@ -256,6 +286,8 @@ pub(crate) fn writing(
         txgs: Txgs::new(txg, DIRTY_MAX_BYTES),
         tasks: Mutex::default(),
         syncing: Mutex::default(),
+        uberblock_wanted: Mutex::default(),
+        labels_stale: Mutex::new(true),
         suspended: Mutex::default(),
         bell: Arc::default(),
         thread: Mutex::default(),
@@ -296,6 +328,18 @@ fn lacking(tree: &Tree) -> Option<String> {
     Some(format!("disk {} is missing or damaged", leaf.name()))
 }
 
+/// INV-12: a log whose blocks are in no space map yet.
+fn unclaimed(mos: &Mos) -> Option<String> {
+    match intent::unclaimed(mos) {
+        Ok(None) => None,
+        Ok(Some(head)) => Some(format!(
+            "data set object {head} has an intent log that was not replayed; import and export it \
+             with OpenZFS once"
+        )),
+        Err(e) => Some(format!("its intent logs cannot be examined: {e}")),
+    }
+}
+
 /// INV-12: why a pool may not be written; `None`: it may.
 ///
 /// A feature needed for reading that nobody here knows makes it unreadable: an error.
@@ -308,6 +352,19 @@ fn unwritable(
     let name = String::from_utf8_lossy(&config.name).into_owned();
     if config.version != format::SPA_VERSION {
         return Ok(Some(format!("its version is {}, not {}", config.version, format::SPA_VERSION)));
+    }
+    if uberblock.txg.get() >= TXG_MAX {
+        return Ok(Some(format!("its txg {} cannot be followed by another", uberblock.txg)));
+    }
+    for entry in mos.directory()?.entries()? {
+        // "DDT-" and so on is a table of blocks that may have several owners.
+        let name = String::from_utf8_lossy(&entry.name).into_owned();
+        if let (true, Some(object)) = (name.starts_with("DDT-"), entry.value.as_u64())
+            && name != "DDT-statistics"
+            && mos.zap(object)?.count()? > 0
+        {
+            return Ok(Some("it has deduplicated blocks".into()));
+        }
     }
     for (guid, count, for_read) in features.all()? {
         let text = String::from_utf8_lossy(&guid).into_owned();

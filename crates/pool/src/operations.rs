@@ -10,7 +10,7 @@ use format::dsl_dir::Used;
 use format::features::Feature;
 
 use crate::create::{MakeFilesystem, filesystem, properties};
-use crate::dsl::account::{Delta, charge};
+use crate::dsl::account::{Delta, charge, difference};
 use crate::dsl::property::{self, Stored};
 use crate::dsl::{destroy, lookup};
 use crate::error::{PoolError, Result};
@@ -34,6 +34,13 @@ impl Pool {
             let missing = || PoolError::NoParent { name: name.clone() };
             let (parent, leaf) = name.rsplit_once('/').ok_or_else(missing)?;
             let parent = lookup::find_dir(mos, parent)?.ok_or_else(missing)?;
+            for promise in ["reservation", "refreservation"] {
+                if let Some(Stored::Number(number)) = props.get(promise)
+                    && *number > cx.pool.dir_available(parent)?
+                {
+                    return Err(PoolError::Invalid("out of space".into()));
+                }
+            }
             let root = mos.dir(lookup::root_dir(mos)?)?;
             let dir = cx.making.dir(Some(parent), leaf)?;
             let object = cx.making.dataset_object(dir, Some(root.origin_object.get()))?;
@@ -80,7 +87,7 @@ impl Pool {
             let mut dead = Vec::new();
             destroy::blocks(&objset, found.phys.prev_snap_txg.get(), &mut |bp| dead.push(*bp))?;
             for bp in &dead {
-                cx.ledger.allocator.free(bp)?;
+                cx.ledger.allocator.free(cx.ledger.store, bp)?;
             }
             destroy::remove(mos, cx.making.features, cx.tx, found.dir_object, &name)?;
             cx.pool.heads.lock().remove(&found.object);
@@ -95,9 +102,48 @@ impl Pool {
         let (name, property) = (name.to_string(), property.to_string());
         self.task(move |cx| {
             let found = lookup::find(cx.making.mos, &name)?;
+            if let Some(Stored::Number(number)) = value {
+                cx.pool.check_limit(&found, &property, number)?;
+            }
             property::set(cx.making.mos, cx.tx, found.dir_object, &property, value.as_ref())?;
             cx.apply(&name, &property, value.as_ref())
         })
+    }
+
+    /// May a quota or reservation have this value? As OpenZFS has it: no quota below what is used
+    /// or promised, no promise of more than there is.
+    fn check_limit(&self, found: &lookup::Found, property: &str, number: u64) -> Result<()> {
+        let below =
+            || PoolError::Invalid("size is less than current used or reserved space".into());
+        let above = || PoolError::Invalid("size is greater than available space".into());
+        let (dir, reserved) = (&found.dir, found.dir.reserved_bytes.get());
+        let (used, quota) = (dir.used_bytes.get(), dir.quota_bytes.get());
+        let unique = found.phys.unique_bytes.get();
+        let grown = |used: u64, old: u64| number.max(used).saturating_sub(old.max(used));
+        match property {
+            "quota" if number != 0 && number < used.max(reserved) => Err(below()),
+            "refquota" if number != 0 => {
+                let held = property::number(&self.mos, found, "refreservation", false, 0)?;
+                let least = found.phys.referenced_bytes.get().max(held);
+                if number < least { Err(below()) } else { Ok(()) }
+            }
+            "reservation" if grown(used, reserved) > 0 => {
+                let room = match dir.parent_object.get() {
+                    0 => self.dir_available(found.dir_object)?,
+                    parent => self.dir_available(parent)?,
+                };
+                let fits = grown(used, reserved) <= room && (quota == 0 || number <= quota);
+                if fits { Ok(()) } else { Err(above()) }
+            }
+            "refreservation" => {
+                let old = property::number(&self.mos, found, "refreservation", false, 0)?;
+                let grown = grown(unique, old);
+                let room = if grown > 0 { self.dir_available(found.dir_object)? } else { 0 };
+                let fits = grown <= room && (quota == 0 || number <= quota);
+                if grown == 0 || fits { Ok(()) } else { Err(above()) }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sets a property of the pool.
@@ -158,7 +204,8 @@ impl TaskContext<'_> {
                 // REFRSRV is what is reserved beyond the unique bytes.
                 let wanted = number.saturating_sub(found.phys.unique_bytes.get());
                 let now = found.dir.used(Used::RefReserved);
-                let delta = Delta { used: wanted as i64 - now as i64, ..Delta::default() };
+                let delta = difference(wanted, now)?;
+                let delta = Delta { used: delta, ..Delta::default() };
                 charge(mos, self.tx, found.dir_object, Used::RefReserved, delta)?;
             }
             _ => {}
@@ -180,10 +227,10 @@ impl TaskContext<'_> {
         let mut dir = mos.dir(dir_object)?;
         let used = dir.used_bytes.get();
         let old = used.max(dir.reserved_bytes.get());
+        let delta = difference(used.max(bytes), old)?;
         dir.reserved_bytes.set(bytes);
         mos.set_dir(self.tx, dir_object, &dir)?;
         let parent = dir.parent_object.get();
-        let delta = used.max(bytes) as i64 - old as i64;
         if parent == 0 || delta == 0 {
             return Ok(());
         }

@@ -42,6 +42,10 @@ pub(crate) struct Writing {
     pub(crate) tasks: Mutex<Vec<Task>>,
     /// One sync at a time.
     pub(crate) syncing: Mutex<()>,
+    /// The next sync writes an uberblock even if nothing has changed: what was freed ages.
+    pub(crate) uberblock_wanted: Mutex<bool>,
+    /// The labels are as whoever had the pool before left them.
+    pub(crate) labels_stale: Mutex<bool>,
     /// Why the pool takes no more changes.
     pub(crate) suspended: Mutex<Option<String>>,
     /// Wakes the syncing thread.

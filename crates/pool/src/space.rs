@@ -6,7 +6,7 @@ use dmu::Tx;
 use rt::sync::Arc;
 
 use crate::dataset::Dataset;
-use crate::dsl::lookup::Found;
+use crate::dsl::lookup::{DEPTH_MAX, Found};
 use crate::dsl::property;
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
@@ -64,6 +64,14 @@ impl Pool {
 
     /// Space that directory `dir_object` could still use, in bytes.
     pub fn dir_available(&self, dir_object: u64) -> Result<u64> {
+        self.available_within(dir_object, DEPTH_MAX)
+    }
+
+    fn available_within(&self, dir_object: u64, depth: usize) -> Result<u64> {
+        if depth == 0 {
+            let detail = format!("object {dir_object}: parents without end");
+            return Err(PoolError::Damaged { what: "DSL directory", detail });
+        }
         let dir = self.mos.dir(dir_object)?;
         let used = dir.used_bytes.get();
         let mut quota = match dir.quota_bytes.get() {
@@ -75,7 +83,7 @@ impl Pool {
         if parent == 0 {
             quota = quota.min(self.space()?.for_datasets());
         } else {
-            above = self.dir_available(parent)?;
+            above = self.available_within(parent, depth - 1)?;
             above = above.saturating_add(dir.reserved_bytes.get().saturating_sub(used));
         }
         Ok(quota.saturating_sub(used).min(above))
@@ -94,36 +102,47 @@ impl Pool {
         Ok(available)
     }
 
+    /// What was freed in the last txgs and cannot be written to yet, deflated, in bytes.
+    pub(crate) fn resting(&self) -> u64 {
+        let Some(writing) = &self.writing else { return 0 };
+        let resting = writing.writer.allocator().resting().into_iter();
+        resting.map(|(top, bytes)| self.store.deflate(top, bytes)).sum()
+    }
+
     /// Deflated size of `bytes` written as blocks of `block` bytes, at worst.
     fn worst_case(&self, bytes: u64, block: u64) -> u64 {
-        let blocks = bytes.div_ceil(block);
-        let one = |top: u32| self.store.deflate(top, self.store.asize(top, block));
-        let tops = self.store.tree().tops().iter();
-        tops.map(|t| one(t.id())).max().unwrap_or(block).saturating_mul(blocks)
+        let rest = match bytes % block {
+            0 => 0,
+            rest => self.store.dsize_max(rest),
+        };
+        self.store.dsize_max(block).saturating_mul(bytes / block).saturating_add(rest)
     }
 
     /// Starts a change of about `bytes` new bytes in `dataset`: there is space for it, and no
     /// quota is in the way, else it is refused before anything is done.
     pub fn admit(&self, dataset: &Arc<Dataset>, bytes: u64) -> Result<Tx<'_>> {
         let writing = self.writing()?;
-        let promise = writing.txgs.promise(bytes);
+        let promise = writing.txgs.promise(self.worst_case(bytes, dataset.record()));
         for attempt in 0.. {
-            let wanted = self.worst_case(writing.txgs.outstanding(), dataset.record());
+            let copies = u64::from(dataset.objset.policy().copies.max(1));
+            let wanted = writing.txgs.outstanding().saturating_mul(copies);
             let wanted = wanted.saturating_add(wanted / 16).saturating_add(OVERHEAD_BYTES);
             let room = dataset.room(self)?;
-            if wanted <= room.available {
+            if wanted <= room.available && wanted <= room.ready {
                 return self.enter(promise);
             }
             // A change that frees must be possible in a full pool: it gets half of the slop.
-            if bytes == 0 && room.pool_free > OVERHEAD_BYTES {
+            if bytes == 0 && wanted.saturating_add(room.last) <= room.ready {
                 return self.enter(promise);
             }
             if attempt >= RETRIES {
-                return Err(match room.by_quota {
+                let by_quota = room.by_quota.filter(|_| wanted > room.available);
+                return Err(match by_quota {
                     Some(name) => PoolError::QuotaExceeded { name },
                     None => PoolError::NoSpace { name: dataset.name.clone() },
                 });
             }
+            *writing.uberblock_wanted.lock() = true;
             self.sync()?;
         }
         unreachable!("the loop ends by its retries")

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use dmu::{SpaceMap, Tx};
+use dmu::{DmuError, SpaceMap, Tx};
 use format::ObjectType;
 use format::features::Feature;
 use format::space_map::{Action, Geometry, Run};
 use rt::sync::{Arc, Mutex};
-use store::{Allocator, MapError, Metaslab, SpaceMaps, StoreError};
+use store::{Allocator, DEFER_TXGS, MapError, Metaslab, RangeSet, SpaceMaps, StoreError};
 
 use crate::error::{PoolError, Result};
 use crate::features::Features;
@@ -31,20 +31,29 @@ pub(crate) struct Slabs {
     pub ashift: u32,
 }
 
-/// Changes in log space maps that the maps of the metaslabs do not have yet, in order.
-pub(crate) type Unflushed = BTreeMap<(u32, u64), Vec<Run>>;
+/// Changes in log space maps that the maps of the metaslabs do not have yet, in order, each with
+/// its txg.
+pub(crate) type Unflushed = BTreeMap<(u32, u64), Vec<(u64, Run)>>;
 
 /// The space maps of a pool.
 pub(crate) struct PoolSpaceMaps {
     mos: Mos,
     slabs: Vec<Slabs>,
     unflushed: Mutex<Unflushed>,
+    /// The txg of the uberblock that was opened: what was freed shortly before it still rests.
+    opened: u64,
 }
 
 impl PoolSpaceMaps {
-    /// The space maps of these vdevs; `unflushed` is what the logs hold beyond them.
-    pub(crate) fn new(mos: Mos, slabs: Vec<Slabs>, unflushed: Unflushed) -> Arc<PoolSpaceMaps> {
-        Arc::new(PoolSpaceMaps { mos, slabs, unflushed: Mutex::new(unflushed) })
+    /// The space maps of these vdevs as of the uberblock of txg `opened`; `unflushed` is what the
+    /// logs hold beyond them.
+    pub(crate) fn new(
+        mos: Mos,
+        slabs: Vec<Slabs>,
+        unflushed: Unflushed,
+        opened: u64,
+    ) -> Arc<PoolSpaceMaps> {
+        Arc::new(PoolSpaceMaps { mos, slabs, unflushed: Mutex::new(unflushed), opened })
     }
 
     fn slabs(&self, top: u32) -> Option<&Slabs> {
@@ -68,13 +77,16 @@ impl PoolSpaceMaps {
             number => SpaceMap::open(&self.mos.objset, number)?.phys()?.0.alloc.get().max(0) as u64,
         };
         let unflushed = self.unflushed.lock();
-        let delta: i64 = unflushed
-            .get(&(top, index))
-            .into_iter()
-            .flatten()
-            .map(|r| if r.action == Action::Alloc { r.size as i64 } else { -(r.size as i64) })
-            .sum();
-        Ok(on_disk.saturating_add_signed(delta))
+        let delta: i64 = unflushed.get(&(top, index)).into_iter().flatten().fold(
+            0i64,
+            |sum, (_, run)| match run.action {
+                Action::Alloc => sum.saturating_add_unsigned(run.size),
+                Action::Free => sum.saturating_sub_unsigned(run.size),
+            },
+        );
+        // Whatever a header says, a metaslab is at most full.
+        let size = self.slabs(top).map_or(0, |slabs| 1 << slabs.ms_shift);
+        Ok(on_disk.saturating_add_signed(delta).min(size))
     }
 
     /// Appends what the allocator has changed; returns how many maps were touched.
@@ -176,30 +188,84 @@ impl SpaceMaps for PoolSpaceMaps {
         let number = self.object(top, index).map_err(|e| fail(e.to_string()))?;
         let ashift = self.slabs(top).map_or(9, |s| s.ashift);
         let geometry = Geometry::metaslab(into.start, into.size, ashift);
-        let mut wrong: Option<MapError> = None;
+        let mut resting = Resting::new(self.opened);
         if number != 0 {
+            let mut wrong: Option<MapError> = None;
             let map = SpaceMap::open(&self.mos.objset, number).map_err(|e| fail(e.to_string()))?;
-            map.replay(geometry, |run| {
-                if wrong.is_none() {
-                    let result = match run.action {
-                        Action::Alloc => into.load_alloc(run.offset, run.size),
-                        Action::Free => into.load_free(run.offset, run.size),
-                    };
-                    wrong = result.err();
-                }
+            let done = map.replay(geometry, |txg, run| {
+                apply(into, run).map_err(|e| {
+                    wrong = Some(e);
+                    DmuError::Limit { object: number, what: "a contradiction" }
+                })?;
+                resting.note(txg, run);
                 Ok(())
-            })
-            .map_err(|e| fail(e.to_string()))?;
+            });
+            done.map_err(|e| fail(wrong.map_or(e.to_string(), |wrong| wrong.to_string())))?;
         }
-        for run in self.unflushed.lock().get(&(top, index)).into_iter().flatten() {
-            if wrong.is_none() {
-                wrong = match run.action {
-                    Action::Alloc => into.load_alloc(run.offset, run.size),
-                    Action::Free => into.load_free(run.offset, run.size),
-                }
-                .err();
+        for (txg, run) in self.unflushed.lock().get(&(top, index)).into_iter().flatten() {
+            apply(into, *run).map_err(|e| fail(e.to_string()))?;
+            resting.note(*txg, *run);
+        }
+        into.rest(resting.ranges()).map_err(|e| fail(e.to_string()))
+    }
+}
+
+fn apply(slab: &mut Metaslab, run: Run) -> std::result::Result<(), MapError> {
+    match run.action {
+        Action::Alloc => slab.load_alloc(run.offset, run.size),
+        Action::Free => slab.load_free(run.offset, run.size),
+    }
+}
+
+/// What was freed in the last txgs on disk, by the stamps in the space maps: those before the last
+/// one need it still (INV-1).
+struct Resting {
+    /// The first of those txgs.
+    first: u64,
+    freed: [RangeSet; DEFER_TXGS as usize - 1],
+}
+
+impl Resting {
+    fn new(opened: u64) -> Resting {
+        let first = (opened + 1).saturating_sub(DEFER_TXGS - 1);
+        Resting { first, freed: Default::default() }
+    }
+
+    fn note(&mut self, txg: u64, run: Run) {
+        match run.action {
+            // The kernel knows no rest over an import: it may have used it again.
+            Action::Alloc => self.freed.iter_mut().for_each(|set| set.cut(run.offset, run.size)),
+            Action::Free => {
+                let Some(age) = txg.checked_sub(self.first) else { return };
+                let last = self.freed.len() - 1;
+                let set = &mut self.freed[(age as usize).min(last)];
+                // What is in the set already was applied, so the map would have refused it.
+                let _new = set.add(run.offset, run.size);
             }
         }
-        wrong.map_or(Ok(()), |e| Err(fail(e.to_string())))
+    }
+
+    fn ranges(&self) -> Vec<Vec<(u64, u64)>> {
+        self.freed.iter().map(|set| set.iter().collect()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(action: Action, offset: u64, size: u64) -> Run {
+        Run { action, vdev: None, offset, size }
+    }
+
+    #[test]
+    fn what_the_last_two_txgs_freed_rests_unless_it_is_used_again() {
+        let mut resting = Resting::new(10);
+        resting.note(8, run(Action::Free, 0, 4096));
+        resting.note(9, run(Action::Free, 4096, 8192));
+        resting.note(10, run(Action::Alloc, 8192, 4096));
+        resting.note(10, run(Action::Free, 65_536, 4096));
+        resting.note(0, run(Action::Free, 1 << 20, 4096));
+        assert_eq!(resting.ranges(), [vec![(4096, 4096)], vec![(65_536, 4096)]]);
     }
 }

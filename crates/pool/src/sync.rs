@@ -89,8 +89,10 @@ impl Pool {
             task(&cx)?;
         }
         self.sync_mos(writing, tx, ledger)?;
-        self.write_uberblock(writing, txg)?;
-        allocator.txg_done(txg);
+        // Frees age by uberblocks, not by txgs that had nothing to write (INV-1).
+        if self.write_uberblock(writing, txg)? {
+            allocator.txg_done();
+        }
         *self.last_txg.lock() = txg;
         Ok(())
     }
@@ -120,8 +122,16 @@ impl Pool {
         let policy = Policy::new(true);
         let policy = Policy { lz4: self.mos_objset().policy().lz4, ..policy };
         for pass in 1..=PASSES_MAX {
-            if pass == 1 && *self.config_dirty.lock() {
-                self.write_config(tx)?;
+            if pass == 1 {
+                // The first change since the pool was opened goes into the labels, too: they say
+                // who has it, and what a txg of the same number left there that never was is gone.
+                let changed = self.mos_objset().is_dirty(tx.txg());
+                if changed && std::mem::take(&mut *writing.labels_stale.lock()) {
+                    *self.config_dirty.lock() = true;
+                }
+                if *self.config_dirty.lock() {
+                    self.write_config(tx)?;
+                }
             }
             allocator.settle_all();
             let maps = writing.space_maps.append(allocator, &self.features, tx, pass)?;
@@ -144,16 +154,18 @@ impl Pool {
         })
     }
 
-    fn write_uberblock(&self, writing: &Writing, txg: u64) -> Result<()> {
+    /// Makes the txg the pool, unless nothing has changed and nobody wants it; `true` if it did.
+    fn write_uberblock(&self, writing: &Writing, txg: u64) -> Result<bool> {
         let root = self.mos_objset().root();
         let mut config_dirty = self.config_dirty.lock();
-        if root.birth() != txg && !*config_dirty {
-            return Ok(());
+        let wanted = std::mem::take(&mut *writing.uberblock_wanted.lock());
+        if root.birth() != txg && !*config_dirty && !wanted {
+            return Ok(false);
         }
         let config = self.config.lock();
         let uberblock = self.uberblock(txg, root, &config);
         writing.writer.out().commit(&uberblock, config_dirty.then_some(&*config))?;
         *config_dirty = false;
-        Ok(())
+        Ok(true)
     }
 }

@@ -12,6 +12,7 @@ use rt::sync::{Arc, Mutex};
 
 use crate::error::{Result, StoreError};
 use crate::metaslab::{MapError, Metaslab, Pending};
+use crate::read::Store;
 
 /// Bytes of a lease, at most.
 const LEASE_MAX: u64 = 16 << 20;
@@ -72,6 +73,8 @@ pub struct Allocator {
     books: Mutex<Books>,
     leases: Vec<[Mutex<Option<Lease>>; COPIES]>,
     maps: Mutex<Option<Arc<dyn SpaceMaps>>>,
+    /// Number of top-level vdevs that take data.
+    tops: usize,
 }
 
 /// Sizes on a top-level vdev: from a block's physical size to what it takes.
@@ -80,6 +83,7 @@ pub(crate) type AsizeOf<'a> = &'a dyn Fn(u32, u64) -> u64;
 impl Allocator {
     /// An allocator over `tops` for `workers` workers.
     pub fn new(tops: Vec<TopSpace>, workers: usize) -> Self {
+        let usable = tops.iter().filter(|space| space.usable).count();
         let tops = tops.into_iter().map(|space| {
             let slabs = (0..space.ms_count).map(|i| Slab {
                 allocated: space.allocated.get(i as usize).copied().unwrap_or(0),
@@ -91,6 +95,7 @@ impl Allocator {
             books: Mutex::new(Books { tops: tops.collect(), next_top: 0 }),
             leases: (0..workers).map(|_| Default::default()).collect(),
             maps: Mutex::new(None),
+            tops: usable,
         }
     }
 
@@ -113,7 +118,9 @@ impl Allocator {
         let mut slot = self.leases[worker][copy].lock();
         if let Some(lease) = slot.as_mut() {
             let asize = asize_of(lease.top, psize);
-            if lease.end - lease.cursor >= asize {
+            // Leases move on one by one: two of them may have come to the same vdev.
+            let meets = avoid.iter().any(|dva| dva.vdev == lease.top) && self.tops > avoid.len();
+            if lease.end - lease.cursor >= asize && !meets {
                 let offset = lease.cursor;
                 lease.cursor += asize;
                 return Ok(Dva { vdev: lease.top, offset, asize, gang: false });
@@ -198,12 +205,19 @@ impl Allocator {
         }
     }
 
-    /// Frees all copies of a block.
-    pub fn free(&self, bp: &BlkPtr) -> Result<()> {
-        for dva in bp.dvas() {
-            self.free_dva(dva)?;
+    /// Frees all that a block takes: its copies, and of a gang the headers and members.
+    ///
+    /// # Errors
+    /// A deduplicated block is refused: others may hold it, which only its table knows.
+    pub fn free(&self, store: &Store, bp: &BlkPtr) -> Result<()> {
+        if bp.is_dedup() {
+            let reason = "a deduplicated block cannot be freed";
+            return Err(StoreError::BadPointer { bp: Box::new(*bp), reason });
         }
-        Ok(())
+        if !bp.is_gang() {
+            return bp.dvas().try_for_each(|dva| self.free_dva(dva));
+        }
+        store.allocations(bp)?.into_iter().try_for_each(|dva| self.free_dva(dva))
     }
 
     /// Frees one allocation.
@@ -261,12 +275,12 @@ impl Allocator {
         top.slabs.get(index as usize)?.loaded.as_ref().map(|m| m.allocated_ranges())
     }
 
-    /// Txg `txg` is on stable storage.
-    pub fn txg_done(&self, txg: u64) {
+    /// An uberblock with all changes so far is on stable storage.
+    pub fn txg_done(&self) {
         let mut books = self.books.lock();
         for slab in books.tops.iter_mut().flat_map(|t| &mut t.slabs) {
             if let Some(ms) = slab.loaded.as_mut() {
-                ms.txg_done(txg);
+                ms.txg_done();
             }
         }
     }
@@ -288,11 +302,13 @@ impl Allocator {
         books.tops.iter().map(|t| (t.space.top, sum(t))).collect()
     }
 
-    /// Bytes that were freed and still rest: they come back within three txgs.
-    pub fn resting(&self) -> u64 {
+    /// Bytes that were freed and still rest, per top-level vdev: they come back within three txgs.
+    pub fn resting(&self) -> Vec<(u32, u64)> {
         let books = self.books.lock();
-        let slabs = books.tops.iter().flat_map(|t| &t.slabs);
-        slabs.filter_map(|s| s.loaded.as_ref()).map(|m| m.resting()).sum()
+        let loaded = |t: &TopBooks| -> u64 {
+            t.slabs.iter().filter_map(|s| s.loaded.as_ref()).map(|m| m.resting()).sum()
+        };
+        books.tops.iter().map(|t| (t.space.top, loaded(t))).collect()
     }
 
     /// Size of all metaslabs that may take data, in bytes.
@@ -435,6 +451,20 @@ mod tests {
         assert_ne!(dvas[0].vdev, dvas[1].vdev);
         let same = dvas[..2].iter().find(|d| d.vdev == dvas[2].vdev).unwrap();
         assert_ne!(same.offset >> 24, dvas[2].offset >> 24);
+    }
+
+    /// However many leases are used up: while there is room, copies never share a vdev.
+    #[test]
+    fn copies_stay_on_different_vdevs_as_leases_move_on() {
+        let a = allocator(2);
+        for block in 0..900 {
+            let psize = if block % 3 == 0 { 131_072 } else { 4096 };
+            let first = a.allocate(0, 0, psize, &[], &plain).unwrap();
+            if block % 2 == 0 {
+                let second = a.allocate(0, 1, psize, &[first], &plain).unwrap();
+                assert_ne!(first.vdev, second.vdev, "block {block}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The cache of verified, decompressed blocks.
 //!
-//! Keyed by where and when a block was born: copy-on-write means that an entry is never stale.
+//! Keyed by where and when a block was born: copy-on-write means that an entry is never stale. Its
+//! pointer is kept, too: one that names the same place with another checksum or size, be it hostile
+//! or that of a block written over in a later pass, finds nothing (INV-2).
 //! Sharded, bounded by bytes; the victim is chosen by a second-chance clock. Only metadata is kept
 //! here: file data goes straight into the reader's buffer, and the host's page cache has it anyway.
 
@@ -17,6 +19,7 @@ pub type Block = Arc<Vec<u8>>;
 type Key = (u32, u64, u64);
 
 struct Entry {
+    bp: BlkPtr,
     block: Block,
     used: bool,
 }
@@ -39,6 +42,11 @@ fn key(bp: &BlkPtr) -> Option<Key> {
     (bp.has_space()).then_some((dva.vdev, dva.offset, bp.birth()))
 }
 
+/// Do two pointers to one place promise the same bytes?
+fn is_same(a: &BlkPtr, b: &BlkPtr) -> bool {
+    a.checksum_words() == b.checksum_words() && a.prop() == b.prop()
+}
+
 impl Cache {
     /// A cache of at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
@@ -57,7 +65,7 @@ impl Cache {
     pub fn get(&self, bp: &BlkPtr) -> Option<Block> {
         let key = key(bp)?;
         let mut shard = self.shard(&key).lock();
-        let entry = shard.entries.get_mut(&key)?;
+        let entry = shard.entries.get_mut(&key).filter(|entry| is_same(&entry.bp, bp))?;
         entry.used = true;
         Some(entry.block.clone())
     }
@@ -67,7 +75,7 @@ impl Cache {
         let Some(key) = key(bp) else { return };
         let mut shard = self.shard(&key).lock();
         shard.bytes += block.len();
-        match shard.entries.insert(key, Entry { block, used: false }) {
+        match shard.entries.insert(key, Entry { bp: *bp, block, used: false }) {
             Some(old) => shard.bytes -= old.block.len(),
             None => shard.clock.push_back(key),
         }
@@ -120,6 +128,27 @@ mod tests {
         };
         let dva = Dva { vdev: 0, offset, asize: 4096, gang: false };
         BlkPtr::new(props, &[dva], birth, 1, [0; 4])
+    }
+
+    #[test]
+    fn another_pointer_to_the_same_place_finds_nothing() {
+        let cache = Cache::new(1 << 20);
+        let good = bp(1 << 20, 5);
+        cache.put(&good, Arc::new(vec![1; 4096]));
+        let dva = good.dva(0);
+        let props = |psize, checksum| BlkProps {
+            lsize: psize,
+            psize,
+            compress: Compress::Off,
+            checksum,
+            kind: ObjectType::DNODE,
+            level: 0,
+        };
+        let other = |psize, words, kind| BlkPtr::new(props(psize, kind), &[dva], 5, 1, words);
+        assert!(cache.get(&other(4096, [0; 4], Checksum::Fletcher4)).is_some());
+        assert!(cache.get(&other(4096, [1; 4], Checksum::Fletcher4)).is_none());
+        assert!(cache.get(&other(8192, [0; 4], Checksum::Fletcher4)).is_none());
+        assert!(cache.get(&other(4096, [0; 4], Checksum::Sha256)).is_none());
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //!
 //! `mapped` mirrors the space map on disk (once the pending changes are appended); `free` is the
 //! part of it that may be handed out now: what was freed in txg N joins it only when N+3 opens
-//! (INV-1), so a rewind by two txgs finds every block that it needs.
+//! (INV-1), so a rewind by two txgs finds every block that it needs. Only txgs that have an
+//! uberblock count; and what the space map says was freed in the last of them still rests when the
+//! pool is opened anew.
 
 use std::collections::VecDeque;
 
@@ -50,7 +52,8 @@ pub struct Metaslab {
     free: RangeSet,
     pending: Pending,
     freed_now: Vec<(u64, u64)>,
-    deferred: VecDeque<(u64, Vec<(u64, u64)>)>,
+    /// Freed ranges by the uberblock that let them go, the last one at the back.
+    deferred: VecDeque<Vec<(u64, u64)>>,
 }
 
 impl Metaslab {
@@ -75,9 +78,22 @@ impl Metaslab {
 
     /// Applies a free that the space map on disk holds.
     pub fn load_free(&mut self, start: u64, len: u64) -> Result<(), MapError> {
-        let inside = start >= self.start && start + len <= self.start + self.size;
+        let inside = start >= self.start
+            && start.checked_add(len).is_some_and(|end| end <= self.start + self.size);
         let known = inside && self.mapped.add(start, len) && self.free.add(start, len);
         known.then_some(()).ok_or(MapError { what: "free", start, len })
+    }
+
+    /// The space map is loaded. What it says was freed rests on: `freed` has for each of the last
+    /// txgs on disk, the oldest first, the ranges of which nothing was allocated again.
+    pub fn rest(&mut self, freed: Vec<Vec<(u64, u64)>>) -> Result<(), MapError> {
+        for (start, len) in freed.iter().flatten() {
+            if !self.free.remove(*start, *len) {
+                return Err(MapError { what: "free", start: *start, len: *len });
+            }
+        }
+        self.deferred = freed.into();
+        Ok(())
     }
 
     /// Takes a range of `want` bytes or, if there is none, the longest of at least `least`.
@@ -127,15 +143,12 @@ impl Metaslab {
         !self.pending.is_empty()
     }
 
-    /// Txg `txg` is on stable storage: what was freed in it starts to rest, what rested long
+    /// An uberblock is on stable storage: what was freed for it starts to rest, what rested long
     /// enough may be handed out.
-    pub fn txg_done(&mut self, txg: u64) {
-        let freed = std::mem::take(&mut self.freed_now);
-        if !freed.is_empty() {
-            self.deferred.push_back((txg, freed));
-        }
-        while self.deferred.front().is_some_and(|(t, _)| t + DEFER_TXGS <= txg + 1) {
-            for (start, len) in self.deferred.pop_front().into_iter().flat_map(|(_, r)| r) {
+    pub fn txg_done(&mut self) {
+        self.deferred.push_back(std::mem::take(&mut self.freed_now));
+        while self.deferred.len() >= DEFER_TXGS as usize {
+            for (start, len) in self.deferred.pop_front().into_iter().flatten() {
                 let back = self.free.add(start, len);
                 assert!(back, "INV-1: a freed block was handed out while it rested");
             }
@@ -154,7 +167,7 @@ impl Metaslab {
 
     /// Bytes that were freed but still rest.
     pub fn resting(&self) -> u64 {
-        let rest = self.deferred.iter().flat_map(|(_, r)| r).chain(&self.freed_now);
+        let rest = self.deferred.iter().flatten().chain(&self.freed_now);
         rest.map(|(_, len)| len).sum()
     }
 
@@ -203,16 +216,32 @@ mod tests {
         let (start, len) = ms.lease(4096, 1 << 20).unwrap();
         ms.settle(start, 8192, len);
         assert_eq!(ms.allocated(), 8192);
-        ms.txg_done(10);
+        ms.txg_done();
         ms.free(0, 4096).unwrap();
         assert_eq!(ms.allocated(), 4096);
         for txg in [11, 12] {
             assert_eq!(ms.available(), (1 << 20) - 8192, "txg {txg}");
-            ms.txg_done(txg);
+            ms.txg_done();
         }
-        ms.txg_done(13);
+        ms.txg_done();
         assert_eq!(ms.available(), (1 << 20) - 4096);
         assert!(ms.free(0, 4096).is_err());
+    }
+
+    #[test]
+    fn what_was_freed_before_the_pool_was_opened_rests_on() {
+        let mut ms = Metaslab::empty(0, 1 << 20);
+        assert!(ms.load_alloc(0, 16_384).is_ok());
+        assert!(ms.load_free(0, 4096).is_ok());
+        assert!(ms.load_free(8192, 4096).is_ok());
+        assert!(ms.rest(vec![vec![(0, 4096)], vec![(8192, 4096)]]).is_ok());
+        assert_eq!((ms.allocated(), ms.resting()), (8192, 8192));
+        assert_eq!(ms.available(), (1 << 20) - 16_384);
+        ms.txg_done();
+        assert_eq!(ms.available(), (1 << 20) - 12_288);
+        ms.txg_done();
+        assert_eq!(ms.available(), (1 << 20) - 8192);
+        assert!(ms.rest(vec![vec![(12_288, 4096)]]).is_err(), "it is allocated");
     }
 
     #[test]

@@ -110,6 +110,19 @@ impl RangeSet {
         true
     }
 
+    /// Takes out what of a range is in the set.
+    pub fn cut(&mut self, start: u64, len: u64) {
+        let end = start.saturating_add(len);
+        while let Some((s, e)) = self.by_start.range(..end).next_back().map(|(s, e)| (*s, *e)) {
+            if e <= start {
+                return;
+            }
+            self.remove_extent(s, e);
+            self.insert_extent(s.min(start), start);
+            self.insert_extent(end, e.max(end));
+        }
+    }
+
     /// Is the whole range in the set?
     pub fn contains(&self, start: u64, len: u64) -> bool {
         let Some((_, e)) = self.by_start.range(..=start).next_back() else { return len == 0 };

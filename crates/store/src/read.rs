@@ -19,6 +19,7 @@ use crate::error::{Result, StoreError};
 const GANG_HEADER: usize = 512;
 /// Nesting of gang headers that is followed.
 const GANG_DEPTH_MAX: u32 = 8;
+const BAD_HEADER: &str = "a gang header that does not describe its block";
 
 /// The reading side of a pool: everything that is not allowed to write uses only this.
 pub struct Store {
@@ -79,6 +80,12 @@ impl Store {
     pub fn deflate(&self, top: u32, asize: u64) -> u64 {
         let layout = self.tree.top(top).ok().and_then(|t| t.layout.as_ref());
         layout.map_or(asize, |l| l.deflate(asize))
+    }
+
+    /// What the DSL counts for one copy of a block of `psize` bytes, at most, wherever it goes.
+    pub fn dsize_max(&self, psize: u64) -> u64 {
+        let layouts = self.tree.tops().iter().filter_map(|top| top.layout.as_ref());
+        layouts.map(|l| l.deflate(l.asize(psize))).max().unwrap_or(psize)
     }
 
     /// The block, verified and decompressed, from the cache or the disks.
@@ -158,6 +165,9 @@ impl Store {
                         reason: "checksum mismatch of the gathered gang".into(),
                     })
                 })
+            } else if matches!(kind, Checksum::Off | Checksum::Noparity) {
+                let read = self.tree.read_unverified(dva.vdev, dva.offset, out);
+                read.map(|_| ()).map_err(StoreError::from)
             } else {
                 self.tree
                     .read(dva.vdev, dva.offset, out, &mut check)
@@ -173,8 +183,57 @@ impl Store {
         Err(StoreError::Unreadable { bp: Box::new(*bp), reason })
     }
 
+    /// All allocations that a block has, as they are to be freed: of a gang the headers and the
+    /// members, however deep. (The size in a gang's own DVA is the sum of them, not a piece of
+    /// the vdev.)
+    pub fn allocations(&self, bp: &BlkPtr) -> Result<Vec<Dva>> {
+        let mut out = Vec::new();
+        self.add_allocations(bp, &mut out, 0)?;
+        Ok(out)
+    }
+
+    fn add_allocations(&self, bp: &BlkPtr, out: &mut Vec<Dva>, depth: u32) -> Result<()> {
+        if !bp.is_gang() {
+            out.extend(bp.dvas());
+            return Ok(());
+        }
+        // Each DVA leads to a copy of the same header.
+        let mut members = Err(StoreError::BadPointer { bp: Box::new(*bp), reason: "no copy" });
+        for dva in bp.dvas() {
+            let asize = self.asize(dva.vdev, GANG_HEADER as u64);
+            out.push(Dva { asize, gang: false, ..dva });
+            if members.is_err() {
+                members = self.gang_members(bp, dva, bp.psize(), depth);
+            }
+        }
+        for (_, member) in members? {
+            self.add_allocations(&member, out, depth + 1)?;
+        }
+        Ok(())
+    }
+
     /// Gathers a gang: the members of the header at `dva`, one after another.
     fn read_gang(&self, bp: &BlkPtr, dva: Dva, out: &mut [u8], depth: u32) -> Result<()> {
+        let bad = || StoreError::BadPointer { bp: Box::new(*bp), reason: BAD_HEADER };
+        for (offset, member) in &self.gang_members(bp, dva, out.len() as u64, depth)? {
+            let part = offset_part(out, *offset, member.psize()).ok_or_else(bad)?;
+            if member.is_gang() {
+                self.read_gang_member(member, part, depth + 1)?;
+            } else {
+                self.read_physical(member, part)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The members of the gang header at `dva`, each with its offset in the block of `psize` bytes.
+    fn gang_members(
+        &self,
+        bp: &BlkPtr,
+        dva: Dva,
+        psize: u64,
+        depth: u32,
+    ) -> Result<Vec<(u64, BlkPtr)>> {
         let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
         if depth >= GANG_DEPTH_MAX {
             return Err(bad("gang headers nested too deep"));
@@ -186,19 +245,7 @@ impl Store {
         self.tree.read(dva.vdev, dva.offset, &mut header, &mut |bytes| {
             embedded::check(place, bytes).is_ok()
         })?;
-        let bad_header = "a gang header that does not describe its block";
-        let members = GangHeader::parse(&header)
-            .and_then(|h| h.members(out.len() as u64))
-            .map_err(|_| bad(bad_header))?;
-        for (offset, member) in &members {
-            let part = offset_part(out, *offset, member.psize()).ok_or_else(|| bad(bad_header))?;
-            if member.is_gang() {
-                self.read_gang_member(member, part, depth + 1)?;
-            } else {
-                self.read_physical(member, part)?;
-            }
-        }
-        Ok(())
+        GangHeader::parse(&header).and_then(|h| h.members(psize)).map_err(|_| bad(BAD_HEADER))
     }
 
     fn read_gang_member(&self, bp: &BlkPtr, out: &mut [u8], depth: u32) -> Result<()> {

@@ -142,7 +142,8 @@ impl Writer {
             };
             let mut dvas = [Dva::default(); 3];
             let old = block.rewrite.filter(|old| {
-                old.psize() == psize && old.dvas().count() == usize::from(block.copies)
+                let copies = usize::from(block.copies);
+                old.psize() == psize && old.dvas().count() == copies && !old.is_gang()
             });
             for copy in 0..usize::from(block.copies) {
                 dvas[copy] = match &old {

@@ -18,6 +18,7 @@ mod rebuild;
 pub mod sizes;
 mod together;
 mod tree;
+mod unverified;
 mod write;
 
 pub use error::{LeafFailure, Result, VdevError};

@@ -4,11 +4,13 @@
 mod common;
 
 use common::*;
+use device::Device;
 use device::sim::{Fault, Kind as Failure, On, SimSet};
 use format::config::{VdevConfig, VdevKind};
+use rt::sync::Arc;
 use vdev::raidz::Columns;
 use vdev::sizes::Layout;
-use vdev::{FaultKind, ReadScratch, VdevError, WriteScratch};
+use vdev::{FaultKind, Found, ReadScratch, Tree, VdevError, WriteScratch};
 
 /// What this test spoils of each disk, in bytes.
 const SPOILED: usize = 64 << 10;
@@ -272,6 +274,53 @@ fn a_child_with_two_leaves_gives_the_version_that_is_right() {
     assert_eq!((examined.faults.len(), examined.unfilled), (0, 1));
     let tree = open_read(&spec, &set, 0b0110);
     assert!(tree.read(0, 0, &mut buf, check).is_err());
+}
+
+/// Where no checksum decides, a leaf that may hold anything is never asked: one without labels, one
+/// that is being filled. What it would have had is made up for, or the block is lost.
+#[test]
+fn without_a_checksum_only_trusted_leaves_are_read() {
+    let data = noise(&mut rt::Rng::new(7), 4 << 9);
+    let mut buf = vec![0; data.len()];
+    let failing = || Fault::new(Failure::Error(rustix::io::Errno::IO), On::Reads);
+
+    let spec = top(VdevKind::Mirror, 2, 0, 9);
+    let set = disks(2);
+    open_write(&spec, &set).write(0, 0, &data, &mut WriteScratch::default()).unwrap();
+    spoil(&set.disk(0), SPOILED);
+    let unlabelled = |labelled: [bool; 2]| {
+        let found = |i: usize| {
+            let device: Arc<dyn Device> = Arc::new(set.disk(i).reader());
+            (i as u64 + 1, Found { device, labelled: labelled[i] })
+        };
+        Tree::open(&root(&spec), (0..2).map(found).collect()).unwrap()
+    };
+    let tree = unlabelled([false, true]);
+    tree.read_unverified(0, 0, &mut buf).unwrap();
+    assert_eq!(buf, data);
+    let fault = set.disk(1).inject(failing());
+    let lost = tree.read_unverified(0, 0, &mut buf).unwrap_err();
+    assert!(matches!(lost, VdevError::Lost { missing: 1, unreadable: 1, .. }), "{lost}");
+    set.disk(1).lift(fault);
+    let tree = unlabelled([false, false]);
+    assert!(tree.read_unverified(0, 0, &mut buf).is_err());
+
+    // a child under replacement: its new leaf is not filled yet
+    let mut spec = top(VdevKind::Raidz, 3, 1, 9);
+    let mut new = leaf(0, 4);
+    new.resilver_txg = 9;
+    let old = spec.children[1].clone();
+    spec.children[1] = interior(VdevKind::Replacing, 1, 500, vec![old, new]);
+    let set = disks(4);
+    open_write(&spec, &set).write(0, 0, &data, &mut WriteScratch::default()).unwrap();
+    spoil(&set.disk(3), SPOILED);
+    for hidden in [0b0000, 0b0010] {
+        let tree = open_read(&spec, &set, hidden);
+        tree.read_unverified(0, 0, &mut buf).unwrap();
+        assert_eq!(buf, data, "{hidden:b}");
+    }
+    let tree = open_read(&spec, &set, 0b0110);
+    assert!(tree.read_unverified(0, 0, &mut buf).is_err());
 }
 
 #[test]

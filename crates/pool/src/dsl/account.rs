@@ -6,6 +6,7 @@
 use dmu::{Space, Tx};
 use format::dsl_dir::Used;
 
+use crate::dsl::lookup::DEPTH_MAX;
 use crate::error::{PoolError, Result};
 use crate::mos::Mos;
 
@@ -43,12 +44,20 @@ fn shift(value: u64, delta: i64, what: &'static str) -> Result<u64> {
     })
 }
 
+/// How far `to` is above `from`.
+pub(crate) fn difference(to: u64, from: u64) -> Result<i64> {
+    to.checked_signed_diff(from).ok_or_else(|| PoolError::Damaged {
+        what: "space accounting",
+        detail: format!("from {from} to {to} is not a change of space"),
+    })
+}
+
 /// Charges directory `number` in part `part`, and its ancestors.
 pub fn charge(mos: &Mos, tx: &Tx<'_>, number: u64, part: Used, delta: Delta) -> Result<()> {
     let mut at = number;
     let mut parts = vec![(part, delta.used)];
     let mut delta = delta;
-    loop {
+    for _ in 0..DEPTH_MAX {
         let mut dir = mos.dir(at)?;
         let before = dir.used_bytes.get();
         let reserved = dir.reserved_bytes.get();
@@ -65,7 +74,7 @@ pub fn charge(mos: &Mos, tx: &Tx<'_>, number: u64, part: Used, delta: Delta) -> 
         let uncompressed = shift(dir.uncompressed_bytes.get(), delta.uncompressed, "uncompressed")?;
         dir.uncompressed_bytes.set(uncompressed);
         mos.set_dir(tx, at, &dir)?;
-        let above = after.max(reserved) as i64 - before.max(reserved) as i64;
+        let above = difference(after.max(reserved), before.max(reserved))?;
         at = dir.parent_object.get();
         if at == 0 {
             return Ok(());
@@ -73,6 +82,8 @@ pub fn charge(mos: &Mos, tx: &Tx<'_>, number: u64, part: Used, delta: Delta) -> 
         parts = vec![(Used::Child, delta.used), (Used::ChildReserved, above - delta.used)];
         delta.used = above;
     }
+    let detail = format!("object {number}: parents without end");
+    Err(PoolError::Damaged { what: "DSL directory", detail })
 }
 
 /// Charges the head of directory `number` with a change of its blocks; a refreservation of
@@ -88,7 +99,7 @@ pub fn charge_head(
     if reserved == 0 {
         return charge(mos, tx, number, Used::Head, delta);
     }
-    let grows = unique.1.max(reserved) as i64 - unique.0.max(reserved) as i64;
+    let grows = difference(unique.1.max(reserved), unique.0.max(reserved))?;
     // HEAD grows by all of it, REFRSRV shrinks by what was reserved for it.
     let mut dir = mos.dir(number)?;
     dir.set_used(Used::Head, shift(dir.used(Used::Head), delta.used - grows, "HEAD")?);

@@ -1,5 +1,7 @@
 //! Names to data sets: `pool/a/b` and `pool/a/b@snapshot`.
 
+use std::collections::BTreeSet;
+
 use dmu::Zap;
 use format::dsl_dataset::DslDatasetPhys;
 use format::dsl_dir::DslDirPhys;
@@ -8,7 +10,7 @@ use format::objset::ObjsetType;
 use crate::error::{PoolError, Result};
 use crate::mos::{Mos, key};
 
-/// Depth of the tree of data sets that is followed.
+/// How far parents are followed: names have 256 bytes.
 pub const DEPTH_MAX: usize = 256;
 
 /// A data set found in the MOS.
@@ -105,10 +107,12 @@ pub fn find(mos: &Mos, name: &str) -> Result<Found> {
 pub fn walk(mos: &Mos, name: &str) -> Result<Vec<Found>> {
     let mut out = Vec::new();
     let start = find_dir(mos, name)?.ok_or_else(|| PoolError::NoDataset { name: name.into() })?;
-    let mut stack = vec![(name.to_string(), start, 0)];
-    while let Some((name, dir_object, depth)) = stack.pop() {
-        if depth > DEPTH_MAX {
-            let detail = format!("data sets nested too deep at {name}");
+    let mut stack = vec![(name.to_string(), start)];
+    let mut seen = BTreeSet::new();
+    while let Some((name, dir_object)) = stack.pop() {
+        // A directory that is found twice may be below itself.
+        if !seen.insert(dir_object) {
+            let detail = format!("object {dir_object} is {name}, and was met before");
             return Err(PoolError::Damaged { what: "DSL directory", detail });
         }
         let dir = mos.dir(dir_object)?;
@@ -122,7 +126,7 @@ pub fn walk(mos: &Mos, name: &str) -> Result<Vec<Found>> {
             }
         }
         for (child, object) in children(mos, &dir)?.into_iter().rev() {
-            stack.push((format!("{name}/{child}"), object, depth + 1));
+            stack.push((format!("{name}/{child}"), object));
         }
     }
     Ok(out)
