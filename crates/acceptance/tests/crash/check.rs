@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use device::sim::SimSet;
 use fs::{Filesystem, mode};
-use pool::{Pool, PoolError};
+use pool::{Pool, PoolError, Stored};
 use rt::sync::Arc;
 use testkit::model::{Content, Form, Node};
 use testkit::truth::UNKNOWN_TIME;
@@ -23,14 +23,18 @@ pub(crate) fn check(
     mark: Option<usize>,
 ) -> Result<Option<usize>, String> {
     let before = set.writes();
-    let pool = match (rig::open_to_read(set, disks), mark) {
-        (Ok(Some(pool)), _) => pool,
+    let (pool, held) = match (rig::open_to_read(set, disks, u64::MAX), mark) {
+        (Ok(Some(opened)), _) => opened,
         (Ok(None), None) => return Ok(None),
         (Ok(None), Some(_)) => return Err("no pool was found".into()),
         (Err(e), _) => return Err(format!("the pool does not open: {e}")),
     };
     let number = which(&pool, history, mark)?;
     holds(&pool, &history.states[number])?;
+    let state = &history.states[number];
+    if held != state.held {
+        return Err(format!("labels say {held:x?}, not {:x?}", state.held));
+    }
     pool.close().map_err(|e| e.to_string())?;
     let writes = set.writes() - before;
     if writes != 0 {
@@ -39,11 +43,34 @@ pub(crate) fn check(
     Ok(Some(number))
 }
 
+/// The uberblock before the newest one, and the one before that, still open, with all that they
+/// held (INV-1): a txg that goes wrong can be gone back from, also in a new process.
+pub(crate) fn rewinds(
+    set: &SimSet,
+    disks: &[usize],
+    history: &History,
+    newest: usize,
+) -> Result<usize, String> {
+    let mut count = 0;
+    for number in newest.saturating_sub(2)..newest {
+        let state = &history.states[number];
+        let wrong = |e: String| format!("txg {} behind {newest}: {e}", newest - number);
+        let opened = rig::open_to_read(set, disks, state.txg).map_err(wrong)?;
+        let (pool, _) = opened.ok_or_else(|| wrong("no uberblock".into()))?;
+        if pool.txg() != state.txg {
+            return Err(wrong(format!("it opened at txg {}, not {}", pool.txg(), state.txg)));
+        }
+        holds(&pool, state).map_err(wrong)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
 /// Does our own judge find every block and all accounts right? A label in the middle of which the
 /// power went is no damage: the others count.
 pub(crate) fn verified(set: &SimSet, disks: &[usize]) -> Result<(), String> {
     let scan = rig::scan(set, disks);
-    let found = scan.choose(rig::POOL).map_err(|e| e.to_string())?;
+    let found = scan.pools.iter().find(|pool| pool.name() == rig::POOL).ok_or("no pool")?;
     let report = verify::verify_pool(found, &verify::Options::default(), &mut |_| {})
         .map_err(|e| e.to_string())?;
     let other = report.findings.iter().find(|finding| finding.kind != FindingKind::Label);
@@ -77,6 +104,11 @@ fn which(pool: &Pool, history: &History, mark: Option<usize>) -> Result<usize, S
 /// Is the pool in this state? Reads every file and every space map.
 pub(crate) fn holds(pool: &Arc<Pool>, state: &State) -> Result<(), String> {
     pool.space().map_err(|e| format!("space: {e}"))?;
+    let props = pool.pool_properties().map_err(|e| e.to_string())?;
+    let replaces = props.contains(&("autoreplace".into(), Stored::Number(1)));
+    if replaces != state.autoreplace {
+        return Err(format!("pool properties are {props:?}"));
+    }
     for name in NAMES {
         match (state.filesystems.get(name), Filesystem::open(pool, name)) {
             (Some(files), Ok(fs)) => same(&fs, files).map_err(|e| format!("{name}: {e}"))?,

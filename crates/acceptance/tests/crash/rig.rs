@@ -1,9 +1,13 @@
 //! A pool on simulated disks: made, opened anew, and found again as a new process would.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use device::sim::SimSet;
+use device::queue::{LeafQueue, Options};
+use device::sim::{SimDisk, SimSet};
 use device::{Device, WriteDevice};
+use format::config::PoolState;
+use format::uberblock::Uberblock;
 use fs::make_filesystem;
 use pool::{Devices, Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
 use rt::sync::Arc;
@@ -20,24 +24,43 @@ pub(crate) struct Shape {
     pub disks: usize,
     pub disk_bytes: u64,
     pub ashift: u32,
+    /// How long a disk may take for an I/O, in milliseconds; `None`: each is done by who asks.
+    pub deadline_ms: Option<u64>,
 }
 
-pub(crate) const RAIDZ: Shape =
-    Shape { joined: Joined::Raidz(1), disks: 3, disk_bytes: 64 << 20, ashift: 12 };
+pub(crate) const RAIDZ: Shape = Shape {
+    joined: Joined::Raidz(1),
+    disks: 3,
+    disk_bytes: 64 << 20,
+    ashift: 12,
+    deadline_ms: None,
+};
+pub(crate) const RAIDZ2: Shape = Shape { joined: Joined::Raidz(2), disks: 4, ..RAIDZ };
 pub(crate) const MIRROR: Shape =
-    Shape { joined: Joined::Mirror, disks: 2, disk_bytes: 128 << 20, ashift: 9 };
+    Shape { joined: Joined::Mirror, disks: 2, disk_bytes: 128 << 20, ashift: 9, deadline_ms: None };
+
+/// A disk as the pool gets it: behind a queue, or bare.
+fn attach(disk: SimDisk, deadline_ms: Option<u64>) -> Arc<dyn WriteDevice> {
+    let Some(deadline_ms) = deadline_ms else { return Arc::new(disk) };
+    let options = Options { deadline: Duration::from_millis(deadline_ms), ..Options::threads(1) };
+    Arc::new(LeafQueue::new(disk, options, rt::BufPool::new(1 << 20)))
+}
+
+/// The host that makes the pool, and the one that takes it over.
+pub(crate) const HOSTS: [u64; 2] = [0x7468_756d, 0xb0b];
 
 /// One worker: the writes come in the same order every time.
-fn options() -> OpenOptions {
-    OpenOptions { workers: 1, host_id: 0x7468_756d, host_name: "thumper".into(), new_name: None }
+fn options(host_id: u64) -> OpenOptions {
+    let host_name = format!("host-{host_id:x}");
+    OpenOptions { workers: 1, host_id, host_name, new_name: None }
 }
 
 /// Makes the pool on all disks of the set.
 pub(crate) fn create(set: &SimSet, shape: Shape) -> pool::Result<Arc<Pool>> {
-    let leaf = |disk: device::sim::SimDisk| NewLeaf {
+    let leaf = |disk: SimDisk| NewLeaf {
         path: format!("/sim/{}", disk.name()).into_bytes(),
         is_disk: false,
-        device: Arc::new(disk) as Arc<dyn WriteDevice>,
+        device: attach(disk, shape.deadline_ms),
     };
     let props = BTreeMap::from([
         ("compression".to_string(), Stored::Number(15)),
@@ -57,7 +80,7 @@ pub(crate) fn create(set: &SimSet, shape: Shape) -> pool::Result<Arc<Pool>> {
         props,
         make: make_filesystem,
         command: format!("zpool create {POOL}"),
-        options: options(),
+        options: options(HOSTS[0]),
     })
 }
 
@@ -71,28 +94,51 @@ pub(crate) fn all(set: &SimSet) -> Vec<usize> {
     (0..set.len()).collect()
 }
 
-/// Opens the pool on these disks to read; `None` if no label names one.
-pub(crate) fn open_to_read(set: &SimSet, disks: &[usize]) -> Result<Option<Arc<Pool>>, String> {
+/// What the labels say of a pool's owner.
+pub(crate) type Held = (PoolState, u64);
+
+/// Opens the pool on these disks to read, by its newest uberblock of at most txg `until`; `None` if
+/// no label names one.
+pub(crate) fn open_to_read(
+    set: &SimSet,
+    disks: &[usize],
+    until: u64,
+) -> Result<Option<(Arc<Pool>, Held)>, String> {
     let scan = scan(set, disks);
-    let Ok(found) = scan.choose(POOL) else { return Ok(None) };
-    if found.uberblocks.is_empty() {
+    // One that was destroyed is found, too.
+    let Some(found) = scan.pools.iter().find(|pool| pool.name() == POOL) else { return Ok(None) };
+    let in_time = found.uberblocks.iter().filter(|uberblock| uberblock.txg.get() <= until);
+    let uberblocks: Vec<Uberblock> = in_time.copied().collect();
+    if uberblocks.is_empty() {
         return Ok(None);
     }
     let tree: Arc<Tree> = Arc::new(found.open_tree().map_err(|e| e.to_string())?);
-    let pool = Pool::open(Devices::ReadOnly(tree), &found.uberblocks, &options());
-    pool.map(Some).map_err(|e| e.to_string())
+    let held = (found.config.state, found.config.hostid);
+    let pool = Pool::open(Devices::ReadOnly(tree), &uberblocks, &options(HOSTS[0]));
+    pool.map(|pool| Some((pool, held))).map_err(|e| e.to_string())
 }
 
 /// Opens the pool on these disks to write.
 pub(crate) fn open_to_write(set: &SimSet, disks: &[usize]) -> Result<Arc<Pool>, String> {
+    open_on(set, disks, HOSTS[0], None)
+}
+
+/// Opens the pool on these disks to write, on this host.
+pub(crate) fn open_on(
+    set: &SimSet,
+    disks: &[usize],
+    host: u64,
+    deadline_ms: Option<u64>,
+) -> Result<Arc<Pool>, String> {
     let scan = scan(set, disks);
-    let found = scan.choose(POOL).map_err(|e| e.to_string())?;
+    let found = scan.pools.iter().find(|pool| pool.name() == POOL).ok_or("no such pool")?;
     let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
     for member in &found.members {
         let name = member.candidate.device.name().to_string();
         let disk = set.disks().into_iter().find(|disk| disk.name() == name);
-        devices.insert(member.guid, Arc::new(disk.expect("it was found in the set")));
+        devices.insert(member.guid, attach(disk.expect("it was found in the set"), deadline_ms));
     }
     let tree = WriteTree::open(&found.root, devices).map_err(|e| e.to_string())?;
-    Pool::open(Devices::Writable(tree), &found.uberblocks, &options()).map_err(|e| e.to_string())
+    let devices = Devices::Writable(tree);
+    Pool::open(devices, &found.uberblocks, &options(host)).map_err(|e| e.to_string())
 }

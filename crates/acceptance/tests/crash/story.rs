@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use device::sim::SimSet;
+use format::config::PoolState;
 use fs::{Filesystem, FsError, NewObject, Time, Who, make_filesystem, mode};
 use pool::{Pool, Stored};
 use rt::sync::Arc;
@@ -24,8 +25,16 @@ pub(crate) enum Step {
     Create(&'static str),
     Destroy(&'static str),
     Set(&'static str, &'static str, u64),
+    /// `zpool set autoreplace=on`.
+    SetPool,
     /// The pool is closed and opened again, in no txg.
     Reopen,
+    /// Its labels say that nobody has it.
+    Export,
+    /// Another host takes it over.
+    Import,
+    /// `zpool destroy`: the end. What was in it stays, for `import -D`.
+    DestroyPool,
 }
 
 /// What a file system must be.
@@ -41,10 +50,14 @@ pub(crate) struct State {
     /// Txg of the uberblock; 0 if it did not come to that.
     pub txg: u64,
     pub filesystems: BTreeMap<&'static str, Files>,
+    /// What labels say of its owner.
+    pub held: rig::Held,
+    /// The pool's property of that name.
+    pub autoreplace: bool,
 }
 
 /// Names of all file systems that ever are.
-pub(crate) const NAMES: [&str; 3] = [POOL, "tank/a", "tank/gone"];
+pub(crate) const NAMES: [&str; 2] = [POOL, "tank/a"];
 
 /// What happened, as the checker needs it.
 pub(crate) struct History {
@@ -54,30 +67,32 @@ pub(crate) struct History {
 /// Every verb at least once, the rest drawn by the seed.
 pub(crate) fn steps(seed: u64) -> Vec<Step> {
     let mut root = Workload::new(seed);
-    let mut other = Workload::new(seed ^ 0x5eed);
-    let mut done = [0, 0];
+    let mut done = 0;
     let mut steps = Vec::new();
     verbs_first(&mut root);
-    steps.push(Step::Files(POOL, take(&root, &mut done[0])));
+    steps.push(Step::Files(POOL, take(&root, &mut done)));
     steps.push(Step::Create("tank/a"));
     verbs_second(&mut root);
-    steps.push(Step::Files(POOL, take(&root, &mut done[0])));
-    random(&mut other, 6);
-    steps.push(Step::Files("tank/a", take(&other, &mut done[1])));
+    steps.push(Step::Files(POOL, take(&root, &mut done)));
+    let mut other = Workload::new(seed ^ 0x5eed);
+    other.file(b"several", Look::Noise, 90_000);
+    random(&mut other, 4);
+    steps.push(Step::Files("tank/a", take(&other, &mut 0)));
     steps.push(Step::Set("tank/a", "recordsize", 4096));
-    steps.push(Step::Create("tank/gone"));
-    let mut gone = Workload::new(seed ^ 0x90e);
-    for i in 0..6 {
-        gone.file(format!("f{i}").as_bytes(), Look::Noise, 30_000 * i);
-    }
-    steps.push(Step::Files("tank/gone", take(&gone, &mut 0)));
     steps.push(Step::Reopen);
-    random(&mut root, 6);
-    steps.push(Step::Files(POOL, take(&root, &mut done[0])));
-    steps.push(Step::Destroy("tank/gone"));
-    random(&mut other, 6);
-    steps.push(Step::Files("tank/a", take(&other, &mut done[1])));
-    steps.push(Step::Set(POOL, "quota", 90 << 20));
+    steps.push(Step::Destroy("tank/a"));
+    steps.push(Step::Export);
+    steps.push(Step::Import);
+    // A tree that is put in two txgs: a put that takes long is in several.
+    put(&mut root, b"tree", 1);
+    steps.push(Step::Files(POOL, take(&root, &mut done)));
+    steps.push(Step::SetPool);
+    put(&mut root, b"tree/below", 2);
+    root.push(Op::Rename { from: b"tree".to_vec(), to: b"moved".to_vec() });
+    remove(&mut root, b"moved/below/d");
+    random(&mut root, 2);
+    steps.push(Step::Files(POOL, take(&root, &mut done)));
+    steps.push(Step::DestroyPool);
     steps
 }
 
@@ -92,6 +107,33 @@ fn take(load: &Workload, done: &mut usize) -> Vec<Op> {
     let new = load.ops[*done..].to_vec();
     *done = load.ops.len();
     new
+}
+
+/// `put -r`: a tree with all that it keeps.
+fn put(load: &mut Workload, top: &[u8], depth: usize) {
+    let at = |name: &str| [top, b"/", name.as_bytes()].concat();
+    load.mkdir(top);
+    for (i, size) in [0, 90, 5000, 40_000].into_iter().enumerate() {
+        load.file(&at(&format!("f{i}")), [Look::Noise, Look::Words][i % 2], size);
+    }
+    load.push(Op::Truncate { path: at("f1"), size: 200_000 });
+    load.push(Op::Link { existing: at("f2"), path: at("again") });
+    load.push(Op::Symlink { path: at("link"), target: b"../f0".to_vec() });
+    let (path, name) = (at("f3"), b"user.note".to_vec());
+    load.push(Op::SetXattr { path: path.clone(), name, value: vec![1; 300] });
+    load.push(Op::SetOwner { path: path.clone(), uid: 7, gid: 8 });
+    load.push(Op::SetTime { path, mtime: (1_000_000_000, 1) });
+    if depth > 1 {
+        put(load, &at("d"), depth - 1);
+    }
+}
+
+/// `rm -r` of what [`put`] made, one level deep.
+fn remove(load: &mut Workload, top: &[u8]) {
+    for name in ["f0", "f1", "f2", "f3", "again", "link"] {
+        load.push(Op::Remove { path: [top, b"/", name.as_bytes()].concat() });
+    }
+    load.push(Op::Rmdir { path: top.to_vec() });
 }
 
 fn verbs_first(load: &mut Workload) {
@@ -150,6 +192,10 @@ fn after(state: &State, step: &Step) -> State {
         Step::Set(name, "recordsize", value) => {
             all.get_mut(name).expect("it is there").record = *value as u32;
         }
+        Step::SetPool => next.autoreplace = true,
+        Step::Export => next.held.0 = PoolState::Exported,
+        Step::Import => next.held = (PoolState::Active, rig::HOSTS[1]),
+        Step::DestroyPool => next.held.0 = PoolState::Destroyed,
         Step::Set(..) | Step::Reopen => {}
     }
     next
@@ -157,6 +203,7 @@ fn after(state: &State, step: &Step) -> State {
 
 /// How far a story came.
 pub(crate) struct Told {
+    pub shape: Shape,
     pub history: History,
     /// The pool, still open, unless making or opening it failed.
     pub pool: Option<Arc<Pool>>,
@@ -170,8 +217,14 @@ pub(crate) struct Told {
 /// number of each step, for faults to be put in.
 pub(crate) fn tell(set: &SimSet, shape: Shape, steps: &[Step], before: impl Fn(usize)) -> Told {
     let files = Files { tree: Tree::new(), record: 16 << 10 };
-    let first = State { txg: 0, filesystems: BTreeMap::from([(POOL, files)]) };
+    let first = State {
+        txg: 0,
+        filesystems: BTreeMap::from([(POOL, files)]),
+        held: (PoolState::Active, rig::HOSTS[0]),
+        autoreplace: false,
+    };
     let mut told = Told {
+        shape,
         history: History { states: vec![first] },
         pool: None,
         acknowledged: None,
@@ -211,15 +264,27 @@ impl Told {
             pool.close().map_err(|e| e.to_string())?;
             self.pool = None;
             drop(pool);
-            let pool = rig::open_to_write(set, &rig::all(set))?;
+            let pool = rig::open_on(set, &rig::all(set), rig::HOSTS[0], self.shape.deadline_ms)?;
             let last = self.history.states.last().expect("the first one");
             assert_eq!(pool.txg(), last.txg, "closing a pool that is in sync writes no txg");
             self.pool = Some(pool);
             return Ok(());
         }
         let state = self.history.states.last().expect("the first one");
+        let host = state.held.1;
         let next = after(state, step);
         self.history.states.push(next);
+        let pool = match step {
+            Step::Import => {
+                pool.close().map_err(|e| e.to_string())?;
+                self.pool = None;
+                drop(pool);
+                assert_ne!(host, rig::HOSTS[1]);
+                rig::open_on(set, &rig::all(set), rig::HOSTS[1], self.shape.deadline_ms)?
+            }
+            _ => pool,
+        };
+        self.pool = Some(pool.clone());
         act(&pool, step)?;
         self.acknowledge(set, pool);
         Ok(())
@@ -243,6 +308,10 @@ fn act(pool: &Arc<Pool>, step: &Step) -> Result<(), String> {
         Step::Set(name, property, value) => {
             pool.set_property(name, property, Some(Stored::Number(*value))).map_err(text)
         }
+        Step::SetPool => pool.set_pool_property("autoreplace", Stored::Number(1)).map_err(text),
+        Step::Export => pool.set_state(PoolState::Exported).map_err(text),
+        Step::Import => pool.set_state(PoolState::Active).map_err(text),
+        Step::DestroyPool => pool.set_state(PoolState::Destroyed).map_err(text),
         Step::Reopen => unreachable!("done by the caller"),
     }
 }

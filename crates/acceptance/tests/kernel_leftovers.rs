@@ -1,0 +1,240 @@
+//! What the OpenZFS kernel leaves in its pools, and we must not tread on when we write: log space
+//! maps after a power cut, gang blocks, deduplicated blocks, intent logs that were not replayed.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use acceptance::Session;
+use device::WriteFile;
+use pool::mos::key;
+use pool::{Devices, OpenOptions, Pool};
+use rt::sync::Arc;
+use testkit::workload::Op;
+use testkit::{Images, Vm, poolaudit_kernels, tool, vm};
+
+const POOL: &str = "tank";
+
+/// The pool as it is, opened by a type that cannot write.
+fn look(dir: &Path) -> Arc<Pool> {
+    let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
+    let found = scan.choose(POOL).unwrap();
+    let tree = Arc::new(found.open_tree().unwrap());
+    let host_name = "thumper".into();
+    let options = OpenOptions { workers: 1, host_id: 1, host_name, new_name: None };
+    Pool::open(Devices::ReadOnly(tree), &found.uberblocks, &options).unwrap()
+}
+
+/// Number of log space maps, and the words in them.
+fn logs(pool: &Pool) -> (u64, u64) {
+    let mos = pool.mos();
+    let Some(zap) = mos.find(key::LOG_SPACEMAP_ZAP).unwrap() else { return (0, 0) };
+    let entries = mos.zap(zap).unwrap().entries().unwrap();
+    let length =
+        |object| dmu::SpaceMap::open(&mos.objset, object).unwrap().phys().unwrap().0.length;
+    let words = entries.iter().map(|e| length(e.value.as_u64().unwrap()).get() / 8).sum();
+    (entries.len() as u64, words)
+}
+
+/// A script that makes `tank` with these options on the disks in /d, joined so, and goes on.
+fn made(options: &str, joined: &str, rest: &str) -> String {
+    format!(
+        "set -euo pipefail\n\
+         zpool create -o cachefile=none -O sync=disabled {options} tank {joined} $(ls /d/d0?)\n\
+         fill() {{ head -c \"$2\" /dev/urandom > \"$1\"; }}\n\
+         {rest}"
+    )
+}
+
+fn checked_by_all(images: &Images, sums: &str) {
+    tool::zdb_content(images.path(), POOL);
+    drop(poolaudit_kernels(images.path(), POOL).expect_ok());
+    let script = format!(
+        "set -euo pipefail\n\
+         zpool import -d /d -o cachefile=none tank\n\
+         cd /tank; {sums}; cd /\n\
+         fs=$(ls /tank | wc -l); echo \"$fs names\"\n\
+         head -c 3000000 /dev/urandom > /tank/by-the-kernel\n\
+         zpool sync tank\n\
+         zpool scrub -w tank; zpool status -v tank\n\
+         zpool export tank\n"
+    );
+    let ran = Vm::new(images.path()).run(&script).expect_ok();
+    assert!(ran.out.contains("repaired 0B") && ran.out.contains("with 0 errors"), "{ran}");
+    assert!(ran.out.contains("No known data errors"), "{ran}");
+    tool::zdb_content(images.path(), POOL);
+}
+
+/// The kernel's changes of the last txgs are in logs, not in the maps of the metaslabs, when the
+/// power goes. We open that pool for writing, put the logs into the maps, and go on.
+#[test]
+fn log_space_maps_left_by_a_power_cut_are_kept_and_retired() {
+    if !vm::wanted("that we go on from log space maps that the kernel left") {
+        return;
+    }
+    let images = testkit::fresh_images(3, 256 << 20);
+    let script = made(
+        "-o ashift=12",
+        "raidz1",
+        "for round in 1 2 3 4 5 6; do\n\
+           for i in $(seq 40); do fill /tank/r$round-$i $((i * 3000)); done\n\
+           zpool sync tank\n\
+           rm -f /tank/r$((round - 1))-*[0-5]\n\
+           zpool sync tank\n\
+         done\n\
+         cd /tank; sha256sum r* > /d/sums; cd /\n\
+         zpool sync tank; sync -f /d/sums\n\
+         echo READY; sleep 1000\n",
+    );
+    drop(Vm::new(images.path()).options(["--kill-after", "1"]).run(&script).expect_ok());
+    let pool = look(images.path());
+    let (count, words) = logs(&pool);
+    assert!(count >= 3 && words > 100, "{count} log space maps of {words} words");
+    assert_eq!(pool.read_only_reason(), Some("it was opened read-only"));
+    let before = pool.space().unwrap();
+    drop(pool);
+
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    assert_eq!(session.pool().read_only_reason(), None);
+    assert_eq!(logs(session.pool()), (0, 0), "retired before the first write");
+    let now = session.pool().space().unwrap();
+    assert!(now.allocated.abs_diff(before.allocated) < 2 << 20, "{before:?} {now:?}");
+    // As much again as there was, so that what was free by mistake would be gone.
+    let fs = session.filesystem();
+    let names: Vec<_> = fs.read_dir(fs.root()).unwrap();
+    assert!(names.len() > 100, "{} names", names.len());
+    let mut load = testkit::workload::Workload::new(77);
+    for i in 0..60 {
+        load.file(format!("ours{i}").as_bytes(), testkit::data::Look::Noise, 40_000 * (i % 7));
+        if i % 20 == 19 {
+            load.push(Op::Sync);
+        }
+    }
+    for entry in names.iter().filter(|e| e.name.starts_with(b"r5")) {
+        load_remove(&mut session, &entry.name);
+    }
+    let ops = load.ops.clone();
+    session.run(&ops);
+    session.apply(&Op::Reopen).unwrap();
+    session.close().unwrap();
+    checked_by_all(&images, "grep -v ' r5' /d/sums | sha256sum -c --quiet -");
+}
+
+fn load_remove(session: &mut Session, name: &[u8]) {
+    session.apply(&Op::Remove { path: name.to_vec() }).unwrap();
+}
+
+/// The kernel splits blocks into gangs when it must (here: because it is told to). We read them,
+/// overwrite and remove them, and every piece goes back, none that is another's.
+#[test]
+fn gang_blocks_are_freed_piece_by_piece() {
+    if !vm::wanted("that we free the kernel's gang blocks") {
+        return;
+    }
+    let images = testkit::fresh_images(3, 256 << 20);
+    let script = made(
+        "-o ashift=9",
+        "raidz1",
+        "echo 3000 > /sys/module/zfs/parameters/metaslab_force_ganging\n\
+         zfs set copies=2 tank\n\
+         for i in $(seq 40); do fill /tank/gone$i 1500000; done\n\
+         for i in $(seq 20); do fill /tank/kept$i 900000; done\n\
+         zpool sync tank\n\
+         cd /tank; sha256sum kept* > /d/sums; cd /\n\
+         zpool export tank\n\
+         zdb -e -p /d -bb tank | grep -i gang\n",
+    );
+    let ran = Vm::new(images.path()).run(&script).expect_ok();
+    assert!(ran.out.contains("ganged count"), "no gang blocks were made: {ran}");
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    for i in 1..=40 {
+        let path = format!("gone{i}").into_bytes();
+        let op = match i % 3 {
+            0 => Op::Truncate { path, size: 200_000 },
+            1 => {
+                let data = testkit::data::Data {
+                    look: testkit::data::Look::Noise,
+                    seed: i,
+                    size: 400_000,
+                };
+                Op::Write { path, offset: 70_000, data }
+            }
+            _ => Op::Remove { path },
+        };
+        session.apply(&op).unwrap_or_else(|e| panic!("{op}: {e}"));
+        if i % 10 == 0 {
+            session.apply(&Op::Sync).unwrap();
+        }
+    }
+    // What was freed by mistake would be written over by these.
+    let mut load = testkit::workload::Workload::new(5);
+    for i in 0..60 {
+        load.file(format!("ours{i}").as_bytes(), testkit::data::Look::Noise, 1_000_000);
+        load.push(Op::Sync);
+    }
+    let ops = load.ops.clone();
+    session.run(&ops);
+    session.close().unwrap();
+    checked_by_all(&images, "sha256sum -c --quiet /d/sums");
+}
+
+/// Blocks with several owners, and intent logs whose blocks nobody has claimed, would be written
+/// over: such pools are opened to be read, and say why (INV-12).
+#[test]
+fn pools_with_other_peoples_blocks_are_not_written() {
+    if !vm::wanted("that we keep our hands off intent logs and deduplicated blocks") {
+        return;
+    }
+    let images = testkit::fresh_images(2, 128 << 20);
+    let script = made(
+        "",
+        "mirror",
+        "zfs create -o dedup=on tank/twice\n\
+         fill /tank/twice/a 2000000; cp /tank/twice/a /tank/twice/b\n\
+         zpool export tank\n",
+    );
+    drop(Vm::new(images.path()).run(&script).expect_ok());
+    refused(&images, "deduplicated");
+
+    let images = testkit::fresh_images(2, 128 << 20);
+    let script = made(
+        "",
+        "mirror",
+        "zfs create -o sync=always tank/logged\n\
+         fill /tank/logged/early 100000; zpool sync tank\n\
+         echo 100000 > /sys/module/zfs/parameters/zfs_txg_timeout\n\
+         zpool sync tank\n\
+         for i in $(seq 20); do fill /tank/logged/late$i 30000; done\n\
+         echo READY; sleep 1000\n",
+    );
+    drop(Vm::new(images.path()).options(["--kill-after", "0.5"]).run(&script).expect_ok());
+    refused(&images, "intent log");
+    // The kernel replays it, and then we may write.
+    let script = "set -euo pipefail\n\
+                  zpool import -f -d /d -o cachefile=none tank\n\
+                  test $(ls /tank/logged | wc -l) = 21\n\
+                  zpool export tank\n";
+    drop(Vm::new(images.path()).run(script).expect_ok());
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    assert_eq!(session.pool().read_only_reason(), None);
+    session.apply(&Op::Create { path: b"ours".to_vec(), mode: 0o644 }).unwrap();
+    session.close().unwrap();
+    tool::zdb_content(images.path(), POOL);
+}
+
+#[track_caller]
+fn refused(images: &Images, why: &str) {
+    let before: Vec<_> = images
+        .disks()
+        .iter()
+        .map(|d| testkit::truth::hex_digest(&std::fs::read(d).unwrap()))
+        .collect();
+    let session = Session::open(images.path(), POOL, POOL).unwrap();
+    let reason = session.pool().read_only_reason().unwrap_or("none").to_string();
+    assert!(reason.contains(why), "{reason}");
+    drop(session);
+    for (disk, before) in images.disks().iter().zip(before) {
+        drop(WriteFile::open(disk).unwrap());
+        assert_eq!(testkit::truth::hex_digest(&std::fs::read(disk).unwrap()), before, "it wrote");
+    }
+}
