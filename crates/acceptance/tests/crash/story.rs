@@ -64,7 +64,11 @@ pub(crate) struct History {
     pub states: Vec<State>,
 }
 
-/// Every verb at least once, the rest drawn by the seed.
+/// So large that the space of one file is what the allocator takes next, if it may.
+const LARGE: u64 = 4_200_000;
+
+/// Every verb at least once, the rest drawn by the seed. In two places much is freed in one txg and
+/// written in the next: in the same process, and in another one.
 pub(crate) fn steps(seed: u64) -> Vec<Step> {
     let mut root = Workload::new(seed);
     let mut done = 0;
@@ -75,22 +79,24 @@ pub(crate) fn steps(seed: u64) -> Vec<Step> {
     verbs_second(&mut root);
     steps.push(Step::Files(POOL, take(&root, &mut done)));
     let mut other = Workload::new(seed ^ 0x5eed);
-    other.file(b"several", Look::Noise, 90_000);
-    random(&mut other, 4);
+    other.file(b"large", Look::Noise, LARGE);
+    random(&mut other, 1);
     steps.push(Step::Files("tank/a", take(&other, &mut 0)));
     steps.push(Step::Set("tank/a", "recordsize", 4096));
-    steps.push(Step::Reopen);
     steps.push(Step::Destroy("tank/a"));
+    steps.push(Step::Reopen);
+    // A tree that is put in two txgs: a put that takes long is in several.
+    put(&mut root, b"tree");
+    root.file(b"tree/large", Look::Noise, LARGE);
+    steps.push(Step::Files(POOL, take(&root, &mut done)));
     steps.push(Step::Export);
     steps.push(Step::Import);
-    // A tree that is put in two txgs: a put that takes long is in several.
-    put(&mut root, b"tree", 1);
-    steps.push(Step::Files(POOL, take(&root, &mut done)));
     steps.push(Step::SetPool);
-    put(&mut root, b"tree/below", 2);
+    put(&mut root, b"tree/below");
     root.push(Op::Rename { from: b"tree".to_vec(), to: b"moved".to_vec() });
-    remove(&mut root, b"moved/below/d");
-    random(&mut root, 2);
+    remove(&mut root, b"moved/below");
+    root.push(Op::Remove { path: b"moved/large".to_vec() });
+    random(&mut root, 1);
     steps.push(Step::Files(POOL, take(&root, &mut done)));
     steps.push(Step::DestroyPool);
     steps
@@ -110,10 +116,10 @@ fn take(load: &Workload, done: &mut usize) -> Vec<Op> {
 }
 
 /// `put -r`: a tree with all that it keeps.
-fn put(load: &mut Workload, top: &[u8], depth: usize) {
+fn put(load: &mut Workload, top: &[u8]) {
     let at = |name: &str| [top, b"/", name.as_bytes()].concat();
     load.mkdir(top);
-    for (i, size) in [0, 90, 5000, 40_000].into_iter().enumerate() {
+    for (i, size) in [0, 90, 5000, 20_000].into_iter().enumerate() {
         load.file(&at(&format!("f{i}")), [Look::Noise, Look::Words][i % 2], size);
     }
     load.push(Op::Truncate { path: at("f1"), size: 200_000 });
@@ -123,9 +129,6 @@ fn put(load: &mut Workload, top: &[u8], depth: usize) {
     load.push(Op::SetXattr { path: path.clone(), name, value: vec![1; 300] });
     load.push(Op::SetOwner { path: path.clone(), uid: 7, gid: 8 });
     load.push(Op::SetTime { path, mtime: (1_000_000_000, 1) });
-    if depth > 1 {
-        put(load, &at("d"), depth - 1);
-    }
 }
 
 /// `rm -r` of what [`put`] made, one level deep.
