@@ -66,9 +66,15 @@ impl Bpobj {
         for bp in bps {
             bytes.extend_from_slice(encode_entry(bp, false).as_bytes());
             let Space { used, compressed, uncompressed } = space(bp);
-            phys.bytes += used;
-            phys.compressed_bytes += compressed;
-            phys.uncompressed_bytes += uncompressed;
+            for (sum, more) in [
+                (&mut phys.bytes, used),
+                (&mut phys.compressed_bytes, compressed),
+                (&mut phys.uncompressed_bytes, uncompressed),
+            ] {
+                let what = "a list whose sums are at their end";
+                let limit = DmuError::Limit { object: self.number(), what };
+                sum.set(sum.get().checked_add(more).ok_or(limit)?);
+            }
         }
         self.0.write(tx, entry_offset(phys.num_blkptrs.get()), &bytes)?;
         phys.num_blkptrs += bps.len() as u64;

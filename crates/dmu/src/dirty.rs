@@ -27,4 +27,12 @@ impl DirtyLists {
     pub(crate) fn any(&self, txg: u64) -> bool {
         !self.lists[txg as usize % TXG_SIZE].lock().is_empty()
     }
+
+    /// Forgets everything: what was changed holds this list, and this list what was changed.
+    pub(crate) fn clear(&self) {
+        for list in &self.lists {
+            let objects = std::mem::take(&mut *list.lock());
+            drop(objects);
+        }
+    }
 }

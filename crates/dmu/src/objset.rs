@@ -478,6 +478,13 @@ impl Objset {
     }
 }
 
+impl Drop for Objset {
+    fn drop(&mut self) {
+        // What was never synced would keep itself alive, and the devices with it.
+        self.dirty.clear();
+    }
+}
+
 /// Does a large dnode that starts before `slot` reach over it?
 fn slots_before(block: &[u8], slot: u64) -> bool {
     let mut at = 0;

@@ -441,10 +441,10 @@ impl Syncing<'_> {
                 }
                 data[slot..slot + 128].copy_from_slice(update.bp.as_bytes());
             }
-            let (mut fill, mut empty) = (0, true);
+            let (mut fill, mut empty) = (0u64, true);
             for child in 0..=mask {
                 let bp = child_of(&data, child);
-                fill += bp.fill();
+                fill = fill.saturating_add(bp.fill());
                 empty &= bp.is_hole();
             }
             Ok(Parent { work: *number, index: *index, data, fill, empty, tally, delta })

@@ -161,9 +161,9 @@ impl Ledger<'_> {
         let bonus = header.bonus()?;
         let mut phys = *format::deadlist::DeadlistPhys::parse(&bonus)
             .map_err(|e| damaged(format!("object {number}: {e}")))?;
-        phys.used_bytes += total.used;
-        phys.compressed_bytes += total.compressed;
-        phys.uncompressed_bytes += total.uncompressed;
+        phys.used_bytes.set(add(phys.used_bytes.get(), total.used, 0)?);
+        phys.compressed_bytes.set(add(phys.compressed_bytes.get(), total.compressed, 0)?);
+        phys.uncompressed_bytes.set(add(phys.uncompressed_bytes.get(), total.uncompressed, 0)?);
         header.set_bonus(tx, zerocopy::IntoBytes::as_bytes(&phys), None)?;
         self.move_to_snapshot(ds, object, dead)
     }
@@ -189,12 +189,13 @@ impl Ledger<'_> {
             dead.iter().filter(|bp| bp.birth() > after).map(|bp| self.store.dsize(bp)).sum()
         };
         if snap.next_snap_object.get() == object {
-            snap.unique_bytes += sum(snap.prev_snap_txg.get());
+            let unique = add(snap.unique_bytes.get(), sum(snap.prev_snap_txg.get()), 0)?;
+            snap.unique_bytes.set(unique);
             self.mos.set_dataset(tx, prev, &snap)?;
         }
         let moved = sum(origin_txg);
         dir.set_used(Used::Head, dir.used(Used::Head).saturating_sub(moved));
-        dir.set_used(Used::Snap, dir.used(Used::Snap) + moved);
+        dir.set_used(Used::Snap, add(dir.used(Used::Snap), moved, 0)?);
         self.mos.set_dir(tx, dir_object, &dir)
     }
 }
