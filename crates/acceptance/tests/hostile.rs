@@ -1,0 +1,159 @@
+//! Pools whose own objects contradict each other, planted from inside: whoever opens or changes them gets
+//! an error that says where, at once; nothing is promised or charged that is not there (INV-8).
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use acceptance::{SHAPES, Session, Shape, engine::POOL};
+use dmu::SpaceMap;
+use fs::make_filesystem;
+use pool::dsl::lookup;
+use pool::{PoolError, Stored};
+use rt::sync::Arc;
+use testkit::Images;
+use testkit::workload::Op;
+
+const SMALL: Shape = Shape { disk_bytes: 128 << 20, ..SHAPES[0] };
+
+fn fresh() -> (Images, Session) {
+    let (images, session) = Session::create(&SMALL, 128 << 10);
+    let make = |name| {
+        session.pool().create_filesystem(name, BTreeMap::new(), make_filesystem).unwrap();
+    };
+    ["tank/a", "tank/a/b"].into_iter().for_each(make);
+    (images, session)
+}
+
+/// Leaves the pool as it is on disk, as a crash would, and opens it anew.
+fn reopen(images: &Images, session: Session) -> Session {
+    drop(session);
+    Session::open(images.path(), POOL, POOL).unwrap()
+}
+
+#[test]
+fn a_directory_that_is_its_own_parent_ends_every_walk() {
+    let (images, session) = fresh();
+    session
+        .pool()
+        .task(|cx| {
+            let mos = cx.making.mos;
+            let number = lookup::find_dir(mos, "tank/a")?.unwrap();
+            let mut dir = mos.dir(number)?;
+            dir.parent_object.set(number);
+            mos.set_dir(cx.tx, number, &dir)
+        })
+        .unwrap();
+    let session = reopen(&images, session);
+    let pool: &Arc<pool::Pool> = session.pool();
+    let found = lookup::find(pool.mos(), "tank/a/b").unwrap();
+    let error = pool.available(&found).unwrap_err().to_string();
+    assert!(error.contains("parents without end"), "{error}");
+    // What would charge it is refused, and nothing of it comes to the disk.
+    let error = pool.create_filesystem("tank/a/c", BTreeMap::new(), make_filesystem).unwrap_err();
+    assert!(error.to_string().contains("parents without end"), "{error}");
+    let txg = pool.txg();
+    let session = reopen(&images, session);
+    assert_eq!(session.pool().txg(), txg);
+}
+
+#[test]
+fn a_directory_that_is_its_own_child_is_listed_once() {
+    let (images, session) = fresh();
+    session
+        .pool()
+        .task(|cx| {
+            let mos = cx.making.mos;
+            let number = lookup::find_dir(mos, "tank/a")?.unwrap();
+            let children = mos.zap(mos.dir(number)?.child_dir_zap_object.get())?;
+            children.put_u64(cx.tx, b"again", number)?;
+            children.put_u64(cx.tx, b"once-more", number)?;
+            Ok(())
+        })
+        .unwrap();
+    let session = reopen(&images, session);
+    let error = lookup::walk(session.pool().mos(), "tank").unwrap_err().to_string();
+    assert!(error.contains("was met before"), "{error}");
+    let reason = session.pool().read_only_reason().unwrap_or("none");
+    assert!(reason.contains("is the child of two"), "{reason}");
+}
+
+/// Headers of space maps with absurd sums and lengths.
+#[test]
+fn absurd_space_maps_are_neither_summed_nor_followed() {
+    let (images, session) = fresh();
+    let array = session.pool().config().vdev_tree.children[0].top.unwrap().metaslab_array;
+    session
+        .pool()
+        .task(move |cx| {
+            let mos = cx.making.mos;
+            let array = mos.objset.object(array)?;
+            for (index, alloc, length) in [(5, i64::MAX, 0u64), (6, i64::MAX, 8), (7, -1, 1 << 60)]
+            {
+                let map = SpaceMap::create(&mos.objset, cx.tx)?;
+                let (mut phys, _) = map.phys()?;
+                phys.alloc.set(alloc);
+                phys.length.set(length);
+                mos.objset.object(map.number())?.set_bonus(cx.tx, phys.bonus(true), None)?;
+                array.write(cx.tx, index * 8, &map.number().to_le_bytes())?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    let mut session = reopen(&images, session);
+    let space = session.pool().space().unwrap();
+    assert!(space.allocated < space.size, "{space:?}");
+    // Metaslab 7 says that it is empty; whoever wants to use it finds out.
+    let mut refused = None;
+    for i in 0..200 {
+        let data = testkit::data::Data { look: testkit::data::Look::Noise, seed: i, size: 1 << 20 };
+        let path = format!("f{i}").into_bytes();
+        let done = session
+            .apply(&Op::Create { path: path.clone(), mode: 0o600 })
+            .and_then(|()| session.apply(&Op::Write { path, offset: 0, data }))
+            .and_then(|()| session.apply(&Op::Sync));
+        if let Err(e) = done {
+            refused = Some(e.to_string());
+            break;
+        }
+    }
+    let refused = refused.unwrap();
+    assert!(refused.contains("space map") || refused.contains("space"), "{refused}");
+}
+
+/// OpenZFS refuses these, in these words; an engine that took them would promise what is not there.
+#[test]
+fn nobody_is_promised_more_than_there_is() {
+    let (images, mut session) = fresh();
+    session.apply(&Op::Create { path: b"f".to_vec(), mode: 0o600 }).unwrap();
+    let data = testkit::data::Data { look: testkit::data::Look::Noise, seed: 1, size: 3 << 20 };
+    session.apply(&Op::Write { path: b"f".to_vec(), offset: 0, data }).unwrap();
+    session.apply(&Op::Sync).unwrap();
+    let (above, below) = (
+        "size is greater than available space",
+        "size is less than current used or reserved space",
+    );
+    for (name, property, number, words) in [
+        ("tank/a", "reservation", u64::MAX, above),
+        ("tank/a", "reservation", 1 << 63, above),
+        ("tank/a", "reservation", 1 << 30, above),
+        ("tank/a", "refreservation", u64::MAX, above),
+        ("tank/a", "refreservation", 1 << 30, above),
+        ("tank", "quota", 1 << 20, below),
+        ("tank", "refquota", 1 << 20, below),
+    ] {
+        let set = session.pool().set_property(name, property, Some(Stored::Number(number)));
+        let error = set.unwrap_err();
+        assert!(matches!(&error, PoolError::Invalid(text) if text == words), "{property}: {error}");
+    }
+    for property in ["reservation", "refreservation"] {
+        let props = BTreeMap::from([(property.to_string(), Stored::Number(1 << 40))]);
+        let made = session.pool().create_filesystem("tank/c", props, make_filesystem);
+        assert!(matches!(made.unwrap_err(), PoolError::Invalid(_)));
+    }
+    // The pool lives on, and its accounts are right.
+    session.pool().set_property("tank/a", "reservation", Some(Stored::Number(9 << 20))).unwrap();
+    session.close().unwrap();
+    testkit::tool::zdb_content(images.path(), POOL);
+    drop(testkit::poolaudit(images.path(), POOL).expect_ok());
+}
