@@ -137,8 +137,8 @@ fn gang_blocks_are_freed_piece_by_piece() {
         "raidz1",
         "echo 3000 > /sys/module/zfs/parameters/metaslab_force_ganging\n\
          zfs set copies=2 tank\n\
-         for i in $(seq 40); do fill /tank/gone$i 1500000; done\n\
-         for i in $(seq 20); do fill /tank/kept$i 900000; done\n\
+         for i in $(seq 30); do fill /tank/gone$i 900000; done\n\
+         for i in $(seq 12); do fill /tank/kept$i 900000; done\n\
          zpool sync tank\n\
          cd /tank; sha256sum kept* > /d/sums; cd /\n\
          zpool export tank\n\
@@ -147,7 +147,7 @@ fn gang_blocks_are_freed_piece_by_piece() {
     let ran = Vm::new(images.path()).run(&script).expect_ok();
     assert!(ran.out.contains("ganged count"), "no gang blocks were made: {ran}");
     let mut session = Session::open(images.path(), POOL, POOL).unwrap();
-    for i in 1..=40 {
+    for i in 1..=30 {
         let path = format!("gone{i}").into_bytes();
         let op = match i % 3 {
             0 => Op::Truncate { path, size: 200_000 },
