@@ -82,6 +82,9 @@ impl Filesystem {
             format::objset::ObjsetType::Zvol => return Err(not("it is a volume")),
             _ => return Err(not("it does not hold files")),
         }
+        if objset.phys().macs.iter().any(|byte| *byte != 0) {
+            return Err(not("it is encrypted, and its files cannot be decrypted here"));
+        }
         let damaged = |object, source| FsError::Damaged { name: name.into(), object, source };
         let master = Zap::open(&objset, zpl::MASTER_NODE)?;
         let word = |key| master.get_u64(key);
@@ -314,8 +317,13 @@ impl Filesystem {
     // ---- names ----
 
     pub(crate) fn directory(&self, number: u64) -> Result<Zap> {
-        let object = self.objset.object_of(number, ObjectType::DIRECTORY_CONTENTS)?;
-        Ok(Zap::of(object)?)
+        match self.objset.object_of(number, ObjectType::DIRECTORY_CONTENTS) {
+            Ok(object) => Ok(Zap::of(object)?),
+            Err(dmu::DmuError::WrongKind { .. }) => {
+                Err(FsError::NotADirectory { path: format!("object {number}") })
+            }
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// The entry `name` of directory `dir`.

@@ -11,27 +11,29 @@ pub fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl Filesystem {
     /// The object at `path` (from the root, leading slash or not). Links are not followed.
     pub fn resolve(&self, path: &[u8]) -> Result<u64> {
-        let mut at = self.root();
-        let mut way = vec![at];
-        for part in parts(path) {
+        self.walk(parts(path), path)
+    }
+
+    /// The object that `parts` lead to, which are those of `path` or its first ones.
+    fn walk<'p>(&self, parts: impl Iterator<Item = &'p [u8]>, path: &[u8]) -> Result<u64> {
+        let mut way = vec![self.root()];
+        for part in parts {
+            let at = way.last().copied().unwrap_or(self.root());
             if part == b".." {
+                // above the root is the root
                 way.pop();
-                at = way.last().copied().unwrap_or(self.root());
                 continue;
             }
-            at = self.step(at, part, path)?.object;
-            way.push(at);
+            way.push(self.step(at, part, path)?.object);
         }
-        Ok(at)
+        Ok(way.last().copied().unwrap_or(self.root()))
     }
 
     fn step(&self, dir: u64, name: &[u8], path: &[u8]) -> Result<DirEntry> {
         match self.lookup(dir, name) {
             Ok(Some(entry)) => Ok(entry),
             Ok(None) => Err(FsError::NotFound { path: shown(path) }),
-            Err(FsError::Dmu(dmu::DmuError::WrongKind { .. })) => {
-                Err(FsError::NotADirectory { path: shown(path) })
-            }
+            Err(FsError::NotADirectory { .. }) => Err(FsError::NotADirectory { path: shown(path) }),
             Err(e) => Err(e),
         }
     }
@@ -42,10 +44,6 @@ impl Filesystem {
         let Some((name, dirs)) = all.split_last() else {
             return Err(FsError::Invalid { path: shown(path), reason: "it is the root" });
         };
-        let mut at = self.root();
-        for part in dirs {
-            at = self.step(at, part, path)?.object;
-        }
-        Ok((at, name))
+        Ok((self.walk(dirs.iter().copied(), path)?, name))
     }
 }

@@ -37,6 +37,10 @@ pub(super) fn fs_error(what: &'static str, name: &str, error: FsError) -> Error 
         FsError::NoSpace { reason, .. } if reason.starts_with("Disk quota") => Why::Quota,
         FsError::NoSpace { .. } => Why::Host("No space left on device".into()),
         FsError::Pool(error) => return pool_error(doing, error),
+        FsError::BadName { reason, .. } | FsError::Invalid { reason, .. } => {
+            Why::NotDone(reason.into())
+        }
+        FsError::NotAFilesystem { reason, .. } => Why::NotDone(reason),
         other => Why::NotDone(other.to_string()),
     };
     Error::cannot(doing, why)
@@ -235,12 +239,15 @@ pub(super) fn mkdir(file: &StateFile, request: &Mkdir) -> Result<Vec<Error>> {
             let (dir, name) = fs.resolve_parent(&place.path)?;
             return fs.create(dir, name, &new).map(|_| ());
         }
-        let mut at = fs.root();
+        let (mut at, mut kind) = (fs.root(), mode::DIR);
         for part in fs::parts(&place.path) {
-            at = match fs.lookup(at, part)? {
-                Some(entry) => entry.object,
-                None => fs.create(at, part, &new)?,
+            (at, kind) = match fs.lookup(at, part)? {
+                Some(entry) => (entry.object, entry.kind),
+                None => (fs.create(at, part, &new)?, mode::DIR),
             };
+        }
+        if kind != mode::DIR {
+            return Err(FsError::Exists { path: String::new() });
         }
         Ok(())
     };

@@ -7,6 +7,7 @@ use pool::props::{Key, Kind, Target, assign};
 use pool::{PoolError, Stored};
 
 use super::lifecycle::{note, stored};
+use super::limits::{Limit, limits, refusal, set_limits};
 use super::session::{For, Session, locate, open_located, pool_error};
 use crate::datasets::{Create, Destroy, Destroyed, Set, SetReport};
 use crate::state::StateFile;
@@ -88,7 +89,17 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
     for parent in missing.iter().rev() {
         make(parent, BTreeMap::new())?;
     }
+    let (limits, props) = limits(props.into_iter());
     make(name, props)?;
+    if let Err(e) = set_limits(&session.pool, name, limits) {
+        let gone = session.pool.destroy_filesystem(name);
+        gone.map_err(|e| pool_error(doing.clone(), e))?;
+        session.close(doing.clone())?;
+        return Err(match e {
+            Limit::Refused => cannot(Why::NoSpace),
+            Limit::Failed(e) => pool_error(doing.clone(), e),
+        });
+    }
     note(&session.pool, &request.command).map_err(|e| pool_error(doing.clone(), e))?;
     session.close(doing)?;
     Ok(Vec::new())
@@ -98,15 +109,23 @@ pub(super) fn destroy(file: &StateFile, request: &Destroy) -> Result<Destroyed> 
     let name = &request.name;
     let doing = Doing::Destroy(name.clone());
     let cannot = |why: Why| Error::cannot(doing.clone(), why);
+    let session = session(file, name, &request.places, &doing).map_err(|e| match e.why() {
+        Some(Why::NoPoolOf(_)) => Error::open(name, Why::NoDataset),
+        _ => e,
+    })?;
     if name.contains('@') {
-        return Err(cannot(Why::NotDone("snapshots cannot be destroyed yet".into())));
+        return Err(match lookup::find(session.pool.mos(), name) {
+            Ok(_) => cannot(Why::NotDone("snapshots cannot be destroyed yet".into())),
+            Err(PoolError::NoDataset { .. }) => Error::NoSnapshots,
+            Err(e) => pool_error(doing, e),
+        });
     }
-    let session = session(file, name, &request.places, &doing)?;
     let below = lookup::walk(session.pool.mos(), name).map_err(|e| match e {
         PoolError::NoDataset { name } => Error::open(name, Why::NoDataset),
         e => pool_error(doing.clone(), e),
     })?;
-    let children: Vec<String> = below.iter().skip(1).map(|found| found.name.clone()).collect();
+    // In the order in which they would go.
+    let children: Vec<String> = below.iter().skip(1).rev().map(|f| f.name.clone()).collect();
     if !name.contains('/') && !request.recursive {
         return Err(cannot(Why::IsPool(name.clone())));
     }
@@ -136,6 +155,24 @@ pub(super) fn set(file: &StateFile, request: &Set) -> Result<SetReport> {
     Ok(report)
 }
 
+/// The version of a file system is fixed when it is made: none but the one it has can be set.
+fn keep_version(session: &Session, name: &str, value: &Stored, doing: &Doing) -> Result<()> {
+    let cannot = |why| Err(Error::cannot(doing.clone(), why));
+    let found = lookup::find(session.pool.mos(), name);
+    let fixed = found.and_then(|found| fs::fixed(&session.pool, &found));
+    let now = match fixed.map_err(|e| pool_error(doing.clone(), e))? {
+        fs::Fixed::Filesystem { version, .. } => version,
+        _ => return cannot(Why::WrongKind),
+    };
+    match value {
+        Stored::Number(wanted) if *wanted < now => cannot(Why::Downgrade(now)),
+        Stored::Number(wanted) if *wanted > now => {
+            cannot(Why::NotDone("file systems cannot be upgraded yet".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn set_one(file: &StateFile, request: &Set, name: &str) -> Result<()> {
     let doing = Doing::Set(name.into());
     let target = Target::existing(Kind::Filesystem);
@@ -147,6 +184,14 @@ fn set_one(file: &StateFile, request: &Set, name: &str) -> Result<()> {
     })?;
     let session = open_located(file, pool, located, For::Writing, doing.clone())?;
     for (property, value) in props {
+        let refused = refusal(&session.pool, name, &property, &value);
+        if let Some(why) = refused.map_err(|e| pool_error(doing.clone(), e))? {
+            return Err(Error::cannot(doing, why));
+        }
+        if property == "version" {
+            keep_version(&session, name, &value, &doing)?;
+            continue;
+        }
         let set = session.pool.set_property(name, &property, Some(value));
         set.map_err(|e| pool_error(doing.clone(), e))?;
     }

@@ -10,6 +10,7 @@ use pool::props::{PoolKey, PoolProp, Value};
 use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
 use rt::sync::Arc;
 
+use super::limits::{Limit, limits, set_limits};
 use super::session::{For, Located, locate, open_located, pool_error};
 use crate::layout::{Class, GroupKind};
 use crate::pools::{Create, Destroy, Export, Import, Imported, Set, Which};
@@ -40,7 +41,11 @@ pub(super) fn note(pool: &Pool, command: &str) -> std::result::Result<(), pool::
 fn leaf(name: &str, path: &PathBuf) -> Result<NewLeaf> {
     let cannot = |why| Error::cannot(Doing::Create(name.into()), why);
     let file = WriteFile::open(path).map_err(|e| match e {
-        device::DeviceError::Busy { .. } => cannot(Why::Held),
+        device::DeviceError::Busy { .. } => {
+            let why = "Device or resource busy: another process holds it";
+            let doing = Doing::File("open", path.display().to_string());
+            Error::cannot(doing, Why::Host(why.into()))
+        }
         e => cannot(Why::Host(e.to_string())),
     })?;
     let is_disk = file.is_block_device();
@@ -49,11 +54,26 @@ fn leaf(name: &str, path: &PathBuf) -> Result<NewLeaf> {
     Ok(NewLeaf { path: path.as_os_str().as_bytes().to_vec(), is_disk, device })
 }
 
+/// No feature is to be enabled: as the options say, or the set of features that is named.
+fn is_bare(request: &Create) -> Result<bool> {
+    let set = request.properties.iter().find_map(|(key, value)| match (key, value) {
+        (PoolKey::Native(PoolProp::Compatibility), Value::Text(text)) => Some(&text[..]),
+        _ => None,
+    });
+    match set {
+        None | Some(b"" | b"off") => Ok(request.no_features),
+        Some(b"legacy") => Ok(true),
+        Some(files) => {
+            let files = String::from_utf8_lossy(files);
+            Err(Error::Other(format!("Error: could not read/parse feature file(s): {files}")))
+        }
+    }
+}
+
 pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> {
     let name = &request.name;
     let state = file.load()?;
     inuse::check(name, &request.layout, request.force, &state)?;
-    inuse::check_devices(name, &request.layout, &state)?;
     let cannot = |why| Error::cannot(Doing::Create(name.clone()), why);
     if !request.layout.cache.is_empty()
         || request.layout.groups.iter().any(|group| group.class != Class::Normal)
@@ -61,9 +81,11 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
         let why = "log, cache, special and dedup devices cannot be made yet";
         return Err(cannot(Why::NotDone(why.into())));
     }
+    let bare = is_bare(request)?;
     if request.dry_run {
         return Ok(Vec::new());
     }
+    inuse::check_devices(name, &request.layout, &state)?;
     let mut tops = Vec::new();
     for group in &request.layout.groups {
         let joined = match group.kind {
@@ -91,15 +113,15 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
             pool_props.insert(key.name(), stored(value));
         }
     }
-    let root = request.root_properties.iter().map(|(k, v)| (k.name(), stored(v)));
+    let (limits, root) = limits(request.root_properties.iter().map(|(k, v)| (k.name(), stored(v))));
     let pool = Pool::create(NewPool {
         name: name.clone(),
         tops,
         spares: spares?,
         ashift,
-        with_features: !request.no_features,
+        with_features: !bare,
         pool_props,
-        props: root.collect(),
+        props: root,
         make: fs::make_filesystem,
         command: request.command.clone(),
         options: OpenOptions {
@@ -110,6 +132,14 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
         },
     })
     .map_err(|e| pool_error(Doing::Create(name.clone()), e))?;
+    if let Err(e) = set_limits(&pool, name, limits) {
+        let given_up = pool.set_state(PoolState::Destroyed).and_then(|()| pool.close());
+        given_up.map_err(|e| pool_error(Doing::Create(name.clone()), e))?;
+        return Err(match e {
+            Limit::Refused => cannot(Why::Host("one or more devices is out of space".into())),
+            Limit::Failed(e) => pool_error(Doing::Create(name.clone()), e),
+        });
+    }
     let guid = pool.guid();
     pool.close().map_err(|e| pool_error(Doing::Create(name.clone()), e))?;
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());

@@ -8,6 +8,7 @@ mod filesystems;
 mod history;
 mod judge;
 mod lifecycle;
+mod limits;
 mod query;
 mod session;
 mod status;

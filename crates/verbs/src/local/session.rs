@@ -120,13 +120,19 @@ pub(crate) fn open_located(
         let description = find::describe(found, &[], host_id);
         return Err(cannot(other_system(&description, hostid)));
     }
-    let tree = crate::health::tree(&found.root, false, &mut |leaf| crate::health::Known {
-        path: found.devices().contains_key(&leaf.guid).then(PathBuf::new),
-        ..Default::default()
-    });
-    if tree.state == crate::pools::State::Unavail {
+    let is_gone = |there: &dyn Fn(u64) -> bool| {
+        let tree = crate::health::tree(&found.root, false, &mut |leaf| crate::health::Known {
+            path: there(leaf.guid).then(PathBuf::new),
+            ..Default::default()
+        });
+        tree.state == crate::pools::State::Unavail
+    };
+    let devices = found.devices();
+    if is_gone(&|guid| devices.contains_key(&guid)) {
         return Err(cannot(Why::Unavailable));
     }
+    // Devices without a label that can be read may hold what is needed, or nothing at all.
+    let hangs_on_suspects = is_gone(&|guid| found.members.iter().any(|m| m.guid == guid));
     let options = OpenOptions {
         workers: 0,
         host_id,
@@ -139,7 +145,10 @@ pub(crate) fn open_located(
     };
     let devices = devices.map_err(|error| pool_error(doing.clone(), error.into()))?;
     let pool = Pool::open(devices, &found.uberblocks, &options);
-    let pool = pool.map_err(|error| pool_error(doing.clone(), error))?;
+    let pool = pool.map_err(|error| match hangs_on_suspects {
+        true => cannot(Why::Unavailable),
+        false => pool_error(doing.clone(), error),
+    })?;
     if mode == For::Writing
         && let Some(reason) = pool.read_only_reason()
     {
