@@ -8,7 +8,9 @@
 pub mod engine;
 pub mod judges;
 pub mod program;
+pub mod stage;
 
 pub use engine::{SHAPES, Session, Shape};
 pub use judges::{choose, judge};
 pub use program::{thumper, thumper_path};
+pub use stage::Stage;

@@ -21,7 +21,7 @@ pub mod workload;
 
 pub use compare::{Compare, assert_same};
 pub use golden::{golden, golden_copy};
-pub use scratch::{Images, fresh_images, temp_dir};
+pub use scratch::{Images, TempDir, fresh_images, temp_dir};
 pub use tool::{Ran, poolaudit, poolaudit_kernels, rounds, zdb};
 pub use truth::{Entry, Kind, Truth, truth};
 pub use vm::Vm;

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tempfile::TempDir;
+pub use tempfile::TempDir;
 
 use crate::golden::images_in;
 use crate::random::Rng;

@@ -201,10 +201,19 @@ impl Truth {
     /// If there is none.
     #[must_use]
     pub fn command(&self, start: &str) -> &str {
-        let all = self.member("commands").as_object().into_iter().flatten();
-        let mut hits = all.filter(|(name, _)| name.starts_with(start));
-        let (_, output) = hits.next().unwrap_or_else(|| panic!("no command {start} in this truth"));
+        let output = &self.member("commands")[self.command_name(start)];
         output.as_str().expect("outputs are strings")
+    }
+
+    /// The words of the command that begins with `start`.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn command_name(&self, start: &str) -> &str {
+        let all = self.member("commands").as_object().into_iter().flatten();
+        let mut names = all.map(|(name, _)| name).filter(|name| name.starts_with(start));
+        names.next().unwrap_or_else(|| panic!("no command {start} in this truth"))
     }
 
     fn member(&self, name: &str) -> &Value {

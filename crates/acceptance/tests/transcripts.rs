@@ -1,0 +1,254 @@
+//! What OpenZFS refused, played to the program on disks: it refuses the same, in the same words and with
+//! the same status, and what is refused touches no disk.
+//!
+//! The scenarios lie beside their transcripts (`crates/cli/tests/transcripts`), which the OpenZFS
+//! kernel and its tools wrote.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use testkit::{Ran, TempDir, temp_dir};
+
+/// The directory that the scenarios were recorded in. Ours is as long: it shows in columns.
+const STAGE: &str = "/tmp/t-0000000";
+
+/// Answers that say what is missing: `SHORTCOMINGS.md` says so, too.
+const NOT_YET: [&str; 5] = [
+    "not there yet",
+    "cannot be made yet",
+    "cannot be set yet",
+    "not destroyed yet",
+    "but not made",
+];
+
+/// What is answered otherwise: the scenario, a part of the command, the start of our answer, the reason.
+const OTHERWISE: &[(&str, &str, &str, &str)] = &[
+    ("create-errors", "create -m $D tank", "", "nothing is mounted here"),
+    ("create-errors", "create '' ", "cannot create ''", "nothing is mounted here"),
+    ("create-errors", "create '.' ", "cannot create '.'", "nothing is mounted here"),
+    ("create-errors", "{1..256}", "cannot create 'nnn", "nothing is mounted here"),
+    (
+        "create-inuse",
+        "pool5 $D/d5",
+        "invalid vdev",
+        "OpenZFS asks what only devices hold, not files",
+    ),
+    ("lifecycle", "list tank nosuch", "cannot open 'nosuch'", "what is not there is a failure"),
+    ("lifecycle", "-o bogus=1", "property 'bogus' is not", "what is not done is a failure"),
+    (
+        "lifecycle",
+        "import -d $D tank log",
+        "cannot import 'tank': name",
+        "names are looked at first",
+    ),
+    ("lifecycle", "-Df tank", "cannot import 'tank': no such", "it is destroyed no more"),
+    ("lifecycle", " tank", "cannot open 'tank': no such pool", "it had a log device: not made"),
+    (
+        "lifecycle",
+        "import -d $D tank",
+        "cannot import 'tank': no such",
+        "it had a log device: not made",
+    ),
+    ("lifecycle", "-o version=28", "cannot create 'tank': property", "old versions are not made"),
+    ("hurt", " tank", "cannot open 'tank': no such pool", "it had a log device: not made"),
+    ("hurt", " tank", "cannot import 'tank': no such pool", "it had a log device: not made"),
+    (
+        "hurt",
+        "import -d $D tank",
+        "cannot import 'tank': pool was previously",
+        "another host and time",
+    ),
+    (
+        "hurt",
+        "import -d $D tank",
+        "cannot import 'tank': one or more",
+        "a whole mirror is away: told so",
+    ),
+    ("hurt", "-o readonly=on tank", "", "reading takes a pool from nobody"),
+    ("hurt", "-f tank", "cannot import 'tank': a pool with", "it was imported to be read"),
+    ("hurt", "-a", "cannot import 'tank': a pool with", "the advice holds there, too"),
+    ("dataset", "tank/vol", "cannot", "volumes are not made"),
+    ("dataset", "tank/a@s", "c", "snapshots are not made"),
+    ("dataset", "destroy tank/a", "", "it has no snapshots, which are not made"),
+    ("dataset", "destroy -r tank/a", "", "it has no snapshots, which are not made"),
+    ("dataset", "{1..8200}", "cannot create 'tank/user2'", "OpenZFS calls it an internal error"),
+    ("dataset", "small_blocks=3K", "cannot set", "OpenZFS looks for special devices first"),
+    ("dataset", " -h", "", "help is given, on standard output"),
+    ("dataset", " --help", "", "help is given, on standard output"),
+];
+
+/// What is refused in part, or taken back after it was done: disks are written to.
+const TOUCHED: [&str; 7] = [
+    "export tank nosuch",
+    "import -d $D -a",
+    "-O quota=1 ",
+    "-o quota=1",
+    "-o reservation=10G",
+    "-o refreservation=10G",
+    "tank/a tank/nosuch",
+];
+
+/// One command with what OpenZFS answered.
+struct Case {
+    command: String,
+    err: String,
+    status: i32,
+}
+
+fn text(name: &str, ending: &str) -> String {
+    let dir = testkit::paths::repository().join("crates/cli/tests/transcripts");
+    let path = dir.join(format!("{name}.{ending}"));
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn cases(name: &str) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    for line in text(name, "transcript").lines() {
+        let rest = line.get(2..).unwrap_or("");
+        match (line.chars().next(), cases.last_mut()) {
+            (Some('$'), _) => {
+                cases.push(Case { command: rest.into(), err: String::new(), status: 0 });
+            }
+            (Some('!'), Some(case)) => case.err += &format!("{rest}\n"),
+            (Some('='), Some(case)) => case.status = rest.parse().unwrap(),
+            _ => {}
+        }
+    }
+    cases
+}
+
+/// The stage of a scenario: a directory with disks, and one with the program under its three names.
+struct Play {
+    dir: PathBuf,
+    aside: TempDir,
+}
+
+impl Play {
+    fn new(name: &str) -> Play {
+        let number = std::process::id() % 1_000_000;
+        let letter = match name {
+            "create-errors" => 'e',
+            "create-inuse" => 'u',
+            other => other.chars().next().unwrap(),
+        };
+        let dir = PathBuf::from(format!("/tmp/t-{letter}{number:06}"));
+        assert_eq!(dir.as_os_str().len(), STAGE.len());
+        fs::create_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+        let aside = temp_dir();
+        for name in ["zpool", "zfs"] {
+            symlink(acceptance::thumper_path(), aside.path().join(name)).unwrap();
+        }
+        Play { dir, aside }
+    }
+
+    fn bash(&self, script: &str) -> Ran {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new("bash");
+        command.args(["-c", script]).current_dir(&self.dir);
+        command.env("PATH", format!("{}:{path}", self.aside.path().display()));
+        command.env("D", &self.dir).env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
+        command.env("THUMPER_STATE", self.aside.path().join("pools"));
+        let mut ran = Ran::of(&mut command);
+        let here = self.dir.display().to_string();
+        ran.err = ran.err.replace(&here, STAGE);
+        ran.out = ran.out.replace(&here, STAGE);
+        ran
+    }
+
+    /// What shows that a file was written to.
+    fn traces(&self) -> BTreeMap<PathBuf, (i64, i64, u64, u64)> {
+        let trace = |path: &Path| {
+            let meta = fs::symlink_metadata(path).unwrap();
+            (meta.mtime(), meta.mtime_nsec(), meta.blocks(), meta.size())
+        };
+        let files = fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|p| p.is_file()).map(|p| (p.clone(), trace(&p))).collect()
+    }
+}
+
+impl Drop for Play {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.dir));
+    }
+}
+
+/// Plays a scenario; what we answer otherwise without saying so in [`OTHERWISE`], and how many refusals
+/// were compared.
+fn play(name: &str) -> (Vec<String>, usize) {
+    let stage = Play::new(name);
+    let mut cases = cases(name).into_iter();
+    let (mut wrong, mut refusals) = (Vec::new(), 0);
+    for line in text(name, "scenario").lines() {
+        if line == "% reset" {
+            let reset = "for p in $(zpool list -Ho name); do zpool destroy -f $p; done";
+            let _reset = stage.bash(reset).expect_ok();
+        } else if let Some(script) = line.strip_prefix("% ") {
+            let ran = stage.bash(script);
+            if !ran.ok() {
+                wrong.push(format!("PREPARATION {ran}"));
+            }
+        } else if let Some(script) = line.strip_prefix("$ ") {
+            let case = cases.next().unwrap();
+            assert_eq!(case.command, script, "{name}: record it anew");
+            let before = stage.traces();
+            let ran = stage.bash(script);
+            let may_touch = TOUCHED.iter().any(|part| script.contains(part));
+            if !ran.ok() && !may_touch && before != stage.traces() {
+                wrong.push(format!("DISKS WERE TOUCHED BY {ran}"));
+            }
+            if case.status == 0 && ran.ok() {
+                continue;
+            }
+            refusals += 1;
+            // usage follows some messages, and is compared elsewhere
+            let said =
+                |text: &str| text.split("usage:").next().unwrap_or_default().trim_end().to_string();
+            let same = (ran.status, said(&ran.err)) == (case.status, said(&case.err));
+            let excused = |(scenario, part, ours, _): &&(&str, &str, &str, &str)| {
+                *scenario == name && script.contains(part) && ran.err.starts_with(ours)
+            };
+            let not_yet = NOT_YET.iter().any(|part| ran.err.contains(part));
+            if !same && !not_yet && !OTHERWISE.iter().any(|line| excused(&line)) {
+                let theirs = format!("{}={}", said(&case.err), case.status);
+                wrong.push(format!("$ {script}\n{theirs}\n--\n{}={}", said(&ran.err), ran.status));
+            }
+        }
+    }
+    (wrong, refusals)
+}
+
+fn assert_played(name: &str, refusals_min: usize) {
+    let (wrong, refusals) = play(name);
+    assert!(wrong.is_empty(), "{} of {refusals}:\n{}", wrong.len(), wrong.join("\n\n"));
+    assert!(refusals >= refusals_min, "{refusals}");
+}
+
+#[test]
+fn layouts_names_and_properties() {
+    assert_played("create-errors", 50);
+}
+
+#[test]
+fn devices_in_use() {
+    assert_played("create-inuse", 10);
+}
+
+#[test]
+fn pools() {
+    assert_played("lifecycle", 30);
+}
+
+#[test]
+fn data_sets() {
+    assert_played("dataset", 80);
+}
+
+#[test]
+fn missing_and_damaged_disks() {
+    assert_played("hurt", 5);
+}
