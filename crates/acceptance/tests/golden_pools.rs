@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use fs::{Attrs, Filesystem, mode};
 use pool::{Devices, OpenOptions, Pool};
+use rt::Workers;
 use rt::sync::Arc;
 use sha2::{Digest, Sha256};
+use testkit::rounds;
 use testkit::truth::{Entry, Kind, Truth, XattrValue};
 use vdev::import;
 
@@ -17,8 +19,9 @@ fn options() -> OpenOptions {
     OpenOptions { workers: 2, host_id: 1, host_name: "test".into(), new_name: None }
 }
 
-fn open(dir: &Path, name: &str) -> Arc<Pool> {
-    let scan = import::scan(&[PathBuf::from(dir)]).unwrap();
+/// Opens a pool on what is in `places`: directories, or single disks.
+fn open(places: &[PathBuf], name: &str) -> Arc<Pool> {
+    let scan = import::scan(places).unwrap();
     let found = scan.choose(name).unwrap();
     let tree = Arc::new(found.open_tree().unwrap());
     Pool::open(Devices::ReadOnly(tree), &found.uberblocks, &options()).unwrap()
@@ -143,8 +146,8 @@ fn compare(fs: &Filesystem, entries: &[Entry]) -> usize {
 }
 
 /// Reads everything of a golden pool; returns how many entries were compared.
-fn read_all(dir: &Path, truth: &Truth) -> usize {
-    let pool = open(dir, truth.pool());
+fn read_all(places: &[PathBuf], truth: &Truth) -> usize {
+    let pool = open(places, truth.pool());
     let mut count = 0;
     for dataset in truth.datasets() {
         let Ok(entries) = truth.entries(dataset) else { continue };
@@ -163,7 +166,7 @@ macro_rules! golden {
         #[test]
         fn $test() {
             let truth = testkit::truth($name);
-            let count = read_all(&testkit::golden($name), &truth);
+            let count = read_all(&[testkit::golden($name)], &truth);
             assert!(count > 5, "only {count} entries");
         }
     )*};
@@ -179,4 +182,31 @@ golden! {
     hurt2_is_read = "hurt2";
     wide_is_read = "wide";
     without_features_is_read = "nofeat";
+}
+
+/// Reads everything of a golden pool of `disks` disks with each of these choices of them away.
+fn read_without(name: &str, disks: usize, choices: &[Vec<usize>]) {
+    let (dir, truth) = (testkit::golden(name), testkit::truth(name));
+    let whole = read_all(std::slice::from_ref(&dir), &truth);
+    Workers::per_core().run(choices.len(), |_, job| {
+        let there = (0..disks).filter(|disk| !choices[job].contains(disk));
+        let places: Vec<PathBuf> = there.map(|disk| dir.join(format!("d{disk:02}"))).collect();
+        let count = read_all(&places, &truth);
+        assert_eq!(count, whole, "{name} without {:?}", choices[job]);
+    });
+}
+
+#[test]
+fn without_any_two_disks_of_rz2_every_byte_is_there() {
+    let pairs: Vec<_> = (0..11).flat_map(|a| (0..a).map(move |b| vec![a, b])).collect();
+    assert_eq!(pairs.len(), 55);
+    read_without("rz2", 11, &pairs);
+}
+
+#[test]
+fn without_as_many_disks_as_parity_covers_every_byte_is_there() {
+    for (name, disks, away) in [("rz1", 5, 1), ("rz3", 9, 3), ("mir", 3, 2)] {
+        let choices = (1..=rounds(2, 20)).map(|seed| acceptance::choose(disks, away, seed));
+        read_without(name, disks, &choices.collect::<Vec<_>>());
+    }
 }
