@@ -134,11 +134,18 @@ impl Door<'_> {
     }
 
     fn format(&self, seconds: u64, pattern: &str) -> String {
-        let time = i64::try_from(seconds).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
-        match time {
-            Some(time) => time.to_zoned(self.zone.clone()).strftime(pattern).to_string(),
-            None => seconds.to_string(),
+        match i64::try_from(seconds) {
+            Ok(seconds) => time_in(&self.zone, seconds, pattern),
+            Err(_) => seconds.to_string(),
         }
+    }
+}
+
+/// A time in a zone; its number of seconds if it is beyond what calendars have.
+pub fn time_in(zone: &TimeZone, seconds: i64, pattern: &str) -> String {
+    match jiff::Timestamp::from_second(seconds) {
+        Ok(time) => time.to_zoned(zone.clone()).strftime(pattern).to_string(),
+        Err(_) => seconds.to_string(),
     }
 }
 

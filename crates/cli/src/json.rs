@@ -335,7 +335,8 @@ pub fn file(directory: Option<&[u8]>, file: &FileReport) -> String {
     Json::Object(entry).to_string() + "\n"
 }
 
-fn escaped(bytes: &[u8]) -> String {
+/// A name: UTF-8 as it is, `%`, control characters and other bytes as `%XX`.
+pub(crate) fn escaped(bytes: &[u8]) -> String {
     let mut out = String::new();
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {

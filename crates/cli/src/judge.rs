@@ -1,11 +1,11 @@
-//! `thumper verify` and `thumper dump`.
+//! `thumper verify`.
 //!
 //! `verify` ends with 0 if nothing is wrong, 1 if something is and all data can be read, 2 if data
 //! is lost, and 3 if it could not judge.
 
 use std::ffi::OsString;
 
-use verbs::judge::{Dump, Verdict, Verify, VerifyReport};
+use verbs::judge::{Verdict, Verify, VerifyReport};
 use verbs::props::{nice_bytes, parse_number};
 
 use crate::door::{Door, Ran, Stop, bad_option, text};
@@ -118,24 +118,4 @@ pub fn report_text(report: &VerifyReport) -> String {
         text += &format!("{} files lost\n", report.files.len());
     }
     text
-}
-
-/// `thumper dump`.
-pub(crate) fn dump(door: &mut Door<'_>, words: &[OsString]) -> Ran {
-    let words = sort(words, "d:", &[]);
-    let mut request = Dump::default();
-    let mut places = Vec::new();
-    for opt in &words.opts {
-        match opt {
-            Opt::Value('d', dir) => places.push(dir.into()),
-            other => return Err(bad_option(other)),
-        }
-    }
-    let mut operands = crate::door::names(&words).into_iter();
-    request.name =
-        operands.next().ok_or_else(|| Stop::Usage("missing pool or device argument".into()))?;
-    request.what = operands.collect();
-    request.places = door.places(places);
-    door.engine.dump(&request, door.out)?;
-    Ok(0)
 }

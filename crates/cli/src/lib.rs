@@ -9,6 +9,7 @@
 
 pub mod columns;
 pub mod door;
+pub mod dump;
 pub mod files;
 pub mod getopt;
 pub mod json;
@@ -187,9 +188,9 @@ const OWN: &[Verb] = &[
     },
     Verb {
         name: "dump",
-        usage: "dump [-d dir] <pool | device> [what ...]",
-        appendix: Appendix::None,
-        run: judge::dump,
+        usage: dump::USAGE,
+        appendix: Appendix::Text(dump::HELP),
+        run: dump::dump,
     },
 ];
 

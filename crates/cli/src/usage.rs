@@ -17,6 +17,8 @@ pub enum Appendix {
     PoolProperties,
     /// The properties of data sets.
     DatasetProperties,
+    /// More words about it.
+    Text(&'static str),
 }
 
 /// The text for one verb: its lines, then what belongs to them.
@@ -28,6 +30,7 @@ pub fn of_verb(lines: &str, appendix: Appendix) -> String {
     }
     match appendix {
         Appendix::None => {}
+        Appendix::Text(more) => text += more,
         Appendix::Pointer => text += "\nFor the property list, run: zfs set|get\n",
         Appendix::PoolProperties => text += &pool_properties(),
         Appendix::DatasetProperties => text += &dataset_properties(),

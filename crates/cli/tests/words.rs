@@ -99,6 +99,11 @@ fn own_verbs_refuse_nonsense() {
         ("thumper verify a b", "too many arguments", 3),
         ("thumper verify nosuch", "cannot open 'nosuch': no such pool", 3),
         ("thumper dump", "missing pool or device argument", 2),
+        ("thumper dump -l", "missing device argument", 2),
+        ("thumper dump -x tank", "invalid option 'x'", 2),
+        ("thumper dump tank pond", "'pond' is no object and no data set of 'tank'", 2),
+        ("thumper dump /dev/sda", "'/dev/sda' is no pool; the labels of a device: -l", 2),
+        ("thumper dump -b tank 5", "'5' is no vdev:offset:[lsize/]psize[:flags]", 2),
     ] {
         let (_, err, got) = run(&mut Told::default(), &words(command));
         assert_eq!((err.lines().next(), got), (Some(message), status), "{command}");
@@ -143,6 +148,8 @@ fn requests_are_what_the_words_say() {
         ("thumper mkdir -p -m 700 tank:c", vec!["parents: true", "mode: Some(448)"]),
         ("thumper mv -n tank:a tank:b", vec!["no_clobber: true"]),
         ("thumper rm -rf tank:a", vec!["recursive: true", "force: true"]),
+        ("thumper -d /x dump -dd tank/a 5", vec!["tank/a", "/x", "datasets: 2", "[(5, 5)]"]),
+        ("thumper dump -d /x -l a b", vec!["Labels", "[\"a\", \"b\"]", "rings: false"]),
     ] {
         let request = asked(command);
         for part in parts {

@@ -4,4 +4,4 @@ pub use vdev::import::{
     AuxMember, Candidate, ChooseError, FoundPool, Member, Scan, scan, scan_devices,
 };
 pub use vdev::label::Labels;
-pub use vdev::{Content, LeafState, Tree, VdevError, content};
+pub use vdev::{Content, LabelParts, LeafState, Tree, VdevError, content, label_parts};

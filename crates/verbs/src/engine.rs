@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use crate::{Error, Result, datasets, files, judge, pools};
+use crate::{Error, Result, datasets, dump, files, judge, pools};
 
 /// Executes requests.
 pub trait Engine {
@@ -141,9 +141,13 @@ pub trait Engine {
         progress: &mut dyn FnMut(judge::Progress),
     ) -> Result<judge::VerifyReport>;
 
-    /// `dump`.
+    /// `dump`: each fact, until `sink` gives false. What cannot be read is told among them.
     ///
     /// # Errors
     /// See [`Engine::pool_create`].
-    fn dump(&mut self, request: &judge::Dump, out: &mut dyn Write) -> Result<()>;
+    fn dump(
+        &mut self,
+        request: &dump::Dump,
+        sink: &mut dyn FnMut(dump::Fact) -> bool,
+    ) -> Result<dump::Dumped>;
 }

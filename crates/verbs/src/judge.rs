@@ -85,14 +85,3 @@ pub struct VerifyReport {
     /// What does not add up, one a line: space, counts, structures.
     pub findings: Vec<String>,
 }
-
-/// Prints structures as they are on disk.
-#[derive(Clone, Debug, Default)]
-pub struct Dump {
-    /// The pool, or a device.
-    pub name: String,
-    /// What of it: labels, uberblocks, config, mos, data set, object, block.
-    pub what: Vec<String>,
-    /// Where to look for the pool.
-    pub places: Vec<PathBuf>,
-}

@@ -5,6 +5,7 @@
 //! socket and a test ask for the same thing in the same way.
 
 pub mod datasets;
+pub mod dump;
 pub mod engine;
 pub mod error;
 pub mod files;

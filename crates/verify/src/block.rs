@@ -430,6 +430,30 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
+    /// Bytes at a place of a vdev, with or without a checksum that they must have.
+    pub(crate) fn bare(
+        &mut self,
+        top: u32,
+        offset: u64,
+        out: &mut [u8],
+        checksum: Option<(Checksum, [u64; 4])>,
+    ) -> Result<(), String> {
+        let salt = self.salt;
+        let mut check = |bytes: &[u8]| match checksum {
+            None => true,
+            Some((kind, words)) => {
+                checksum::compute(kind, bytes, false, &salt).is_ok_and(|seen| seen == words)
+            }
+        };
+        let dva = Dva { vdev: top, offset, asize: out.len() as u64, gang: false };
+        self.copy(dva, out, None, &mut check)
+    }
+
+    /// The checksum of bytes, of a kind that needs no more than them and the salt.
+    pub(crate) fn sum(&self, kind: Checksum, bytes: &[u8]) -> Option<[u64; 4]> {
+        checksum::compute(kind, bytes, false, &self.salt).ok()
+    }
+
     /// Reads an intent log block as far as it is one: `None` if it is not (yet) written.
     pub(crate) fn log_block(&mut self, bp: &BlkPtr) -> Option<Vec<u8>> {
         let place = match bp.checksum() {
@@ -465,7 +489,7 @@ fn before_mac(kind: Checksum, words: [u64; 4]) -> [u64; 2] {
     }
 }
 
-fn decompress(compress: Compress, from: &[u8], to: &mut [u8]) -> Result<(), String> {
+pub(crate) fn decompress(compress: Compress, from: &[u8], to: &mut [u8]) -> Result<(), String> {
     if matches!(compress, Compress::Off | Compress::Empty) {
         let part = from.len().min(to.len());
         to[..part].copy_from_slice(&from[..part]);

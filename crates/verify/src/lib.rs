@@ -5,11 +5,13 @@
 //! counts: a judge must not share the arithmetic of the accused.
 //! The one idea: every block is visited once, every copy and every column of it is compared, and
 //! what is in use is compared with what is allocated. Damage ends in the report, never in a stop.
+//! Its reader is lent to `dump` ([`Look`], docs/decisions/0006-dump.md).
 #![deny(missing_docs)]
 
 mod accounts;
 mod block;
 mod judge;
+mod look;
 mod mos;
 mod names;
 mod object;
@@ -24,6 +26,8 @@ mod tests;
 mod walk;
 
 pub use judge::{Options, verify, verify_pool};
+pub use look::Look;
+pub use object::Unread;
 pub use report::{
     DeviceDamage, FILES_MAX, FINDINGS_MAX_OF_KIND, FileDamage, Finding, FindingKind, Progress,
     Report, SpaceTotals, Verdict,

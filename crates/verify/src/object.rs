@@ -14,8 +14,8 @@ use zerocopy::FromBytes;
 const ENTRIES_MAX: usize = 4 << 20;
 
 /// Why something could not be read.
-#[derive(Debug)]
-pub(crate) struct Unread(pub String);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread(pub String);
 
 impl From<FormatError> for Unread {
     fn from(error: FormatError) -> Unread {

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 
-use verbs::{Engine, Error, Result, datasets, files, judge, pools};
+use verbs::{Engine, Error, Result, datasets, dump, files, judge, pools};
 
 /// The directory that scenarios ran in when they were recorded.
 pub(crate) const STAGE: &str = "/tmp/t-0000000";
@@ -210,7 +210,11 @@ impl Engine for Told {
         Err(Error::open(&request.name, verbs::Why::NoPool))
     }
 
-    fn dump(&mut self, request: &judge::Dump, _: &mut dyn Write) -> Result<()> {
+    fn dump(
+        &mut self,
+        request: &dump::Dump,
+        _: &mut dyn FnMut(dump::Fact) -> bool,
+    ) -> Result<dump::Dumped> {
         self.ask(request)
     }
 }

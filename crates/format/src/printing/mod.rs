@@ -4,6 +4,7 @@
 //! unknown origin never reach a terminal as they are: see [`text`].
 
 mod blkptr;
+mod compact;
 mod list;
 mod uberblock;
 
@@ -13,6 +14,7 @@ mod tests;
 use std::fmt;
 
 pub use blkptr::blkptr;
+pub use compact::compact;
 pub use list::list;
 pub use uberblock::uberblock;
 

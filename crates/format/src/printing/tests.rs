@@ -93,12 +93,37 @@ fn pointers_look_as_zdb_prints_them() {
 }
 
 #[test]
+fn pointers_of_an_object_look_as_zdb_prints_them() {
+    // Of `zdb -dddddd single 1` and of an object whose block is in its pointer.
+    let checksum = [0x12_1df6_bd01, 0x472c_4935_88a7, 0x8b_f290_5b8b_f6fe, 0xb7a4_beaf_076b_d091];
+    let mut bp = BlkPtr::embedded(512, Compress::Lz4, ObjectType(1), 42, &[0; 37]).unwrap();
+    assert_eq!(compact(&bp).to_string(), "EMBEDDED et=0 200L/25P B=42");
+    let props = crate::blkptr::BlkProps {
+        lsize: 0x4000,
+        psize: 0x1000,
+        compress: Compress::Lz4,
+        checksum: Checksum::Fletcher4,
+        kind: ObjectType(1),
+        level: 0,
+    };
+    let dva = |offset| crate::Dva { vdev: 0, offset, asize: 0x1000, gang: false };
+    bp = BlkPtr::new(props, &[dva(0x39_7000), dva(0x116_a000)], 19, 1, checksum);
+    assert_eq!(
+        compact(&bp).to_string(),
+        "0:397000:1000 0:116a000:1000 4000L/1000P F=1 B=19/19 \
+         cksum=000000121df6bd01:0000472c493588a7:008bf2905b8bf6fe:b7a4beaf076bd091"
+    );
+    assert_eq!(compact(&BlkPtr::hole(0x20000, ObjectType(19), 0, 7)).to_string(), "20000L B=7");
+}
+
+#[test]
 fn any_words_can_be_printed() {
     for word in [0, 1, u64::MAX, 0x8080_8080_8080_8080, 0x7fff_7fff_7fff_7fff] {
         for prop in 0..64 {
             let mut words = [word; 16];
             words[6] = word.rotate_left(prop) | 1 << prop;
-            assert!(!blkptr(&BlkPtr::from_words(words)).to_string().is_empty());
+            let bp = BlkPtr::from_words(words);
+            assert!(!blkptr(&bp).to_string().is_empty() && !compact(&bp).to_string().is_empty());
         }
     }
     assert!(Checksum::from_id(99).is_none());

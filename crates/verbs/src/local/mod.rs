@@ -3,6 +3,7 @@
 mod catalogue;
 mod copy_in;
 mod copy_out;
+mod dump;
 mod files;
 mod filesystems;
 mod history;
@@ -21,8 +22,9 @@ use pool::props::PoolProp;
 
 use session::{For, Session, open, pool_error};
 
+use crate::dump::{Dump, Dumped, Fact};
 use crate::files::{Cat, Copied, Get, List, Listed, Mkdir, Move, Put, Remove};
-use crate::judge::{Dump, Progress, Verify, VerifyReport};
+use crate::judge::{Progress, Verify, VerifyReport};
 use crate::state::{StateFile, default_path};
 use crate::{Doing, Engine, Error, Result, Why, datasets, pools};
 
@@ -30,11 +32,6 @@ use crate::{Doing, Engine, Error, Result, Why, datasets, pools};
 #[derive(Debug)]
 pub struct Local {
     state: StateFile,
-}
-
-/// What is said of a verb that the engine does not execute yet.
-fn later<T>(verb: &str) -> Result<T> {
-    Err(Error::Other(format!("'{verb}' is not there yet")))
 }
 
 impl Local {
@@ -219,7 +216,7 @@ impl Engine for Local {
         judge::verify(&self.state, request, progress)
     }
 
-    fn dump(&mut self, _: &Dump, _: &mut dyn Write) -> Result<()> {
-        later("dump")
+    fn dump(&mut self, request: &Dump, sink: &mut dyn FnMut(Fact) -> bool) -> Result<Dumped> {
+        dump::dump(&self.state, request, sink)
     }
 }
