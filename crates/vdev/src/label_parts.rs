@@ -37,7 +37,7 @@ pub struct LabelParts {
     pub bootenv: Result<BootEnv, LabelError>,
     /// Bytes of a slot of the ring.
     pub slot_size: usize,
-    /// The slots of the ring that are not all zero, in order.
+    /// The slots of the ring that hold an uberblock, or what was one, in order.
     pub ring: Vec<Slot>,
 }
 
@@ -64,7 +64,9 @@ fn parts_of(label: usize, offset: u64, bytes: &[u8]) -> LabelParts {
     let ring = region(RING_AT, RING_SIZE);
     let size = ring_slot_size(config.as_ref().ok(), ring, offset + RING_AT);
     let slots = ring.chunks_exact(size).zip((offset + RING_AT..).step_by(size)).enumerate();
-    let used = slots.filter(|(_, (bytes, _))| bytes.iter().any(|byte| *byte != 0));
+    // A fresh ring has more in it than zeros (a version, a checksum over all of it): what has no
+    // magic number at all is no uberblock that was damaged.
+    let used = slots.filter(|(_, (bytes, _))| bytes.iter().take(8).any(|byte| *byte != 0));
     let ring = used.map(|(slot, (bytes, at))| Slot { slot, uberblock: uberblock(bytes, at) });
     LabelParts { label, offset, config, bootenv, slot_size: size, ring: ring.collect() }
 }

@@ -17,6 +17,9 @@ use vdev::Tree;
 /// Entries of a removed vdev's mapping that are believed.
 const MAPPING_MAX: u64 = 64 << 20;
 
+/// Parts of one ZAP that may be unreadable before the rest of it is given up.
+const WRONG_MAX: usize = 1 << 10;
+
 /// A reader of the blocks and objects of one pool.
 pub struct Look<'a> {
     blocks: Blocks<'a>,
@@ -124,7 +127,7 @@ impl<'a> Look<'a> {
     /// could not read (some, not all of it) comes between the entries.
     ///
     /// # Errors
-    /// If it has no block 0, or one that is not of a ZAP.
+    /// If it has no block 0, or one that is not of a ZAP, or if too much of it cannot be read.
     pub fn zap(
         &mut self,
         dnode: &DnodePhys,
@@ -136,9 +139,15 @@ impl<'a> Look<'a> {
         }
         let blocks = &mut self.blocks;
         let mut reader = Reader::open(|number| object::block(blocks, dnode, number))?;
+        let mut wrong = 0;
         for entry in reader.entries() {
+            wrong += usize::from(entry.is_err());
             if !each(entry) {
                 break;
+            }
+            // A table of a billion pointers to nothing is soon written.
+            if wrong >= WRONG_MAX {
+                return Err(Unread(format!("{wrong} parts of it, and no further")));
             }
         }
         Ok(())

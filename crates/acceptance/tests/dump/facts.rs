@@ -42,7 +42,7 @@ fn squeezed(text: &str) -> String {
 struct At {
     dataset: String,
     object: String,
-    is_dnodes: bool,
+    segments: bool,
     /// Words of an array so far.
     index: usize,
 }
@@ -77,7 +77,10 @@ fn facts_of(line: &str, at: &mut At) -> Vec<String> {
         at.object = words.first().copied().unwrap_or_default().into();
         let shape = line.split(" (K=").next().unwrap_or_default();
         let checksum = line.split("(K=").nth(1).and_then(|rest| rest.split(')').next());
-        at.is_dnodes = shape.ends_with("DMU dnode");
+        // zdb's segments of dnodes are other ones; of a block of no round size it never sees that
+        // it is a hole.
+        let block: u64 = words.get(3).and_then(|word| word.parse().ok()).unwrap_or_default();
+        at.segments = !shape.ends_with("DMU dnode") && block.is_power_of_two();
         return vec![format!("dnode {} checksum {}", shape_of(shape), checksum.unwrap_or("?"))];
     }
     if is_block(&words) {
@@ -91,7 +94,7 @@ fn facts_of(line: &str, at: &mut At) -> Vec<String> {
         return if at.object.is_empty() { vec![squeezed(line)] } else { vec![] };
     }
     if line.starts_with("\t\tsegment [") {
-        return if at.is_dnodes { vec![] } else { vec![squeezed(line)] };
+        return if at.segments { vec![squeezed(line)] } else { vec![] };
     }
     if let Some(entry) = line.strip_prefix("\t\t") {
         return if is_array(entry) {
@@ -182,8 +185,11 @@ pub(crate) fn metaslabs(said: &str) -> Facts {
         match words[..] {
             ["vdev", id, ..] => {
                 vdev = id.into();
-                add(format!("vdev {vdev} {}", line.split("ms_").nth(1).unwrap_or_default()));
+                if let Some((_, object)) = line.split_once("ms_unflushed_phys") {
+                    add(format!("vdev {vdev} unflushed {}", squeezed(object)));
+                }
             }
+            ["metaslabs", "0", ..] => {}
             ["metaslabs", count, ..] => add(format!("vdev {vdev} has {count} metaslabs")),
             ["metaslab", number, "offset", offset, "spacemap", object, ..] => {
                 add(format!("vdev {vdev} metaslab {number} at {offset}: map {object}"));
@@ -215,6 +221,8 @@ pub(crate) fn metaslabs(said: &str) -> Facts {
 pub(crate) fn labels(said: &str) -> Vec<String> {
     let from_first = said.lines().skip_while(|line| !line.starts_with("LABEL "));
     let lines = from_first.filter(|line| !line.starts_with("---") && !line.trim().is_empty());
+    // zdb has no root pointers here; the uberblocks of a pool are compared with theirs.
+    let lines = lines.filter(|line| !line.starts_with("\trootbp ="));
     lines.map(|line| line.trim_end().to_string()).collect()
 }
 

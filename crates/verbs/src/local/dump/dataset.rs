@@ -226,7 +226,7 @@ impl Dumper<'_, '_> {
             Some(ObjsetType::Meta) => "META",
             _ => "NONE",
         };
-        if parts.datasets > 0 {
+        if parts.datasets > 0 || parts.intent_logs {
             let fact = Fact::new("dataset")
                 .text("name", name)
                 .word("type", kind)

@@ -9,8 +9,8 @@ use verify::Unread;
 use super::{Dumper, Readable, Told, removed};
 use crate::dump::{Fact, Value};
 
-/// Metaslabs of one vdev that are told.
-const METASLABS_MAX: u64 = 1 << 24;
+/// Metaslabs of one vdev that are believed: OpenZFS makes an eighth of that.
+const METASLABS_MAX: u64 = 1 << 20;
 /// Key of a vdev's ZAP: from which txg on each metaslab's changes are in the logs only.
 const UNFLUSHED: &[u8] = b"com.delphix:ms_unflushed_phys_txgs";
 /// Key of a vdev's ZAP: the map of what a checkpoint holds and the pool has freed.
@@ -45,7 +45,12 @@ impl Dumper<'_, '_> {
             }
             match self.slabs(id, top) {
                 Ok(None) => {}
-                Ok(Some(slabs)) => self.vdev_slabs(&slabs, detail)?,
+                Ok(Some(slabs)) => {
+                    self.vdev_slabs(&slabs, detail)?;
+                    if detail >= HEADERS {
+                        self.vdev_map(id, top, CHECKPOINT, slabs.ashift, detail >= ENTRIES)?;
+                    }
+                }
                 Err(why) => self.out.wrong(format!("vdev {id}: metaslabs"), why)?,
             }
         }

@@ -29,19 +29,31 @@ impl Dumper<'_, '_> {
                 Err(why) => self.out.wrong(place(), why)?,
             }
         }
+        // In bytes, not in sectors as the maps of metaslabs.
+        self.vdev_map(id, vdev, OBSOLETE, 0, entries)
+    }
+
+    /// Tells a space map of a whole vdev, if it has that one: its units are `1 << shift` bytes.
+    pub(super) fn vdev_map(
+        &mut self,
+        id: u32,
+        vdev: &VdevConfig,
+        key: &[u8],
+        shift: u32,
+        entries: bool,
+    ) -> Told {
         let Some(zap) = vdev.zap_top.filter(|object| *object != 0) else { return Ok(()) };
-        let obsolete = self.lookup(zap, OBSOLETE).and_then(|object| match object {
+        let found = self.lookup(zap, key).and_then(|object| match object {
             Some(object) => Ok(Some((object, self.map(object)?))),
             None => Ok(None),
         });
-        match obsolete {
+        match found {
             Ok(None) => Ok(()),
-            Err(why) => self.out.wrong(place(), why),
+            Err(why) => self.out.wrong(format!("vdev {id}: {}", String::from_utf8_lossy(key)), why),
             Ok(Some((object, (dnode, phys, has_histogram)))) => {
-                // In bytes, not in sectors as the maps of metaslabs.
                 let size = vdev.top.as_ref().map_or(u64::MAX, |top| top.asize);
-                let geometry = Geometry { start: 0, size, shift: 0 };
-                self.space_map_header(object, &phys, has_histogram, geometry.shift)?;
+                let geometry = Geometry { start: 0, size, shift };
+                self.space_map_header(object, &phys, has_histogram, shift)?;
                 if !entries {
                     return Ok(());
                 }
