@@ -181,7 +181,7 @@ fn more_disks_gone_than_parity_covers() {
 fn disks_held_by_another_process() {
     let (stage, planted) = small();
     noise(&stage.aside("one"), 1, 1000);
-    let held = WriteFile::open(&stage.images.disk(1)).unwrap();
+    let held = WriteFile::open(stage.images.disk(1)).unwrap();
     let said = "cannot open 'tank': pool is in use by another process";
     let _said = stage.refused("put one tank:/", 1, said);
     let _said = stage.refused("mkdir tank:/new", 1, said);
