@@ -543,16 +543,18 @@ impl Syncing<'_> {
             *to = from;
         }
         let before = work.frozen.synced.as_ref();
-        let used_before = before.map_or(0, DnodePhys::used_bytes) as i64;
+        let used_before = before.map_or(0, DnodePhys::used_bytes);
         let had = before.map_or(0, |d| d.core().flags);
         let core = dnode.core_mut();
         core.flags |= had & (format::dnode::DnodeFlags::USED_BYTES | 2 | 8);
         if work.used_delta != 0 || !work.frozen.records.is_empty() {
             core.flags |= format::dnode::DnodeFlags::USED_BYTES;
         }
-        let used = used_before + work.used_delta;
-        core.used.set(u64::try_from(used).unwrap_or(0));
-        debug_assert!(used >= 0, "INV-9: an object uses less than nothing");
+        let used = used_before.checked_add_signed(work.used_delta).ok_or(DmuError::Limit {
+            object: work.object.number(),
+            what: "its dnode says that it uses less than its blocks do",
+        })?;
+        core.used.set(used);
         Ok(Some(dnode))
     }
 }
