@@ -4,17 +4,70 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use acceptance::{SHAPES, Session, Shape, engine};
+use fs::{Filesystem, NewObject, Who, make_filesystem, mode};
+use pool::Stored;
 use testkit::truth::Entry;
 use testkit::workload::acceptance;
-use testkit::{Compare, assert_same, kernel, poolaudit_kernels, tool, vm};
+use testkit::{Compare, Ran, Truth, assert_same, kernel, poolaudit_kernels, tool, vm};
 
 /// The entries that the kernel lists for the root file system of our pool.
-fn kernels_view(dir: &std::path::Path) -> Vec<Entry> {
-    let truth = kernel::truth_of(dir, engine::POOL, &[]);
+fn entries(truth: &Truth) -> Vec<Entry> {
     let mut entries = truth.entries(engine::POOL).unwrap();
     entries.sort_by(|a, b| a.path.cmp(&b.path));
     entries
+}
+
+/// File systems beside the root one, with quotas and reservations that show in each other's numbers.
+fn add_file_systems(session: &Session) {
+    let number = |name: &str, value: u64| (name.to_string(), Stored::Number(value));
+    for (name, props) in [
+        ("tank/fs", vec![number("quota", 60 << 20), number("refreservation", 9 << 20)]),
+        ("tank/fs/small", vec![number("recordsize", 4096), number("reservation", 5 << 20)]),
+        ("tank/plain", vec![number("compression", 2), number("refquota", 30 << 20)]),
+    ] {
+        let mut props = BTreeMap::from_iter(props);
+        // where the kernel mounts, it makes a directory in the file system above
+        props.insert("mountpoint".into(), Stored::Text(b"none".to_vec()));
+        session.pool().create_filesystem(name, props, make_filesystem).unwrap();
+        let fs = Filesystem::open(session.pool(), name).unwrap();
+        let new = NewObject::of(mode::FILE | 0o640, Who { uid: 7, gid: 8 });
+        for (i, size) in [100, 70_000, 1_000_000].into_iter().enumerate() {
+            let bytes: Vec<u8> = (0..size).map(|i: u32| (i / 3) as u8).collect();
+            fs.create_with(fs.root(), format!("f{i}").as_bytes(), &new, &bytes).unwrap();
+        }
+    }
+}
+
+/// What the kernel says of the data sets, `thumper` says of them on the same images: `zfs list -p`
+/// line by line, and each property's value and source.
+fn assert_told_alike(dir: &Path, truth: &Truth) {
+    let aside = testkit::temp_dir();
+    let thumper = |words: &str| {
+        let mut command = acceptance::thumper(&aside.path().join("pools"));
+        command.arg("-d").arg(dir).args(words.split_whitespace());
+        let ran = Ran::of(&mut command).expect_ok();
+        assert!(ran.err.is_empty(), "{ran}");
+        ran.out
+    };
+    let list = truth.command_name("zfs list").to_string();
+    let ours = thumper(&list);
+    assert_eq!(ours.lines().collect::<Vec<_>>(), truth.command(&list).lines().collect::<Vec<_>>());
+    assert_eq!(ours.lines().count(), 4, "{ours}");
+    let mut seen = 0;
+    for line in thumper(&format!("zfs get -Hp -r -t all all {}", engine::POOL)).lines() {
+        let words: Vec<&str> = line.split('\t').collect();
+        let [dataset, property, value, source] = words[..] else { panic!("{line}") };
+        // the kernel had it mounted when the truth was told
+        if property != "mounted" {
+            assert_eq!(Some((value, source)), truth.zfs_get(dataset, property), "{line}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 200, "{seen}");
 }
 
 /// Ours beside the kernel's: everything but the block size, which only the kernel makes up.
@@ -38,11 +91,14 @@ fn there_and_back(shape: &Shape, record_bytes: u64) {
     let (images, mut session) = Session::create(shape, record_bytes);
     let mut load = acceptance(31);
     session.run(&load.ops);
+    add_file_systems(&session);
     let ours = engine::list(session.filesystem()).unwrap();
     session.close().unwrap();
 
     // it reads, and sees what we see
-    let theirs = kernels_view(images.path());
+    let truth = kernel::truth_of(images.path(), engine::POOL, &[]);
+    assert_told_alike(images.path(), &truth);
+    let theirs = entries(&truth);
     assert_same(&load.tree.entries(), &theirs, Compare::MODEL);
     assert_same(&as_the_kernel_tells_holes(ours, &theirs), &theirs, BESIDE);
 
