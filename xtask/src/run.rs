@@ -1,8 +1,10 @@
 //! Running programs, step by step, and counting the tests that they report.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -36,7 +38,7 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
 }
 
 fn shown(command: &Command) -> String {
-    let program = std::path::Path::new(command.get_program());
+    let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(command.get_program());
     let words = std::iter::once(name).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
@@ -126,6 +128,73 @@ pub(crate) fn run_tests(command: &mut Command, tally: &mut Tally) -> Result<()> 
     }
     let status = child.wait()?;
     ensure!(status.success(), "{shown}: {status}");
+    Ok(())
+}
+
+/// A program of tests, and the directory of its crate, which it expects to run in.
+struct TestProgram {
+    path: PathBuf,
+    dir: PathBuf,
+}
+
+/// Builds what the `cargo test` command would run; gives the programs in cargo's order.
+fn build_tests(command: &mut Command) -> Result<Vec<TestProgram>> {
+    let told = read(command.args(["--no-run", "--message-format=json-render-diagnostics"]))?;
+    let mut programs = Vec::new();
+    for line in told.lines() {
+        let message: serde_json::Value = serde_json::from_str(line).context("cargo's message")?;
+        let manifest = message["manifest_path"].as_str().map(Path::new);
+        if let (Some(path), Some(dir), Some(true)) = (
+            message["executable"].as_str(),
+            manifest.and_then(Path::parent),
+            message["profile"]["test"].as_bool(),
+        ) {
+            programs.push(TestProgram { path: path.into(), dir: dir.into() });
+        }
+    }
+    ensure!(!programs.is_empty(), "cargo built no tests");
+    Ok(programs)
+}
+
+/// Builds the tests of a `cargo test` command and runs their programs, as many at a time as there are
+/// cores: some of them wait for a VM or for zdb most of the time. What a program prints is shown when
+/// it ends.
+pub(crate) fn run_side_by_side(command: &mut Command, tally: &mut Tally) -> Result<()> {
+    let programs = build_tests(command)?;
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new((tally, Vec::new()));
+    let one = |program: &TestProgram| -> Result<()> {
+        let mut test = Command::new(&program.path);
+        test.current_dir(&program.dir).env("CARGO_MANIFEST_DIR", &program.dir);
+        test.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = test.output().with_context(|| program.path.display().to_string())?;
+        let (tally, failed) = &mut *done.lock().expect("no test runner panics");
+        println!("\n     Running {}", program.path.display());
+        for said in [&output.stdout, &output.stderr] {
+            for line in String::from_utf8_lossy(said).lines() {
+                println!("{line}");
+                tally.add(line);
+            }
+        }
+        if !output.status.success() {
+            failed.push(format!("{}: {}", program.path.display(), output.status));
+        }
+        Ok(())
+    };
+    let work = || -> Result<()> {
+        while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            one(program)?;
+        }
+        Ok(())
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let runners: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let ended = runners.into_iter().map(|runner| runner.join().expect("it does not panic"));
+        ended.collect::<Result<Vec<()>>>()
+    })?;
+    let (_, failed) = done.into_inner().expect("no test runner panics");
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::fuzz;
 use crate::packages;
-use crate::run::{Steps, cargo, run, run_tests, target_dir};
+use crate::run::{Steps, cargo, run, run_side_by_side, run_tests, target_dir};
 
 /// Crates whose tests also run under the simulator's scheduler.
 const SIMULATED: &[&str] = &["rt", "device"];
@@ -37,11 +37,12 @@ pub(crate) fn test(kernel: bool) -> Result<()> {
     });
     steps.step("tests", |tally| {
         let mut command = cargo();
-        command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+        command.args(["test", "--workspace", "--locked"]);
         if !kernel {
             command.env("THUMPER_NO_KERNEL", "1");
         }
-        run_tests(&mut command, tally)
+        run_side_by_side(&mut command, tally)?;
+        run_tests(cargo().args(["test", "--workspace", "--locked", "--doc", "--quiet"]), tally)
     });
     steps.step("simulated", |tally| run_tests(&mut simulated(), tally));
     steps.step("fuzz", |_| fuzz::fuzz(None, FUZZ_SECONDS));
