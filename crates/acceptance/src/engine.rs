@@ -290,8 +290,10 @@ pub fn list(fs: &Filesystem) -> Result<Vec<Entry>, FsError> {
     Ok(out)
 }
 
-fn entry(path: &[u8], number: u64, attrs: &Attrs) -> Entry {
-    let kind = match attrs.kind() {
+/// What an object is, in the words of the truth.
+#[must_use]
+pub fn kind_of(attrs: &Attrs) -> Kind {
+    match attrs.kind() {
         mode::DIR => Kind::Dir,
         mode::SYMLINK => Kind::Link,
         mode::BLOCK => Kind::Block,
@@ -299,7 +301,11 @@ fn entry(path: &[u8], number: u64, attrs: &Attrs) -> Entry {
         mode::FIFO => Kind::Fifo,
         mode::SOCKET => Kind::Socket,
         _ => Kind::File,
-    };
+    }
+}
+
+fn entry(path: &[u8], number: u64, attrs: &Attrs) -> Entry {
+    let kind = kind_of(attrs);
     let small = |id: u64| u32::try_from(id).unwrap_or(u32::MAX);
     let time = |t: Time| (t.secs, t.nanos);
     let path = if path.is_empty() { b"." } else { path };

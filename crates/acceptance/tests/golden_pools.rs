@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use fs::{Attrs, Filesystem, mode};
+use acceptance::engine;
+use fs::{Filesystem, mode};
 use pool::{Devices, OpenOptions, Pool};
 use rt::Workers;
 use rt::sync::Arc;
 use sha2::{Digest, Sha256};
 use testkit::rounds;
-use testkit::truth::{Entry, Kind, Truth, XattrValue};
+use testkit::truth::{Entry, Truth, XattrValue};
 use vdev::import;
 
 fn options() -> OpenOptions {
@@ -43,18 +44,6 @@ fn sha256(fs: &Filesystem, number: u64, segments: Option<&[(u64, u64)]>) -> Stri
         }
     }
     hex(&hash.finalize())
-}
-
-fn kind_of(attrs: &Attrs) -> Kind {
-    match attrs.kind() {
-        mode::DIR => Kind::Dir,
-        mode::SYMLINK => Kind::Link,
-        mode::BLOCK => Kind::Block,
-        mode::CHAR => Kind::Char,
-        mode::FIFO => Kind::Fifo,
-        mode::SOCKET => Kind::Socket,
-        _ => Kind::File,
-    }
 }
 
 /// All objects of a file system by path from its root.
@@ -116,7 +105,7 @@ fn compare(fs: &Filesystem, entries: &[Entry]) -> usize {
         if !(fs.name().contains('@') && entry.path == b".") {
             assert_eq!(number, entry.object, "{at}: object");
         }
-        assert_eq!(kind_of(&attrs), entry.kind, "{at}: kind");
+        assert_eq!(engine::kind_of(&attrs), entry.kind, "{at}: kind");
         assert_eq!(attrs.permissions(), entry.mode, "{at}: mode");
         assert_eq!((attrs.uid, attrs.gid), (entry.uid.into(), entry.gid.into()), "{at}: owner");
         assert_eq!(attrs.size, entry.size, "{at}: size");

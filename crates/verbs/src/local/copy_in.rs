@@ -8,16 +8,14 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use fs::{Filesystem, FsError, NewObject, Who, mode};
-use rustix::fs::{SeekFrom, XattrFlags};
+use rustix::fs::SeekFrom;
 
+use super::copying::{CHUNK, Failed, without_code};
 use super::files::{fs_error, open_place, shown};
 use super::session::For;
 use crate::files::{Copied, Put};
 use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
-
-/// Bytes of one read.
-const CHUNK: usize = 1 << 20;
 
 /// A copy under way.
 struct CopyIn<'a> {
@@ -28,30 +26,6 @@ struct CopyIn<'a> {
     copied: Copied,
     errors: Vec<Error>,
     buf: Vec<u8>,
-}
-
-enum Failed {
-    Host(std::io::Error),
-    Fs(FsError),
-    Directory,
-}
-
-impl From<std::io::Error> for Failed {
-    fn from(e: std::io::Error) -> Self {
-        Failed::Host(e)
-    }
-}
-
-impl From<rustix::io::Errno> for Failed {
-    fn from(e: rustix::io::Errno) -> Self {
-        Failed::Host(e.into())
-    }
-}
-
-impl From<FsError> for Failed {
-    fn from(e: FsError) -> Self {
-        Failed::Fs(e)
-    }
 }
 
 pub(super) fn put(file: &StateFile, request: &Put) -> Result<(Copied, Vec<Error>)> {
@@ -242,12 +216,3 @@ impl CopyIn<'_> {
 fn time(seconds: i64, nanos: i64) -> fs::Time {
     fs::Time { secs: seconds, nanos: nanos as u32 }
 }
-
-/// The words of the system, without the number after them.
-pub(super) fn without_code(e: &std::io::Error) -> String {
-    let text = e.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_string()
-}
-
-/// How attributes are set on the host: made or replaced.
-pub(super) const SET: XattrFlags = XattrFlags::empty();

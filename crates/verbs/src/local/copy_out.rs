@@ -8,18 +8,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use fs::{Attrs, Filesystem, FsError, mode};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps};
+use fs::{Attrs, Filesystem, mode};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
-use super::copy_in::{SET, without_code};
+use super::copying::{CHUNK, Failed, without_code};
 use super::files::{fs_error, open_place, shown};
 use super::session::For;
 use crate::files::{Copied, Get};
 use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
-/// Bytes of one read.
-const CHUNK: usize = 1 << 20;
+/// How attributes are set on the host: made or replaced.
+const SET: XattrFlags = XattrFlags::empty();
 
 struct CopyOut<'a> {
     fs: &'a Filesystem,
@@ -29,30 +29,6 @@ struct CopyOut<'a> {
     copied: Copied,
     errors: Vec<Error>,
     buf: Vec<u8>,
-}
-
-enum Failed {
-    Host(std::io::Error),
-    Fs(FsError),
-    Directory,
-}
-
-impl From<std::io::Error> for Failed {
-    fn from(e: std::io::Error) -> Self {
-        Failed::Host(e)
-    }
-}
-
-impl From<rustix::io::Errno> for Failed {
-    fn from(e: rustix::io::Errno) -> Self {
-        Failed::Host(e.into())
-    }
-}
-
-impl From<FsError> for Failed {
-    fn from(e: FsError) -> Self {
-        Failed::Fs(e)
-    }
 }
 
 pub(super) fn get(file: &StateFile, request: &Get) -> Result<(Copied, Vec<Error>)> {

@@ -3,6 +3,7 @@
 mod catalogue;
 mod copy_in;
 mod copy_out;
+mod copying;
 mod dump;
 mod files;
 mod filesystems;

@@ -327,7 +327,7 @@ impl Dumper<'_, '_> {
     }
 
     /// Calls `each` with the dnodes of a range of objects, block by block as they are on disk.
-    #[allow(clippy::type_complexity)]
+    #[allow(clippy::type_complexity)] // one closure, with the walker itself
     fn each_dnode(
         &mut self,
         dataset: &Dataset,
