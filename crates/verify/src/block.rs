@@ -92,6 +92,11 @@ impl<'a> Blocks<'a> {
         self.mappings.insert(top, entries);
     }
 
+    /// Were vdevs removed?
+    pub(crate) fn has_mappings(&self) -> bool {
+        !self.mappings.is_empty()
+    }
+
     /// Bytes that the space accounting of data sets counts for a block.
     pub(crate) fn dsize(&self, bp: &BlkPtr) -> u64 {
         let deflate = |dva: Dva| {

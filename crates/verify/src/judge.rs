@@ -1,8 +1,12 @@
 //! The order of the proceedings: MOS, data sets, what is pending, space, labels, names, verdict.
 
-use crate::accounts;
+use crate::accounts::{self, Counts};
 use crate::block::Blocks;
-use crate::mos::{Datasets, Mos};
+use crate::chain;
+use crate::datasets::Datasets;
+use crate::dead::{self, Dead};
+use crate::features::{self, Marks, Uses};
+use crate::mos::Mos;
 use crate::names::Names;
 use crate::object::{self, Result, Unread};
 use crate::pending;
@@ -89,11 +93,12 @@ pub fn verify(
     progress: &mut dyn FnMut(Progress),
 ) -> Report {
     let memory = if options.memory == 0 { MEMORY_DEFAULT } else { options.memory.max(MEMORY_MIN) };
-    let reach = Sorter::new(memory as usize / 2, &options.scratch);
+    let reach = Sorter::new(memory as usize / 4, &options.scratch);
+    let dead = Sorter::new(memory as usize / 8, &options.scratch);
     let mut blocks = Blocks::new(tree);
     let mut findings = Findings::default();
     let opened = open(&mut blocks, uberblocks, &mut findings);
-    let mut walk = Walk::new(blocks, reach, progress);
+    let mut walk = Walk::new(blocks, reach, dead, progress);
     walk.findings = findings;
     let mut summary = Summary::default();
     match opened {
@@ -165,7 +170,7 @@ fn judge(
         let totals = slabs.iter().map(|slabs| slabs.allocated(&mut walk.blocks, mos));
         walk.progress.bytes_total = totals.fold(0, u64::saturating_add);
     }
-    walk.objset(Scope { dataset: MOS, min_txg: 0, dying: false }, &uberblock.root);
+    walk.objset(Scope { dataset: MOS, min_txg: 0, snap_txg: 0, dying: false }, &uberblock.root);
     let mos_used = walk.born;
     let mut datasets = Datasets::list(&mut walk.blocks, mos, &summary.name);
     for why in datasets.unread.drain(..) {
@@ -174,44 +179,83 @@ fn judge(
         walk.findings.add(FindingKind::LostMetadata, || why);
     }
     walk.names.extend(datasets.list.iter().map(|dataset| dataset.name.clone()));
-    for (number, dataset) in (1u32..).zip(&datasets.list) {
-        let phys = match mos.dataset(&mut walk.blocks, dataset.object) {
-            Ok(phys) => phys,
-            Err(why) => {
-                let name = &dataset.name;
-                walk.findings.add(FindingKind::LostMetadata, || format!("{name}: {why}"));
-                walk.incomplete = true;
-                walk.lost_blocks += 1;
-                continue;
-            }
-        };
-        let scope = Scope { dataset: number, min_txg: phys.prev_snap_txg.get(), dying: false };
+    chain::check(walk, mos, &datasets, txg);
+    let marks = Marks::read(walk, mos, &datasets);
+    let mut dead = Dead::default();
+    let mut counts: Counts = vec![Default::default(); datasets.list.len()];
+    let mut uses = vec![Uses::default(); datasets.list.len()];
+    for place in datasets.order() {
+        let Some(dataset) = datasets.list.get(place) else { continue };
+        let number = place as u32 + 1;
         walk.born = Default::default();
-        let mut objset = walk.objset(scope, &phys.bp);
-        if !phys.bp.is_hole() {
-            summary.datasets += 1;
-            if dataset.encrypted {
-                summary.encrypted.push(dataset.name.clone());
-            }
+        walk.uses = dataset.prev.and_then(|prev| uses.get(prev).copied()).unwrap_or_default();
+        one_dataset(walk, &datasets, place, summary, txg);
+        if let Some(uses) = uses.get_mut(place) {
+            *uses = walk.uses;
         }
-        accounts::dataset(walk, mos, &dataset.name, &phys);
-        if !dataset.snapshot {
-            if objset.is_none() && phys.bp.has_space() {
-                objset = read_objset(&mut walk.blocks, &phys.bp).ok();
-            }
-            if let Some(objset) = &objset {
-                pending::intent_log(walk, number, objset, txg);
-            }
+        if let Err(why) = accounts::dataset(walk, &datasets, (number, place), &mut counts) {
+            lost_account(walk, &dataset.name, &why);
+        }
+        let (at, txgs) = ((number, dataset), &marks.txgs);
+        if let Err(why) = dead::list(walk, mos, &datasets, at, txgs, &mut dead) {
+            let name = &dataset.name;
+            walk.findings.add(FindingKind::Deadlist, || format!("{name}: its deadlist: {why}"));
+            walk.dead_incomplete = true;
         }
     }
+    let freeing = config.as_ref().and_then(|config| pending::claim(walk, mos, config));
     if !walk.incomplete {
-        accounts::dirs(walk, mos, &datasets, mos_used);
+        let of_mos = (mos_used, freeing);
+        accounts::dirs(walk, mos, &datasets, &counts, of_mos);
+        features::check(walk, mos, &datasets, &uses, &marks, dead.empty);
+        dead::compare(walk);
     }
-    let Some(config) = &config else { return };
-    pending::claim(walk, mos, config);
+    if config.is_none() {
+        return;
+    }
     summary.space = compare_space(walk, mos, &slabs, memory, options);
-    shared::spread(walk, mos, &datasets);
+    shared::spread(walk, &datasets);
     summary.files = name_files(walk, mos, &datasets);
+}
+
+/// Walks one data set.
+fn one_dataset(
+    walk: &mut Walk<'_, '_>,
+    datasets: &Datasets,
+    place: usize,
+    summary: &mut Summary,
+    txg: u64,
+) {
+    let Some(dataset) = datasets.list.get(place) else { return };
+    let (number, phys) = (place as u32 + 1, &dataset.phys);
+    let prev = dataset.prev.and_then(|place| datasets.list.get(place));
+    let made = prev.map_or(0, |prev| prev.phys.creation_txg.get());
+    let snap_txg = made.min(phys.prev_snap_txg.get());
+    let min_txg = dataset.shared_until(datasets);
+    let mut objset =
+        walk.objset(Scope { dataset: number, min_txg, snap_txg, dying: false }, &phys.bp);
+    if phys.bp.is_hole() {
+        return;
+    }
+    summary.datasets += 1;
+    if dataset.encrypted {
+        summary.encrypted.push(dataset.name.clone());
+    }
+    if dataset.snapshot {
+        return;
+    }
+    if objset.is_none() && phys.bp.has_space() {
+        objset = read_objset(&mut walk.blocks, &phys.bp).ok();
+    }
+    if let Some(objset) = &objset {
+        pending::intent_log(walk, number, objset, txg);
+    }
+}
+
+/// What cannot be read again after the walk: it has been told of as lost.
+fn lost_account(walk: &mut Walk<'_, '_>, name: &str, why: &Unread) {
+    walk.incomplete = true;
+    walk.findings.add(FindingKind::Unjudged, || format!("{name}: its accounts: {why}"));
 }
 
 pub(crate) fn read_objset(blocks: &mut Blocks<'_>, bp: &format::BlkPtr) -> Result<ObjsetPhys> {
@@ -374,7 +418,7 @@ fn paths_of(
     dataset: u64,
     damage: &[(u64, ObjectDamage)],
 ) -> Result<Vec<(u64, String)>> {
-    let phys = mos.dataset(&mut walk.blocks, dataset)?;
+    let (_, phys) = mos.dataset(&mut walk.blocks, dataset)?;
     let objset = read_objset(&mut walk.blocks, &phys.bp)?;
     if objset.kind != ObjsetType::Zfs {
         return Ok(Vec::new());

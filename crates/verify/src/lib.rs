@@ -10,6 +10,11 @@
 
 mod accounts;
 mod block;
+mod chain;
+mod datasets;
+mod dead;
+mod diff;
+mod features;
 mod judge;
 mod look;
 mod mos;

@@ -10,12 +10,12 @@ use crate::object::{self, Result, Unread};
 use crate::report::FindingKind;
 use crate::spacemaps::each_run;
 use crate::walk::{MOS, Scope, Walk, named};
-use format::bpobj::{self, BpobjPhys};
+use format::bpobj::{self, BpobjForm, BpobjPhys};
 use format::bptree::{BptreeEntry, BptreePhys};
 use format::config::PoolConfig;
 use format::space_map::{Geometry, SpaceMapPhys};
 use format::zil::{LogBlock, Record, RecordKind, ZilHeader};
-use format::{BlkPtr, DnodePhys, ObjsetPhys};
+use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Object that stands for "pending frees" among owners of space: it cannot exist.
@@ -26,35 +26,57 @@ pub(crate) const LOG: u64 = (1 << 40) - 2;
 const LOG_BLOCKS_MAX: u64 = 1 << 22;
 /// Entries of one bpobj that are read at once.
 const ENTRIES_AT_ONCE: u64 = 1024;
+/// Bpobjs within one that are believed.
+const LISTS_MAX: usize = 1 << 19;
 /// Pending trees that are believed.
 const TREES_MAX: u64 = 1 << 20;
 
 /// Sums of a bpobj: bytes, compressed, uncompressed.
 pub(crate) type Sums = [u64; 3];
 
-/// Claims the space of all that is pending in the MOS.
-pub(crate) fn claim(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig) {
+/// Claims the space of all that is pending in the MOS. Gives the space of what is being freed by
+/// and by, which has an account of its own.
+pub(crate) fn claim(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig) -> Option<u64> {
+    let mut freeing = Some(0u64);
     for name in ["sync_bplist", "free_bpobj", "com.delphix:obsolete_bpobj"] {
         let Some(object) = mos.find(name) else { continue };
         // Obsolete blocks were on removed vdevs: they take no space of their own.
-        let claims = !name.contains("obsolete");
-        if let Err(why) = list(walk, mos, object, claims) {
-            unread(walk, || format!("{name}: {why}"));
+        let claims = (!name.contains("obsolete")).then_some(name);
+        match list(walk, mos, object, claims) {
+            Ok(bytes) if name == "free_bpobj" => {
+                freeing = freeing.map(|sum| sum.wrapping_add(bytes));
+            }
+            Ok(_) => {}
+            Err(why) => {
+                freeing = None;
+                unread(walk, || format!("{name}: {why}"));
+            }
         }
     }
-    if let Some(object) = mos.find("bptree_obj")
-        && let Err(why) = trees(walk, mos, object)
-    {
-        unread(walk, || format!("bptree_obj: {why}"));
+    if let Some(object) = mos.find("bptree_obj") {
+        match trees(walk, mos, object) {
+            Ok(bytes) => freeing = freeing.map(|sum| sum.wrapping_add(bytes)),
+            Err(why) => {
+                freeing = None;
+                unread(walk, || format!("bptree_obj: {why}"));
+            }
+        }
     }
-    if let Some(object) = mos.find("com.delphix:deleted_clones")
-        && let Err(why) = deleted_clones(walk, mos, object)
-    {
-        unread(walk, || format!("com.delphix:deleted_clones: {why}"));
+    if let Some(object) = mos.find("com.delphix:deleted_clones") {
+        match deleted_clones(walk, mos, object) {
+            Ok(0) => {}
+            // What of them is in the account, only their own sums tell.
+            Ok(_) => freeing = None,
+            Err(why) => {
+                freeing = None;
+                unread(walk, || format!("com.delphix:deleted_clones: {why}"));
+            }
+        }
     }
     if mos.words("com.delphix:zpool_checkpoint").is_some() {
         checkpoint(walk, mos, config);
     }
+    freeing
 }
 
 fn unread(walk: &mut Walk<'_, '_>, text: impl FnOnce() -> String) {
@@ -62,11 +84,14 @@ fn unread(walk: &mut Walk<'_, '_>, text: impl FnOnce() -> String) {
     walk.findings.add(FindingKind::Structure, text);
 }
 
-/// Calls `each` with all entries of a bpobj and those below it; gives the sums of the header.
+/// Calls `each` with all entries of a bpobj and those below it; gives the sums of the header. Every
+/// header is held against its own entries and the headers of those right below it.
 pub(crate) fn each_entry(
     walk: &mut Walk<'_, '_>,
     mos: &Mos,
     object: u64,
+    kind: FindingKind,
+    what: &dyn Fn() -> String,
     mut each: impl FnMut(&mut Walk<'_, '_>, &BlkPtr),
 ) -> Result<Sums> {
     let mut seen = BTreeSet::new();
@@ -76,15 +101,16 @@ pub(crate) fn each_entry(
         if !seen.insert(object) {
             return Err(Unread(format!("bpobj {object} is listed twice")));
         }
+        if seen.len() + todo.len() > LISTS_MAX {
+            return Err(Unread(format!("more than {LISTS_MAX} bpobjs in one")));
+        }
         let dnode = mos.expect(&mut walk.blocks, object)?;
-        let (phys, _) = BpobjPhys::parse(dnode.bonus())?;
-        sums.get_or_insert([
-            phys.bytes.get(),
-            phys.compressed_bytes.get(),
-            phys.uncompressed_bytes.get(),
-        ]);
+        let (phys, form) = header(&dnode)?;
+        let said = sums_of(&phys);
+        sums.get_or_insert(said);
         let count = phys.num_blkptrs.get();
         covered(&dnode, count, 128)?;
+        let mut counted: Sums = [0; 3];
         let mut at = 0;
         while at < count {
             let part = (count - at).min(ENTRIES_AT_ONCE);
@@ -92,6 +118,7 @@ pub(crate) fn each_entry(
             drop(object::solid(&mut walk.blocks, &dnode, offset / u64::from(dnode.block_size()))?);
             let bytes = object::range(&mut walk.blocks, &dnode, offset, part as usize * 128)?;
             for bp in bpobj::entries(&bytes, part)? {
+                add(walk, &mut counted, bp);
                 each(walk, bp);
             }
             at += part;
@@ -100,14 +127,36 @@ pub(crate) fn each_entry(
         if count > 0 {
             let dnode = mos.expect(&mut walk.blocks, phys.subobjs_object.get())?;
             covered(&dnode, count, 8)?;
-            if count > 1 << 24 {
+            if count > LISTS_MAX as u64 {
                 return Err(Unread(format!("{count} bpobjs in a bpobj")));
             }
             let bytes = object::range(&mut walk.blocks, &dnode, 0, count as usize * 8)?;
-            todo.extend(bpobj::subobjs(&bytes, count)?.iter().map(|object| object.get()));
+            for sub in bpobj::subobjs(&bytes, count)? {
+                let (phys, _) = header(&mos.expect(&mut walk.blocks, sub.get())?)?;
+                for (sum, part) in counted.iter_mut().zip(sums_of(&phys)) {
+                    *sum = sum.wrapping_add(part);
+                }
+                todo.push(sub.get());
+            }
         }
+        // The oldest form has but one sum.
+        let kept = if form == BpobjForm::Counted { 1 } else { 3 };
+        (0..3).skip(kept).for_each(|index| counted[index] = said[index]);
+        compare(walk, kind, || format!("{}, bpobj {object}", what()), said, counted);
     }
     Ok(sums.unwrap_or_default())
+}
+
+/// The header of a bpobj.
+fn header(dnode: &DnodePhys) -> Result<(BpobjPhys, BpobjForm)> {
+    if dnode.kind() != ObjectType::BPOBJ {
+        return Err(Unread(format!("{} in the place of a bpobj", dnode.kind().name())));
+    }
+    Ok(BpobjPhys::parse(dnode.bonus())?)
+}
+
+fn sums_of(phys: &BpobjPhys) -> Sums {
+    [phys.bytes.get(), phys.compressed_bytes.get(), phys.uncompressed_bytes.get()]
 }
 
 /// Are so many entries within the blocks of an object?
@@ -119,36 +168,37 @@ fn covered(dnode: &DnodePhys, count: u64, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Claims the blocks of a bpobj, and checks its sums.
-fn list(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64, claims: bool) -> Result<()> {
+/// Claims the blocks of a bpobj, and checks its sums. Gives the space of its blocks.
+fn list(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64, claims: Option<&str>) -> Result<u64> {
     let mut counted: Sums = [0; 3];
-    let sums = each_entry(walk, mos, object, |walk, bp| {
+    let what = || claims.unwrap_or("obsolete blocks").to_owned();
+    each_entry(walk, mos, object, FindingKind::Account, &what, |walk, bp| {
         add(walk, &mut counted, bp);
-        if claims {
+        if claims.is_some() {
             claim_pointer(walk, MOS, PENDING, bp);
         }
     })?;
-    compare(walk, || format!("bpobj {object}"), sums, counted);
-    Ok(())
+    Ok(counted[0])
 }
 
 /// Adds a pointer to sums.
 pub(crate) fn add(walk: &Walk<'_, '_>, sums: &mut Sums, bp: &BlkPtr) {
     let parts = [walk.blocks.dsize(bp), bp.compressed_size(), bp.uncompressed_size()];
     for (sum, part) in sums.iter_mut().zip(parts) {
-        *sum = sum.saturating_add(part);
+        *sum = sum.wrapping_add(part);
     }
 }
 
 /// Reports sums that are not what was counted.
 pub(crate) fn compare(
     walk: &mut Walk<'_, '_>,
+    kind: FindingKind,
     what: impl FnOnce() -> String,
     said: Sums,
     counted: Sums,
 ) {
     if said != counted {
-        walk.findings.add(FindingKind::Account, || {
+        walk.findings.add(kind, || {
             format!(
                 "{}: says {said:?} bytes (used, compressed, whole), counted {counted:?}",
                 what()
@@ -166,12 +216,12 @@ fn claim_pointer(walk: &mut Walk<'_, '_>, dataset: u32, object: u64, bp: &BlkPtr
     if let Err(why) = walk.blocks.segments(bp, &mut audit) {
         unread(walk, || format!("a block to be freed: {why}"));
     }
-    let scope = Scope { dataset, min_txg: 0, dying: false };
+    let scope = Scope { dataset, min_txg: 0, snap_txg: 0, dying: false };
     walk.claim(scope, object, bp.is_dedup(), &audit.segments);
 }
 
-/// Walks the trees of destroyed data sets.
-fn trees(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<()> {
+/// Walks the trees of destroyed data sets. Gives the space that the list says they have left.
+fn trees(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<u64> {
     let dnode = mos.expect(&mut walk.blocks, object)?;
     let phys = *BptreePhys::parse(dnode.bonus())?;
     if phys.pending() > TREES_MAX {
@@ -185,14 +235,17 @@ fn trees(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<()> {
         let resume = &entry.resume;
         let begun = [resume.objset.get(), resume.object.get(), resume.blkid.get()] != [0; 3]
             || resume.level.get() != 0;
-        let scope = Scope { dataset: MOS, min_txg: entry.birth_txg.get(), dying: begun };
+        let min_txg = entry.birth_txg.get();
+        let scope = Scope { dataset: MOS, min_txg, snap_txg: min_txg, dying: begun };
         walk.objset(scope, &entry.bp);
     }
-    Ok(())
+    Ok(phys.bytes.get())
 }
 
 /// Claims the blocks of clones that are being deleted: those that their livelists have left.
-fn deleted_clones(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<()> {
+/// Gives how many blocks that are.
+fn deleted_clones(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<u64> {
+    let mut left = 0;
     let mut lists = Vec::new();
     let zap = mos.expect(&mut walk.blocks, object)?;
     object::zap_each(&mut walk.blocks, &zap, |entry| lists.extend(entry.value.as_u64()))?;
@@ -203,7 +256,8 @@ fn deleted_clones(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<()>
         for sublist in sublists {
             // Within a sublist every free has its allocation; their number is bounded by format.
             let mut live: BTreeMap<[u64; 3], (i64, BlkPtr)> = BTreeMap::new();
-            each_entry(walk, mos, sublist, |_, bp| {
+            let what = || format!("livelist {livelist}");
+            each_entry(walk, mos, sublist, FindingKind::Account, &what, |_, bp| {
                 let words = bp.words();
                 let key = [words[0], words[1], bp.birth()];
                 let count = if bpobj::entry_is_freed(bp) { -1 } else { 1 };
@@ -211,12 +265,13 @@ fn deleted_clones(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<()>
             })?;
             for (count, bp) in live.into_values() {
                 if count > 0 {
+                    left += 1;
                     claim_pointer(walk, MOS, PENDING, &bp);
                 }
             }
         }
     }
-    Ok(())
+    Ok(left)
 }
 
 /// Claims what only the checkpoint holds: frees that were put off.
@@ -236,7 +291,7 @@ fn checkpoint(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig) {
             let geometry = Geometry::metaslab(0, top.asize, top.ashift.min(20) as u32);
             each_run(&mut walk.blocks, &dnode, &phys, geometry, |run| runs.push(run))
         });
-        let scope = Scope { dataset: MOS, min_txg: 0, dying: false };
+        let scope = Scope { dataset: MOS, min_txg: 0, snap_txg: 0, dying: false };
         for run in runs {
             walk.claim(scope, PENDING, false, &[(id, run.offset, run.size)]);
         }

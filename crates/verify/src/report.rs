@@ -100,6 +100,18 @@ pub enum FindingKind {
     SpaceMap,
     /// Counts that are not the sum of what they count.
     Account,
+    /// Snapshots, clones and heads whose links contradict each other.
+    Snapshots,
+    /// Lists of what a data set has no more that are not true.
+    Deadlist,
+    /// Features in use that are not counted, or the other way round.
+    Feature,
+    /// Tables of names (ZAPs) that are not in order.
+    Zap,
+    /// Files, directories and links that contradict each other.
+    Files,
+    /// Space of users, groups and projects that is not what they use.
+    Usage,
     /// Something could not be judged.
     Unjudged,
 }

@@ -5,8 +5,8 @@
 //! are found, so that the file one works with is named too.
 
 use crate::block::Blocks;
+use crate::datasets::Datasets;
 use crate::judge::read_objset;
-use crate::mos::{Datasets, Mos};
 use crate::object::{self, Result};
 use crate::report::FILES_MAX;
 use crate::walk::{LostBlock, MOS, Walk};
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const LOOKS_MAX: usize = 1 << 20;
 
 /// Adds the damage of lost blocks to the data sets that share them.
-pub(crate) fn spread(walk: &mut Walk<'_, '_>, mos: &Mos, datasets: &Datasets) {
+pub(crate) fn spread(walk: &mut Walk<'_, '_>, datasets: &Datasets) {
     let mut by_dataset: BTreeMap<u32, Vec<LostBlock>> = BTreeMap::new();
     for lost in std::mem::take(&mut walk.lost) {
         if lost.dataset != MOS {
@@ -33,10 +33,10 @@ pub(crate) fn spread(walk: &mut Walk<'_, '_>, mos: &Mos, datasets: &Datasets) {
     let mut roots = BTreeMap::new();
     for (number, dataset) in (1u32..).zip(&datasets.list) {
         numbers.insert(dataset.object, number);
-        if let Ok(phys) = mos.dataset(&mut walk.blocks, dataset.object) {
-            older.insert(dataset.object, phys.prev_snap_object.get());
-            roots.insert(number, phys.bp);
+        if let Some(prev) = dataset.prev.and_then(|place| datasets.list.get(place)) {
+            older.insert(dataset.object, prev.object);
         }
+        roots.insert(number, dataset.phys.bp);
     }
     let mut looks = 0;
     for (number, dataset) in (1u32..).zip(&datasets.list) {

@@ -1,12 +1,13 @@
 //! Lies planted into copies of golden pools, each of which must be told.
 
 use crate::block::Blocks;
+use crate::datasets::Datasets;
 use crate::judge::{compare_space, read_objset, verify_pool};
-use crate::mos::{Datasets, Mos};
+use crate::mos::Mos;
 use crate::report::FindingKind;
 use crate::sorter::Sorter;
 use crate::walk::{MOS, Scope, Walk};
-use crate::{Options, Report, SpaceTotals, Verdict, accounts, object, pending, spacemaps};
+use crate::{Options, Report, SpaceTotals, Verdict, object, pending, spacemaps};
 use format::dnode::DNODES_PER_BLOCK;
 use format::label::{CONFIG_AT, DATA_AT};
 use format::{BlkPtr, Dva};
@@ -53,7 +54,7 @@ fn victim(dir: &Path, name: &str) -> (String, Entry, BlkPtr, BlkPtr) {
     let truth = testkit::truth(name);
     for head in datasets.list.iter().filter(|dataset| !dataset.snapshot && !dataset.encrypted) {
         let Ok(entries) = truth.entries(&head.name) else { continue };
-        let root = mos.dataset(&mut blocks, head.object).unwrap().bp;
+        let root = head.phys.bp;
         let objset = read_objset(&mut blocks, &root).unwrap();
         for entry in entries.into_iter().filter(|e| e.kind == Kind::File && e.nlink == 1) {
             let dnode = object::expect(&mut blocks, &objset, entry.object).unwrap();
@@ -175,6 +176,10 @@ fn a_wrong_label_is_named_by_its_number() {
     assert_eq!(report.devices[0].bad_blocks, 0);
 }
 
+fn no_dead() -> Sorter {
+    Sorter::new(0, &Options::default().scratch)
+}
+
 /// Space of the golden pool `single`, if each data set is walked as often as `times` says (the MOS
 /// is number 0); and the kinds of findings.
 fn space_if(times: impl Fn(usize) -> usize) -> (SpaceTotals, Vec<FindingKind>) {
@@ -185,16 +190,17 @@ fn space_if(times: impl Fn(usize) -> usize) -> (SpaceTotals, Vec<FindingKind>) {
     let mos = Mos::open(&mut blocks, &root).unwrap();
     let options = Options::default();
     let mut ignore = |_| {};
-    let mut walk = Walk::new(blocks, Sorter::new(0, &options.scratch), &mut ignore);
+    let mut walk = Walk::new(blocks, Sorter::new(0, &options.scratch), no_dead(), &mut ignore);
     let config = mos.config(&mut walk.blocks).unwrap();
     let datasets = Datasets::list(&mut walk.blocks, &mos, "single");
     walk.names.extend(datasets.list.iter().map(|dataset| dataset.name.clone()));
     for _ in 0..times(0) {
-        walk.objset(Scope { dataset: MOS, min_txg: 0, dying: false }, &root);
+        walk.objset(Scope { dataset: MOS, min_txg: 0, snap_txg: 0, dying: false }, &root);
     }
     for (number, dataset) in (1u32..).zip(&datasets.list) {
-        let phys = mos.dataset(&mut walk.blocks, dataset.object).unwrap();
-        let scope = Scope { dataset: number, min_txg: phys.prev_snap_txg.get(), dying: false };
+        let phys = dataset.phys;
+        let min_txg = phys.prev_snap_txg.get();
+        let scope = Scope { dataset: number, min_txg, snap_txg: min_txg, dying: false };
         for _ in 0..times(number as usize) {
             walk.objset(scope, &phys.bp);
         }
@@ -224,45 +230,4 @@ fn what_is_not_reached_is_leaked_and_what_is_reached_twice_is_told() {
     assert!(findings.iter().all(|kind| *kind == FindingKind::DoublyAllocated));
     // What was reached once too often is just what was not reached.
     assert_eq!((more.doubly_allocated, more.reachable), (less.leaked, all.reachable));
-}
-
-#[test]
-fn wrong_accounts_are_told() {
-    let pool = found(&testkit::golden("single"));
-    let tree = pool.open_tree().unwrap();
-    let mut blocks = Blocks::new(&tree);
-    let root = pool.uberblocks[0].root;
-    let mos = Mos::open(&mut blocks, &root).unwrap();
-    let options = Options::default();
-    let mut ignore = |_| {};
-    let mut walk = Walk::new(blocks, Sorter::new(1 << 20, &options.scratch), &mut ignore);
-    walk.objset(Scope { dataset: MOS, min_txg: 0, dying: false }, &root);
-    let mut mos_used = walk.born;
-    let datasets = Datasets::list(&mut walk.blocks, &mos, "single");
-    accounts::dirs(&mut walk, &mos, &datasets, mos_used);
-    assert!(walk.findings.is_empty());
-    mos_used.used += 512;
-    accounts::dirs(&mut walk, &mos, &datasets, mos_used);
-    assert!(std::mem::take(&mut walk.findings).has(FindingKind::Account));
-    let mut seen = 0;
-    for dataset in &datasets.list {
-        let mut phys = mos.dataset(&mut walk.blocks, dataset.object).unwrap();
-        if phys.bp.is_hole() {
-            continue;
-        }
-        seen += 1;
-        walk.born = Default::default();
-        let scope = Scope { dataset: 1, min_txg: phys.prev_snap_txg.get(), dying: false };
-        walk.objset(scope, &phys.bp);
-        accounts::dataset(&mut walk, &mos, &dataset.name, &phys);
-        assert!(walk.findings.is_empty(), "{}", dataset.name);
-        phys.compressed_bytes += 512;
-        accounts::dataset(&mut walk, &mos, &dataset.name, &phys);
-        assert!(std::mem::take(&mut walk.findings).has(FindingKind::Account), "{}", dataset.name);
-        walk.born.used += 512;
-        phys.compressed_bytes -= 512;
-        accounts::dataset(&mut walk, &mos, &dataset.name, &phys);
-        assert!(std::mem::take(&mut walk.findings).has(FindingKind::Account), "{}", dataset.name);
-    }
-    assert!(seen > 3);
 }

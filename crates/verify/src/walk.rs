@@ -6,11 +6,14 @@
 //! claim more space than its vdevs have is not walked to the end.
 
 use crate::block::{self, Audit, Blocks, Segment};
+use crate::diff::Side;
+use crate::features::Uses;
 use crate::report::{FILES_MAX, FindingKind, Findings, Progress};
 use crate::sorter::Sorter;
 use crate::space::{OWNER_DEDUP, OWNER_DYING};
 use format::dnode::{DNODE_BLOCK, DNODE_SLOT, DNODES_PER_BLOCK, DnodeFlags};
 use format::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
+use format::space_map::SPACE_MAP_SIZE;
 use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
 use std::collections::BTreeMap;
 use zerocopy::FromBytes;
@@ -44,6 +47,22 @@ pub(crate) struct Charge {
     pub uncompressed: u64,
 }
 
+impl Charge {
+    /// Adds another.
+    pub(crate) fn add(&mut self, other: Charge) {
+        self.used = self.used.wrapping_add(other.used);
+        self.compressed = self.compressed.wrapping_add(other.compressed);
+        self.uncompressed = self.uncompressed.wrapping_add(other.uncompressed);
+    }
+
+    /// Takes another away.
+    pub(crate) fn remove(&mut self, other: Charge) {
+        self.used = self.used.wrapping_sub(other.used);
+        self.compressed = self.compressed.wrapping_sub(other.compressed);
+        self.uncompressed = self.uncompressed.wrapping_sub(other.uncompressed);
+    }
+}
+
 /// A lost block, for data sets that share it.
 #[derive(Clone, Debug)]
 pub(crate) struct LostBlock {
@@ -69,6 +88,8 @@ pub(crate) struct Scope {
     pub dataset: u32,
     /// Blocks born until then are another's.
     pub min_txg: u64,
+    /// The txg of the previous snapshot: between the two nothing can be born.
+    pub snap_txg: u64,
     /// The tree is being freed: what is not there any more is no loss.
     pub dying: bool,
 }
@@ -109,6 +130,14 @@ pub(crate) struct Walk<'a, 'p> {
     pub incomplete: bool,
     /// What was born in the data set that is being walked.
     pub born: Charge,
+    /// What it uses that needs a feature.
+    pub uses: Uses,
+    /// Space maps of the MOS with a histogram.
+    pub histograms: u64,
+    /// What is gone, and what the deadlists have.
+    pub dead: Sorter,
+    /// A deadlist could not be read: it cannot be held against what is gone.
+    pub dead_incomplete: bool,
     /// Bytes that may be claimed before the walk gives up.
     limit: u64,
     claimed: u64,
@@ -120,6 +149,7 @@ impl<'a, 'p> Walk<'a, 'p> {
     pub(crate) fn new(
         blocks: Blocks<'a>,
         reach: Sorter,
+        dead: Sorter,
         report_progress: &'p mut dyn FnMut(Progress),
     ) -> Walk<'a, 'p> {
         let tree = blocks.tree();
@@ -138,6 +168,10 @@ impl<'a, 'p> Walk<'a, 'p> {
             recovered_blocks: 0,
             incomplete: false,
             born: Charge::default(),
+            uses: Uses::default(),
+            histograms: 0,
+            dead,
+            dead_incomplete: false,
             limit: capacity.saturating_mul(2),
             claimed: 0,
             audit: Audit::default(),
@@ -203,6 +237,10 @@ impl<'a, 'p> Walk<'a, 'p> {
         if let Some(spill) = dnode.spill() {
             sum.add(self.visit(scope, &object, spill, (0, SPILL), birth));
         }
+        if scope.dataset == MOS && dnode.bonus_kind() == ObjectType::SPACE_MAP_HEADER {
+            self.histograms += u64::from(dnode.core().bonus_len.get() >= SPACE_MAP_SIZE as u16);
+        }
+        self.uses.large_dnode |= dnode.slots() > 1;
         let counted = dnode.core().flags & DnodeFlags::USED_BYTES != 0;
         if sum.complete && !scope.dying && (counted || sum.dsize != 0) {
             let used = dnode.used_bytes();
@@ -242,6 +280,11 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
         if bp.level() != level {
             self.odd(scope, object, (level, number), || format!("level {}", bp.level()));
+        }
+        if birth <= scope.snap_txg {
+            self.odd(scope, object, (level, number), || {
+                format!("born in txg {birth}, and the snapshot of {} lacks it", scope.snap_txg)
+            });
         }
         self.charge(bp);
         let mut sum = Sum { dsize, complete: true };
@@ -423,11 +466,29 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
+    /// What a block is charged with.
+    pub(crate) fn charge_of(&self, bp: &BlkPtr) -> Charge {
+        Charge {
+            used: self.blocks.dsize(bp),
+            compressed: bp.compressed_size(),
+            uncompressed: bp.uncompressed_size(),
+        }
+    }
+
     fn charge(&mut self, bp: &BlkPtr) {
-        let born = &mut self.born;
-        born.used = born.used.saturating_add(self.blocks.dsize(bp));
-        born.compressed = born.compressed.saturating_add(bp.compressed_size());
-        born.uncompressed = born.uncompressed.saturating_add(bp.uncompressed_size());
+        let charge = self.charge_of(bp);
+        self.born.add(charge);
+        self.uses.note(bp);
+    }
+
+    /// Keeps a block for the comparison of what is gone with the deadlists.
+    pub(crate) fn note_dead(&mut self, dataset: u32, bp: &BlkPtr, side: Side) {
+        let (words, birth) = (bp.words(), bp.birth());
+        // Of embedded ones a deadlist keeps what they are and when they were born.
+        let embedded = u64::from(bp.is_embedded()) << 32;
+        let place = if bp.is_embedded() { [words[6], 0] } else { [words[0], words[1]] };
+        let dataset = u64::from(dataset) | embedded;
+        self.dead.push([dataset, place[0], place[1], birth << 2 | side as u64]);
     }
 
     fn damaged(&mut self, scope: Scope, object: u64, note: impl FnOnce(&mut ObjectDamage)) {

@@ -1,0 +1,239 @@
+//! Features: is what is counted as in use what is in use?
+//!
+//! FORMAT: sections 7.3, 7.4. OpenZFS counts up and down when things are made and destroyed, and
+//! panics when a count would fall below nothing. Here everything that is counted is counted anew.
+
+use crate::datasets::Datasets;
+use crate::mos::Mos;
+use crate::object::{self, Result};
+use crate::report::FindingKind;
+use crate::walk::Walk;
+use format::bookmark::{Bookmark, BookmarkFlags};
+use format::dsl_dataset::{DS_BOOKMARKS, DS_REMAP_DEADLIST};
+use format::dsl_dir::DIR_LIVELIST;
+use format::features::Feature;
+use format::{BlkPtr, Checksum, Compress};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Largest block without the feature of large ones, in bytes.
+const BLOCK_MAX_OLD: u64 = 128 << 10;
+
+/// What the blocks and dnodes of a data set use that needs a feature.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Uses {
+    pub large_block: bool,
+    pub large_dnode: bool,
+    pub sha512: bool,
+    pub skein: bool,
+    pub edonr: bool,
+    pub zstd: bool,
+}
+
+impl Uses {
+    /// Notes what a block uses.
+    pub(crate) fn note(&mut self, bp: &BlkPtr) {
+        self.zstd |= bp.compress() == Some(Compress::Zstd);
+        if bp.is_embedded() {
+            return;
+        }
+        self.large_block |= bp.lsize() > BLOCK_MAX_OLD;
+        let checksum = bp.checksum();
+        self.sha512 |= checksum == Some(Checksum::Sha512);
+        self.skein |= checksum == Some(Checksum::Skein);
+        self.edonr |= checksum == Some(Checksum::Edonr);
+    }
+
+    fn features(self, encrypted: bool) -> impl Iterator<Item = Feature> {
+        let list = [
+            (self.large_block, Feature::LargeBlocks),
+            (self.large_dnode, Feature::LargeDnode),
+            (self.sha512, Feature::Sha512),
+            (self.skein, Feature::Skein),
+            (self.edonr, Feature::Edonr),
+            (self.zstd, Feature::ZstdCompress),
+            (encrypted, Feature::Encryption),
+        ];
+        list.into_iter().filter_map(|(uses, feature)| uses.then_some(feature))
+    }
+}
+
+/// What the bookmarks of all data sets are counted as.
+#[derive(Default)]
+pub(crate) struct Marks {
+    /// Txgs of bookmarks, whose keys deadlists keep.
+    pub txgs: BTreeSet<u64>,
+    datasets: u64,
+    long: u64,
+    written: u64,
+    redacted: u64,
+}
+
+impl Marks {
+    /// Reads all bookmarks.
+    pub(crate) fn read(walk: &mut Walk<'_, '_>, mos: &Mos, datasets: &Datasets) -> Marks {
+        let mut marks = Marks::default();
+        for dataset in datasets.list.iter().filter(|dataset| dataset.zapified) {
+            if let Err(why) = marks.of(walk, mos, dataset.object) {
+                let name = &dataset.name;
+                walk.findings
+                    .add(FindingKind::Structure, || format!("{name}: its bookmarks: {why}"));
+            }
+        }
+        marks
+    }
+
+    fn of(&mut self, walk: &mut Walk<'_, '_>, mos: &Mos, dataset: u64) -> Result<()> {
+        let zap = mos.expect(&mut walk.blocks, dataset)?;
+        let list = object::zap_get(&mut walk.blocks, &zap, DS_BOOKMARKS.as_bytes())?;
+        let Some(list) = list.and_then(|value| value.as_u64()) else { return Ok(()) };
+        self.datasets += 1;
+        let zap = mos.expect(&mut walk.blocks, list)?;
+        let mut odd = None;
+        object::zap_each(&mut walk.blocks, &zap, |entry| {
+            let words = entry.value.ints();
+            match Bookmark::from_words(&words) {
+                Ok(mark) => {
+                    self.txgs.insert(mark.creation_txg);
+                    let long = words.len() > 3;
+                    self.long += u64::from(long);
+                    let written = mark.flags & BookmarkFlags::HAS_FBN != 0;
+                    self.written += u64::from(long && written);
+                    self.redacted += u64::from(long && words.get(3) != Some(&0));
+                }
+                Err(error) => odd = Some(error),
+            }
+        })?;
+        odd.map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// Compares the counts of features. `uses` is by the places of the data sets, `empty` the number of
+/// keys of deadlists that lead to the shared empty bpobj.
+pub(crate) fn check(
+    walk: &mut Walk<'_, '_>,
+    mos: &Mos,
+    datasets: &Datasets,
+    uses: &[Uses],
+    marks: &Marks,
+    empty: u64,
+) {
+    if let Err(why) = compare(walk, mos, datasets, uses, marks, empty) {
+        walk.findings.add(FindingKind::Structure, || format!("counts of features: {why}"));
+    }
+}
+
+fn compare(
+    walk: &mut Walk<'_, '_>,
+    mos: &Mos,
+    datasets: &Datasets,
+    uses: &[Uses],
+    marks: &Marks,
+    mut empty: u64,
+) -> Result<()> {
+    let Some(read) = mos.find("features_for_read") else { return Ok(()) };
+    let mut said: BTreeMap<Vec<u8>, u64> = mos.numbers(&mut walk.blocks, read)?;
+    if let Some(write) = mos.find("features_for_write") {
+        said.extend(mos.numbers(&mut walk.blocks, write)?);
+    }
+    let mut counted: BTreeMap<Feature, u64> = BTreeMap::new();
+    let shared = mos.find("empty_bpobj");
+    for (place, dataset) in datasets.list.iter().enumerate() {
+        let mut own = BTreeSet::new();
+        if dataset.zapified {
+            let zap = mos.expect(&mut walk.blocks, dataset.object)?;
+            let mut remap = None;
+            object::zap_each(&mut walk.blocks, &zap, |entry| {
+                own.extend(Feature::from_guid(&entry.name).filter(|f| f.info().is_per_data_set()));
+                if entry.name == DS_REMAP_DEADLIST.as_bytes() {
+                    remap = entry.value.as_u64();
+                }
+            })?;
+            // It has the form of a deadlist.
+            let remap = mos.numbers(&mut walk.blocks, remap.unwrap_or(0))?;
+            empty += remap.values().filter(|object| Some(**object) == shared).count() as u64;
+        }
+        for feature in &own {
+            *counted.entry(*feature).or_default() += 1;
+        }
+        let used = uses.get(place).copied().unwrap_or_default();
+        for feature in used.features(dataset.phys.bp.is_crypt()) {
+            if !own.contains(&feature) {
+                walk.findings.add(FindingKind::Feature, || {
+                    format!("{}: it uses {} and does not say so", dataset.name, feature.name())
+                });
+            }
+        }
+    }
+    let mut livelists = 0;
+    for dir in datasets.dirs.iter().filter(|dir| dir.zapified) {
+        let zap = mos.expect(&mut walk.blocks, dir.object)?;
+        let list = object::zap_get(&mut walk.blocks, &zap, DIR_LIVELIST.as_bytes())?;
+        let Some(list) = list.and_then(|value| value.as_u64()) else { continue };
+        livelists += 1;
+        let list = mos.numbers(&mut walk.blocks, list)?;
+        empty += list.values().filter(|object| Some(**object) == shared).count() as u64;
+    }
+    if let Some(list) = mos.find("com.delphix:deleted_clones") {
+        livelists += mos.numbers(&mut walk.blocks, list)?.len() as u64;
+    }
+    let zapified = datasets.list.iter().filter(|dataset| dataset.zapified).count()
+        + datasets.dirs.iter().filter(|dir| dir.zapified).count();
+    let enabled = match mos.find("feature_enabled_txg") {
+        Some(object) => mos.numbers(&mut walk.blocks, object)?.len() as u64,
+        None => 0,
+    };
+    let exists = |name: &str| u64::from(mos.find(name).is_some());
+    counted.extend([
+        (Feature::EnabledTxg, enabled),
+        (Feature::ExtensibleDataset, zapified as u64),
+        (Feature::EmptyBpobj, empty),
+        (Feature::SpacemapHistogram, walk.histograms),
+        (Feature::Bookmarks, marks.datasets),
+        (Feature::BookmarkV2, marks.long),
+        (Feature::BookmarkWritten, marks.written),
+        (Feature::RedactionBookmarks, marks.redacted),
+        (Feature::LogSpacemap, exists("com.delphix:log_spacemap_zap")),
+        (Feature::AsyncDestroy, exists("bptree_obj")),
+        (Feature::Livelist, livelists),
+    ]);
+    for feature in Feature::ALL {
+        if feature.info().activates_on_enable() {
+            counted.insert(feature, 1);
+        } else if feature.info().is_per_data_set() {
+            counted.entry(feature).or_default();
+        }
+    }
+    for (feature, count) in counted {
+        let (name, said) = (feature.name(), said.get(feature.guid().as_bytes()).copied());
+        let fits = match (feature, said) {
+            (_, None) => count == 0 || feature.info().activates_on_enable(),
+            // Promoting counts each bookmark that moves again.
+            (Feature::BookmarkV2, Some(said)) => said >= count,
+            // Once it became active at its first use.
+            (Feature::Lz4Compress, Some(0)) => true,
+            (_, Some(said)) => said == count,
+        };
+        if !fits {
+            let said = said.map_or("not enabled".into(), |said| said.to_string());
+            walk.findings.add(FindingKind::Feature, || {
+                format!("feature {name}: its count is {said}, counted {count}")
+            });
+        }
+    }
+    described(walk, mos, &said)
+}
+
+/// Every feature must have a description: tools that do not know it show that.
+fn described(walk: &mut Walk<'_, '_>, mos: &Mos, said: &BTreeMap<Vec<u8>, u64>) -> Result<()> {
+    let Some(object) = mos.find("feature_descriptions") else { return Ok(()) };
+    let zap = mos.expect(&mut walk.blocks, object)?;
+    let mut names = BTreeSet::new();
+    object::zap_each(&mut walk.blocks, &zap, |entry| {
+        names.insert(entry.name);
+    })?;
+    for guid in said.keys().filter(|guid| !names.contains(*guid)) {
+        let guid = String::from_utf8_lossy(guid).into_owned();
+        walk.findings.add(FindingKind::Feature, || format!("feature {guid}: no description"));
+    }
+    Ok(())
+}
