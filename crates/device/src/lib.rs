@@ -7,12 +7,14 @@
 
 mod error;
 mod file;
+mod part;
 pub mod queue;
 pub mod sim;
 pub mod spinning;
 
 pub use error::{DeviceError, Operation, Result};
 pub use file::{ReadFile, WriteFile};
+pub use part::Part;
 
 use queue::{ReadQueue, WriteQueue};
 use rt::sync::Arc;

@@ -30,6 +30,7 @@ pub mod error;
 pub mod features;
 pub mod fuid;
 pub mod gang;
+pub mod gpt;
 pub mod history;
 pub mod ids;
 pub mod indirect;

@@ -11,12 +11,14 @@
 
 use crate::error::{Result, VdevError};
 use crate::label::{Labels, sort_uberblocks};
+use crate::partitions::partitions;
 use crate::tree::{Found, Tree};
 use crate::write::WriteTree;
 use device::queue::{LeafQueue, Options};
-use device::{Device, DeviceError, ReadFile, WriteDevice, WriteFile};
+use device::{Device, DeviceError, Part, ReadFile, WriteDevice, WriteFile};
 use format::Uberblock;
 use format::config::{AuxLabel, PoolConfig, PoolState, VdevConfig, VdevKind};
+use format::gpt::Partition;
 use format::label::DEVICE_SIZE_MIN;
 use rt::BufPool;
 use rt::sync::Arc;
@@ -35,6 +37,8 @@ const QUEUE_IDLE_MAX: usize = 32 << 20;
 pub struct Candidate {
     /// Where it was found; `None` of a device that has no path.
     pub path: Option<PathBuf>,
+    /// The partition that it is of the image file at the path, if it is not the whole of it.
+    pub partition: Option<Partition>,
     /// The device, open for reading.
     pub device: Arc<dyn Device>,
     /// Is it a disk or partition, not a regular file? Then it gets a queue when its pool is opened.
@@ -142,7 +146,7 @@ pub fn scan(paths: &[PathBuf]) -> std::io::Result<Scan> {
         match ReadFile::open(&path) {
             Ok(file) => {
                 let is_disk = file.is_block_device();
-                candidates.push(Candidate::of(Some(path), Arc::new(file), is_disk));
+                candidates.extend(Candidate::all_of(path, Arc::new(file), is_disk));
             }
             Err(error) => unopened.push(error),
         }
@@ -178,8 +182,46 @@ pub fn scan_devices(devices: Vec<(Option<PathBuf>, Arc<dyn Device>)>) -> Scan {
 impl Candidate {
     fn of(path: Option<PathBuf>, device: Arc<dyn Device>, is_disk: bool) -> Candidate {
         let labels = Labels::read(&*device);
-        Candidate { path, device, is_disk, labels }
+        Candidate { path, partition: None, device, is_disk, labels }
     }
+
+    /// A file or disk; of a file without labels that has a table of partitions, those of them that
+    /// have labels.
+    fn all_of(path: PathBuf, device: Arc<dyn Device>, is_disk: bool) -> Vec<Candidate> {
+        let whole = Candidate::of(Some(path.clone()), device.clone(), is_disk);
+        if is_disk || whole.labels.good().next().is_some() {
+            return vec![whole];
+        }
+        let part = |partition: Partition| {
+            let name = numbered(&path, partition.number).display().to_string();
+            let part = Part::new(device.clone(), name, partition.offset, partition.size);
+            let found = Candidate::of(Some(path.clone()), Arc::new(part), false);
+            let labelled = found.labels.good().next().is_some();
+            labelled.then_some(Candidate { partition: Some(partition), ..found })
+        };
+        // Nothing smaller is part of a pool.
+        let large = |partition: &Partition| partition.size >= DEVICE_SIZE_MIN;
+        let parts = partitions(&*device).into_iter().filter(large);
+        let parts: Vec<Candidate> = parts.filter_map(part).collect();
+        if parts.is_empty() { vec![whole] } else { parts }
+    }
+
+    /// The path to tell people: of a partition the file's with the partition's number, as the
+    /// links in /dev/disk have it.
+    pub fn shown_path(&self) -> Option<PathBuf> {
+        let path = self.path.as_deref()?;
+        Some(match self.partition {
+            Some(partition) => numbered(path, partition.number),
+            None => path.to_owned(),
+        })
+    }
+}
+
+/// The path of a partition of the file at `path`.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!("-part{number}"));
+    name.into()
 }
 
 /// Sorts devices into pools.
@@ -336,20 +378,34 @@ impl FoundPool {
     pub fn open_write_tree(&self, root: &VdevConfig) -> Result<WriteTree> {
         let pool = BufPool::new(QUEUE_IDLE_MAX);
         let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
+        // A file is locked once, however many of its partitions are leaves.
+        let mut files: BTreeMap<&Path, Arc<WriteFile>> = BTreeMap::new();
         // Leaves that have left the pool still carry its label.
         for member in self.members.iter().filter(|member| root.find(member.guid).is_some()) {
             let Some(path) = &member.candidate.path else { continue };
-            let file = WriteFile::open(path)?;
-            let labels = Labels::read(&file);
+            let device: Arc<dyn WriteDevice> = match member.candidate.partition {
+                Some(Partition { offset, size, .. }) => {
+                    let file = match files.get(path.as_path()) {
+                        Some(file) => file.clone(),
+                        None => Arc::new(WriteFile::open(path)?),
+                    };
+                    files.insert(path, file.clone());
+                    let name = member.candidate.device.name().to_owned();
+                    Arc::new(Part::new(file, name, offset, size))
+                }
+                None => match WriteFile::open(path)? {
+                    disk if disk.is_block_device() => {
+                        Arc::new(LeafQueue::for_writing(disk, pool.clone()))
+                    }
+                    file => Arc::new(file),
+                },
+            };
+            let labels = Labels::read(&*device);
             let now = labels.member(u64::MAX).map(|config| (config.pool_guid, config.label));
             if now != Some((self.guid(), member.config.label)) {
                 let name = path.display().to_string();
                 return Err(VdevError::Changed { device: name, guid: member.guid });
             }
-            let device: Arc<dyn WriteDevice> = match file.is_block_device() {
-                true => Arc::new(LeafQueue::for_writing(file, pool.clone())),
-                false => Arc::new(file),
-            };
             devices.insert(member.guid, device);
         }
         WriteTree::open(root, devices)

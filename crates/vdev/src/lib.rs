@@ -12,6 +12,7 @@ pub mod import;
 mod inuse;
 pub mod label;
 mod label_parts;
+mod partitions;
 pub mod raidz;
 mod read;
 mod read_run;

@@ -5,7 +5,7 @@
 mod walk;
 
 use format::config::VdevKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use vdev::import::{ChooseError, FoundPool, Scan, scan};
 use vdev::sizes::metaslab_shift;
 use vdev::{LeafState, ReadScratch, Tree, VdevError};
@@ -242,14 +242,40 @@ fn draid_is_recognised_and_refused_with_its_name() {
     assert_eq!(error.to_string(), "vdev 0: kind draid is not supported");
 }
 
-/// The pool is in a partition: at the start of the disk there is none.
+/// The pool is in a partition: at the start of the disk there is only the table.
 #[test]
 fn a_disk_with_partitions_is_not_taken_for_a_leaf() {
-    let scan = scan_golden("gpt");
-    assert!(scan.pools.is_empty());
-    let disk = device::ReadFile::open(testkit::golden("gpt").join("d00")).unwrap();
+    let pool = the_pool(scan_golden("gpt"));
+    let shown: Vec<_> =
+        pool.members.iter().map(|member| member.candidate.shown_path().unwrap()).collect();
+    let dir = testkit::golden("gpt");
+    assert_eq!(shown, ["d00-part1", "d01-part1", "d02-part1"].map(|name| dir.join(name)));
+    assert!(read_all(&pool, &pool.open_tree().unwrap(), true) > 20);
+    let disk = device::ReadFile::open(dir.join("d00")).unwrap();
     let content = vdev::content(&disk).unwrap();
     assert_eq!(content, Some(vdev::Content::Foreign("GPT partition table")));
+}
+
+#[test]
+fn either_table_of_partitions_will_do_and_none_that_lies() {
+    use device::WriteDevice;
+    let images = testkit::golden_copy("gpt");
+    let damage = |disk: &Path, at: u64| {
+        let file = device::WriteFile::open(disk).unwrap();
+        let mut bytes = [0; 512];
+        device::Device::read_at(&file, at, &mut bytes).unwrap();
+        bytes[72] ^= 1;
+        file.write_at(at, &bytes).unwrap();
+    };
+    let found = || the_pool(scan(&[images.path().to_path_buf()]).unwrap()).members.len();
+    let size = std::fs::metadata(&images.disks()[0]).unwrap().len();
+    damage(&images.disks()[0], 512);
+    assert_eq!(found(), 3, "the second table is good");
+    damage(&images.disks()[0], size - 512);
+    assert_eq!(found(), 2, "none is");
+    damage(&images.disks()[1], 1024);
+    damage(&images.disks()[1], size - 512);
+    assert_eq!(found(), 1, "no checksum of the entries fits");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub fn describe(pool: &Members, places: &[PathBuf], hostid: u64) -> FoundPool {
     let found: BTreeMap<u64, PathBuf> = pool
         .members
         .iter()
-        .filter_map(|member| Some((member.guid, member.candidate.path.clone()?)))
+        .filter_map(|member| Some((member.guid, member.candidate.shown_path()?)))
         .collect();
     let mut known = |config: &VdevConfig| known(config, &found, places);
     let tree = health::tree(&pool.root, false, &mut known);

@@ -266,7 +266,7 @@ fn import_one(file: &StateFile, request: &Import, guid: u64) -> Result<(String, 
             },
         }
     };
-    let paths = session.paths().into_values().collect();
+    let paths = session.places();
     if !readonly {
         let done = session.pool.set_state(PoolState::Active);
         let done = done.and_then(|()| note(&session.pool, &request.command));

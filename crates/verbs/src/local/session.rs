@@ -1,11 +1,11 @@
 //! An open pool for one command: found by name, on its devices, with what else is known of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use device::DeviceError;
 use format::config::PoolState;
-use pool::devices::{FoundPool, Scan, VdevError, scan};
+use pool::devices::{Candidate, FoundPool, Scan, VdevError, scan};
 use pool::{Devices, OpenOptions, Pool, PoolError};
 use rt::sync::Arc;
 
@@ -174,12 +174,22 @@ impl Session {
         self.scan.pools.get(self.index)
     }
 
-    /// Where leaves, spares and cache devices are, by guid.
+    /// What leaves, spares and cache devices are called, by guid.
     pub(crate) fn paths(&self) -> BTreeMap<u64, PathBuf> {
+        let named = self.candidates().map(|(guid, c)| Some((guid, c.shown_path()?)));
+        named.flatten().collect()
+    }
+
+    /// The files and disks on which they are.
+    pub(crate) fn places(&self) -> Vec<PathBuf> {
+        let paths: BTreeSet<_> = self.candidates().filter_map(|(_, c)| c.path.clone()).collect();
+        paths.into_iter().collect()
+    }
+
+    fn candidates(&self) -> impl Iterator<Item = (u64, &Candidate)> {
         let members = self.found().into_iter().flat_map(|pool| &pool.members);
-        let members = members.map(|m| (m.guid, m.candidate.path.clone()));
-        let others = self.scan.aux.iter().map(|a| (a.label.guid, a.candidate.path.clone()));
-        members.chain(others).filter_map(|(guid, path)| Some((guid, path?))).collect()
+        let others = self.scan.aux.iter().map(|aux| (aux.label.guid, &aux.candidate));
+        members.map(|member| (member.guid, &member.candidate)).chain(others)
     }
 
     /// Ends the session: what was changed is on disk.
