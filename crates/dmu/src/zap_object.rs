@@ -152,6 +152,13 @@ impl Zap {
         }
     }
 
+    /// The entry that `name` stands for in a ZAP that normalizes names; with `match_case` none of
+    /// another case, though the ZAP ignores it.
+    pub fn get_normalized(&self, name: &[u8], match_case: bool) -> Result<Option<Entry>> {
+        let _reading = self.0.zap_memo().lock.read();
+        zap::lookup_normalized(&self.blocks(), name, match_case)
+    }
+
     /// Adds `name` or replaces its value.
     pub fn put(&self, tx: &Tx<'_>, name: &[u8], value: &Value) -> Result<()> {
         let _changing = self.0.zap_memo().lock.write();

@@ -215,22 +215,31 @@ fn one_integer<B: ZapBlocks>(blocks: &B, key: Key<'_>, value: &Value) -> Result<
 }
 
 /// The entry whose name is `name` in the sense of the ZAP's normflags: in a ZAP that ignores case,
-/// the first of any case. In one that does not normalize, the same as [`lookup`].
-pub fn lookup_normalized<B: ZapBlocks>(blocks: &B, name: &[u8]) -> Result<Option<Entry>, B::Error> {
-    use format::zap::hash::normalized;
-    let normflags = fat::salt_and_normflags(blocks)?.1;
-    let Some(form) = normalized(name, normflags) else {
+/// the first of any case, unless `match_case`. In one that does not normalize, the same as [`lookup`].
+pub fn lookup_normalized<B: ZapBlocks>(
+    blocks: &B,
+    name: &[u8],
+    match_case: bool,
+) -> Result<Option<Entry>, B::Error> {
+    use format::zap::NormFlags;
+    use format::zap::normal::normalized;
+    let mut normflags = fat::salt_and_normflags(blocks)?.1;
+    // The hash is that of the full form, whatever is compared.
+    let Some(hash) = hash_of(blocks, Key::Name(name))? else {
         return find_any(blocks, |entry| entry.name == name);
     };
+    if match_case {
+        normflags &= !NormFlags::TOUPPER;
+    }
+    let form = normalized(name, normflags);
     // The entries of one hash stand together in the listing, lowest collision number first.
-    let Some(hash) = hash_of(blocks, Key::Name(name))? else { return Ok(None) };
     let mut reader = reader(blocks)?;
     for entry in reader.entries_from(Cursor { hash, cd: 0 }) {
         let entry = entry.map_err(|e| e.of(blocks))?;
         if entry.hash != hash {
             break;
         }
-        if normalized(&entry.name, normflags).as_ref() == Some(&form) {
+        if entry.name == name || form.is_some() && normalized(&entry.name, normflags) == form {
             return Ok(Some(entry));
         }
     }

@@ -34,7 +34,9 @@ pub mod hash;
 pub mod header;
 pub mod leaf;
 pub mod micro;
+pub mod normal;
 pub mod read;
+mod unicode5;
 mod value;
 
 pub use check::{Finding, Problem, check};

@@ -5,6 +5,7 @@ use std::path::Path;
 
 mod golden;
 mod lies;
+mod names;
 
 fn unpack(file: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/zap").join(file);

@@ -177,7 +177,7 @@ proptest! {
                 _ => increment(&mut blocks, key, 1),
             };
             let _ = lookup(&blocks, key);
-            let _ = lookup_normalized(&blocks, key.as_bytes());
+            let _ = lookup_normalized(&blocks, key.as_bytes(), false);
             prop_assert!(blocks.blocks().len() < 4000, "{} blocks", blocks.blocks().len());
         }
         let _ = entries(&blocks);
