@@ -12,6 +12,10 @@ use crate::columns::right;
 use crate::door::{Door, Ran, Stop, bad_option, text};
 use crate::getopt::{Opt, Words, sort};
 
+/// What is said of places where a volume can be one.
+pub(crate) const PLACES: &str =
+    "\nA volume is one file, named after it: <pool/volume[@snap]>: without a path.\n";
+
 /// A file in a pool.
 fn place(word: &OsString) -> Result<Place, Stop> {
     Place::parse(word.as_bytes())

@@ -141,19 +141,19 @@ const OWN: &[Verb] = &[
     Verb {
         name: "ls",
         usage: "ls [-ljr] [-d dir] <pool[/fs][@snap]:path> ...",
-        appendix: Appendix::None,
+        appendix: Appendix::Text(files::PLACES),
         run: files::ls,
     },
     Verb {
         name: "cat",
         usage: "cat [-d dir] <pool[/fs][@snap]:path> ...",
-        appendix: Appendix::None,
+        appendix: Appendix::Text(files::PLACES),
         run: files::cat,
     },
     Verb {
         name: "get",
         usage: "get [-r] [-d dir] <pool[/fs][@snap]:path> ... <destination>",
-        appendix: Appendix::None,
+        appendix: Appendix::Text(files::PLACES),
         run: files::get,
     },
     Verb {

@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 
 use format::dirent::FileType;
 use format::sa::{Attr, Image, Layouts, Registry, SaBuilder, SaView};
-use format::znode::{Pflags, Time, Znode};
+use format::znode::{Pflags, Time, Znode, link_target};
 use format::{ObjectType, acl};
 
 /// Now, by the clock on the wall.
@@ -113,14 +113,16 @@ impl Attrs {
         }
     }
 
-    /// Reads the attributes from a view.
-    pub fn parse(view: &SaView<'_>) -> format::Result<Attrs> {
+    /// Reads the attributes from a view of an object with this bonus.
+    pub fn parse(view: &SaView<'_>, bonus: &[u8]) -> format::Result<Attrs> {
         let bytes = |attr| view.get(attr).map(|v| v.map(<[u8]>::to_vec));
         let mut znode = Znode::read(view)?;
         znode.xattr_object = znode.xattr_object.filter(|object| *object != 0);
+        let is_link = znode.mode as u32 & mode::TYPE == mode::SYMLINK;
+        let target = if is_link { link_target(view, bonus, znode.size)? } else { None };
         Ok(Attrs {
             znode,
-            target: bytes(Attr::Symlink)?,
+            target: target.map(<[u8]>::to_vec),
             xattrs: bytes(Attr::Dxattr)?,
             aces: bytes(Attr::DaclAces)?,
         })

@@ -151,16 +151,21 @@ impl Filesystem {
 
     /// Segments of data of a file of `size` bytes, as (offset, length).
     pub fn data_segments(&self, object: &Arc<Object>, size: u64) -> Result<Vec<(u64, u64)>> {
-        let block = u64::from(object.block_size()?);
-        let limit = size.div_ceil(block).min(object.max_block()? + 1);
-        let mut out = Vec::new();
-        let mut at = 0;
-        while let Some(first) = object.next_block(at, limit, true)? {
-            let end = object.next_block(first, limit, false)?.unwrap_or(limit);
-            let (start, stop) = (first * block, (end * block).min(size));
-            out.push((start, stop - start));
-            at = end;
-        }
-        Ok(out)
+        segments(object, size)
     }
+}
+
+/// Segments of data of the first `size` bytes of an object, as (offset, length).
+pub(crate) fn segments(object: &Arc<Object>, size: u64) -> Result<Vec<(u64, u64)>> {
+    let block = u64::from(object.block_size()?);
+    let limit = size.div_ceil(block).min(object.max_block()? + 1);
+    let mut out = Vec::new();
+    let mut at = 0;
+    while let Some(first) = object.next_block(at, limit, true)? {
+        let end = object.next_block(first, limit, false)?.unwrap_or(limit);
+        let (start, stop) = (first * block, (end * block).min(size));
+        out.push((start, stop - start));
+        at = end;
+    }
+    Ok(out)
 }

@@ -10,9 +10,8 @@
 use std::collections::BTreeSet;
 
 use dmu::{Object, Objset, Tx, Zap};
-use format::dirent::Dirent;
 use format::sa::{Layouts, Registry, SA_LAYOUTS, SA_REGISTRY, SaView};
-use format::zap::Value;
+use format::zap::{NormFlags, Value};
 use format::znode::Znode;
 use format::{DnodePhys, ObjectType};
 use pool::{Dataset, Pool};
@@ -21,25 +20,17 @@ use rt::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use crate::attrs::{self, Attrs, mode, modified, object_kind};
 use crate::error::{FsError, Result, shown};
-use crate::zpl::{self, key};
+use crate::names::{DirEntry, entry_value};
+use crate::zpl::{self, ZPL_VERSION, key};
 
 /// What a name with an empty object is admitted as, in bytes.
 const NAME_BYTES: u64 = 512;
 /// Number of locks that objects share.
 const LOCKS: usize = 64;
-/// Longest name, in bytes.
-pub const NAME_MAX: usize = 255;
-
-/// An entry of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirEntry {
-    /// Its name: any bytes but '/' and NUL.
-    pub name: Vec<u8>,
-    /// Object that it leads to.
-    pub object: u64,
-    /// Type bits of the mode, as the entry says.
-    pub kind: u32,
-}
+/// The property casesensitivity: names in another case are the same name.
+const INSENSITIVE: u64 = 1;
+/// Longest target of a symbolic link, in bytes.
+const TARGET_MAX: u64 = 4095;
 
 /// Who does something: owner of what is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +51,17 @@ pub struct Filesystem {
     layouts_zap: Option<Zap>,
     root: u64,
     delete_queue: u64,
-    normflags: u64,
+    pub(crate) normflags: u64,
+    /// Names that differ in case alone are two names, though their hash is the same.
+    pub(crate) match_case: bool,
+    pub(crate) utf8_only: bool,
     /// New blocks of files are of at most this size, in bytes.
     pub(crate) record_size: u32,
     /// Are extended attributes kept with the system attributes?
     pub(crate) xattr_sa: bool,
     project: bool,
+    /// Why its files cannot be changed though its data set could.
+    read_only_because: Option<String>,
     tree: Mutex<()>,
     locks: Vec<Mutex<()>>,
 }
@@ -90,6 +86,7 @@ impl Filesystem {
         let word = |key| master.get_u64(key);
         let root = word(key::ROOT)?.ok_or_else(|| not("its master node has no root"))?;
         let sa = word(key::SA_ATTRS)?.unwrap_or(0);
+        let version = word(key::VERSION)?.unwrap_or(0);
         let (mut registry, mut layouts, mut layouts_zap) =
             (Registry::default(), Layouts::default(), None);
         if sa != 0 {
@@ -112,6 +109,8 @@ impl Filesystem {
             }
         }
         let (record_size, xattr) = pool.file_properties(name)?;
+        let normflags = word(key::NORMALIZATION)?.unwrap_or(0);
+        let case = word(key::CASESENSITIVITY)?.unwrap_or(0);
         let project = objset.phys().flags & format::objset::ObjsetFlags::PROJECTQUOTA_COMPLETE != 0;
         Ok(Filesystem {
             registry,
@@ -119,10 +118,15 @@ impl Filesystem {
             layouts_zap,
             root,
             delete_queue: word(key::DELETE_QUEUE)?.unwrap_or(0),
-            normflags: word(key::NORMALIZATION)?.unwrap_or(0),
+            normflags: normflags | if case == 0 { 0 } else { NormFlags::TOUPPER },
+            match_case: case != INSENSITIVE,
+            utf8_only: word(key::UTF8ONLY)?.unwrap_or(0) != 0,
             record_size,
             xattr_sa: xattr == 2,
             project,
+            read_only_because: (version < ZPL_VERSION).then(|| {
+                format!("it is a file system of version {version}, without system attributes")
+            }),
             tree: Mutex::new(()),
             locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
             pool: pool.clone(),
@@ -157,7 +161,8 @@ impl Filesystem {
 
     /// Starts a change of about `bytes` new bytes; 0: one that frees, which a full pool admits.
     pub(crate) fn enter(&self, bytes: u64) -> Result<Tx<'_>> {
-        if let Some(reason) = &self.dataset.read_only_because {
+        let reason = self.dataset.read_only_because.as_ref().or(self.read_only_because.as_ref());
+        if let Some(reason) = reason {
             return Err(FsError::ReadOnly { name: self.name().into(), reason: reason.clone() });
         }
         self.pool.admit(&self.dataset, bytes).map_err(|e| match e {
@@ -211,9 +216,27 @@ impl Filesystem {
         let header = object.header()?;
         let spill = object.spill()?;
         let layouts = self.layouts.read();
-        self.view(&header, spill.as_deref().map(Vec::as_slice), &layouts)
-            .and_then(|view| Attrs::parse(&view))
-            .map_err(|e| self.damaged(object.number(), e))
+        let read = self
+            .view(&header, spill.as_deref().map(Vec::as_slice), &layouts)
+            .and_then(|view| Ok((Attrs::parse(&view, header.bonus())?, view.is_old_znode())));
+        let (mut attrs, is_old) = read.map_err(|e| self.damaged(object.number(), e))?;
+        if is_old && attrs.kind() == mode::SYMLINK && attrs.target.is_none() {
+            attrs.target = Some(self.old_target(object, attrs.size)?);
+        }
+        Ok(attrs)
+    }
+
+    /// The target of a symbolic link of an old file system, where it is too long for the bonus.
+    fn old_target(&self, object: &Arc<Object>, size: u64) -> Result<Vec<u8>> {
+        if size > TARGET_MAX {
+            let (field, seen) = ("length of a link's target", size);
+            let expected = "at most 4095";
+            let error = format::FormatError::Field { what: "znode", field, seen, expected };
+            return Err(self.damaged(object.number(), error));
+        }
+        let mut target = vec![0; size as usize];
+        object.read(0, &mut target)?;
+        Ok(target)
     }
 
     fn view<'a>(
@@ -314,47 +337,7 @@ impl Filesystem {
         self.set_attrs(&tx, &object, &attrs)
     }
 
-    // ---- names ----
-
-    pub(crate) fn directory(&self, number: u64) -> Result<Zap> {
-        match self.objset.object_of(number, ObjectType::DIRECTORY_CONTENTS) {
-            Ok(object) => Ok(Zap::of(object)?),
-            Err(dmu::DmuError::WrongKind { .. }) => {
-                Err(FsError::NotADirectory { path: format!("object {number}") })
-            }
-            Err(e) => Err(e.into()),
-        }
-    }
-
-    /// The entry `name` of directory `dir`.
-    pub fn lookup(&self, dir: u64, name: &[u8]) -> Result<Option<DirEntry>> {
-        let value = self.directory(dir)?.get_u64(name)?;
-        Ok(value.map(|value| entry(name, value)))
-    }
-
-    /// All entries of a directory but "." and "..", in the order of their hashes.
-    pub fn read_dir(&self, dir: u64) -> Result<Vec<DirEntry>> {
-        let entries = self.directory(dir)?.entries()?;
-        let found = entries.into_iter().filter_map(|e| {
-            let value = e.value.as_u64()?;
-            Some(entry(&e.name, value))
-        });
-        Ok(found.collect())
-    }
-
-    fn check_name(&self, name: &[u8]) -> Result<()> {
-        let bad = |reason| Err(FsError::BadName { path: shown(name), reason });
-        if name.is_empty() || name == b"." || name == b".." {
-            return bad("Invalid argument");
-        }
-        if name.len() > NAME_MAX {
-            return bad("File name too long");
-        }
-        if name.contains(&b'/') || name.contains(&0) {
-            return bad("Invalid argument");
-        }
-        Ok(())
-    }
+    // ---- changes of names ----
 
     /// Makes an object called `name` in directory `dir`; `mode` says what it is.
     ///
@@ -377,6 +360,7 @@ impl Filesystem {
         let _lock = self.lock(dir);
         let tx = self.enter(NAME_BYTES + data.len() as u64)?;
         let zap = self.directory(dir)?;
+        self.must_be_new(dir, name)?;
         let object = self.make(&tx, dir, new, contents)?;
         let kind = new.mode & mode::TYPE;
         if !zap.add_u64(&tx, name, entry_value(object.number(), kind))? {
@@ -465,6 +449,7 @@ impl Filesystem {
             return Err(FsError::IsADirectory { path: shown(name) });
         }
         let zap = self.directory(dir)?;
+        self.must_be_new(dir, name)?;
         if !zap.add_u64(&tx, name, entry_value(number, attrs.kind()))? {
             return Err(FsError::Exists { path: shown(name) });
         }
@@ -489,7 +474,7 @@ impl Filesystem {
         if attrs.is_dir() {
             return Err(FsError::IsADirectory { path: shown(name) });
         }
-        self.remove_entry(tx, dir, name, false)?;
+        self.remove_entry(tx, dir, &found.name, false)?;
         if attrs.links <= 1 {
             return self.free_object(tx, &object, &attrs);
         }
@@ -529,12 +514,8 @@ impl Filesystem {
         if Zap::of(object.clone())?.count()? > 0 {
             return Err(FsError::NotEmpty { path: shown(name) });
         }
-        self.remove_entry(&tx, dir, name, true)?;
+        self.remove_entry(&tx, dir, &found.name, true)?;
         self.free_object(&tx, &object, &attrs)
-    }
-
-    pub(crate) fn must_find(&self, dir: u64, name: &[u8]) -> Result<DirEntry> {
-        self.lookup(dir, name)?.ok_or_else(|| FsError::NotFound { path: shown(name) })
     }
 
     /// Moves an entry; what the new name stood for is replaced, as rename(2) does.
@@ -560,7 +541,9 @@ impl Filesystem {
             let reason = "Invalid argument: a directory cannot be moved into itself";
             return Err(FsError::Invalid { path: shown(new_name), reason });
         }
-        if let Some(old) = old {
+        // The entry itself, under a name of another case or form: only its spelling changes.
+        let respelled = from == to && old.as_ref() == Some(&moved) && new_name != moved.name;
+        if let Some(old) = old.filter(|_| !respelled) {
             if old.object == moved.object {
                 return Ok(());
             }
@@ -573,13 +556,13 @@ impl Filesystem {
                     if Zap::of(replaced.clone())?.count()? > 0 {
                         return Err(FsError::NotEmpty { path: shown(new_name) });
                     }
-                    self.remove_entry(&tx, to, new_name, true)?;
+                    self.remove_entry(&tx, to, &old.name, true)?;
                     self.free_object(&tx, &replaced, &replaced_attrs)?;
                 }
                 (false, false) => self.unlink_locked(&tx, to, new_name, &old)?,
             }
         }
-        self.remove_entry(&tx, from, name, is_dir)?;
+        self.remove_entry(&tx, from, &moved.name, is_dir)?;
         let zap = self.directory(to)?;
         zap.put_u64(&tx, new_name, entry_value(moved.object, attrs.kind()))?;
         self.count_entries(&tx, zap.object(), 1, i64::from(is_dir))?;
@@ -644,15 +627,4 @@ impl NewObject<'_> {
     pub fn of(mode: u32, who: Who) -> NewObject<'static> {
         NewObject { mode, who, target: None, rdev: 0, flags: 0 }
     }
-}
-
-/// Value of a directory entry: type in the top four bits, object below.
-fn entry_value(object: u64, kind: u32) -> u64 {
-    u64::from(kind >> 12) << 60 | object
-}
-
-fn entry(name: &[u8], value: u64) -> DirEntry {
-    let entry = Dirent::decode(value);
-    let kind = entry.kind.map_or(0, |kind| kind.mode_bits() as u32);
-    DirEntry { name: name.to_vec(), object: entry.object, kind }
 }

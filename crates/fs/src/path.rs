@@ -1,7 +1,8 @@
 //! Paths to objects. The doors speak in paths, the file system in object numbers.
 
 use crate::error::{FsError, Result, shown};
-use crate::filesystem::{DirEntry, Filesystem};
+use crate::filesystem::Filesystem;
+use crate::names::DirEntry;
 
 /// Parts of a path: empty ones and "." left out.
 pub fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {

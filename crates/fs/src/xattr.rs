@@ -78,7 +78,7 @@ impl Filesystem {
             return Err(FsError::NoAttribute { name: shown(name) });
         }
         if let (Some(dir), Some(old)) = (attrs.xattr_object, &in_dir) {
-            self.remove_hidden(&tx, dir, name, old.object)?;
+            self.remove_hidden(&tx, dir, &old.name, old.object)?;
         }
         if let Some(value) = value {
             let mut with = list.clone();

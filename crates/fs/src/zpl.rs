@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use dmu::{Objset, Tx, Zap};
 use format::ObjectType;
 use format::sa::{Layouts, Registry, SA_LAYOUTS, SA_REGISTRY, bonus_max};
-use format::zap::Value;
+use format::zap::{NormFlags, Value};
 use pool::Stored;
 
 use crate::attrs::{self, Attrs, mode};
@@ -15,7 +15,7 @@ use crate::attrs::{self, Attrs, mode};
 /// Object number of the master node.
 pub(crate) const MASTER_NODE: u64 = 1;
 /// Version of file systems that we make.
-const ZPL_VERSION: u64 = 5;
+pub(crate) const ZPL_VERSION: u64 = 5;
 
 /// Keys of the master node.
 pub(crate) mod key {
@@ -60,7 +60,9 @@ pub fn make_filesystem(
     let mut layouts = Layouts::default();
     let wrong = |source| dmu::DmuError::Format { object: MASTER_NODE, source };
     let (dir, sa_kind) = (ObjectType::DIRECTORY_CONTENTS, ObjectType::SA);
-    let normflags = fixed("normalization");
+    // The ZAPs of directories ignore case where the file system does, or may be asked to.
+    let upper = if fixed("casesensitivity") == 0 { 0 } else { NormFlags::TOUPPER };
+    let normflags = fixed("normalization") | upper;
     let image = attrs.build(None, &registry, &mut layouts, bonus_max(1)).map_err(wrong)?;
     let root = Zap::create_with_bonus(objset, tx, dir, normflags, sa_kind, &image.bonus)?;
     attrs.parent = root.number();
@@ -72,7 +74,7 @@ pub fn make_filesystem(
         (key::ROOT, root.number()),
         (key::DELETE_QUEUE, queue.number()),
         (key::SA_ATTRS, sa.number()),
-        (key::NORMALIZATION, normflags),
+        (key::NORMALIZATION, fixed("normalization")),
         (key::UTF8ONLY, fixed("utf8only")),
         (key::CASESENSITIVITY, fixed("casesensitivity")),
     ] {

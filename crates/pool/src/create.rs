@@ -54,7 +54,7 @@ pub(crate) fn directory(
     directory.put_u64(tx, key::FEATURE_DESCRIPTIONS, descriptions.number())?;
     directory.put_u64(tx, key::CREATION_VERSION, format::SPA_VERSION)?;
     directory.put_u64(tx, key::DEFLATE, 1)?;
-    let counts = Features::open(&mos)?;
+    let counts = Features::open(&mos, format::SPA_VERSION)?;
     if with_features {
         let enabled = mos.create_zap(tx, meta, 0)?;
         directory.put_u64(tx, key::FEATURE_ENABLED_TXG, enabled.number())?;

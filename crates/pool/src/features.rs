@@ -6,32 +6,39 @@
 use dmu::{Tx, Zap};
 use format::features::Feature;
 
-use crate::error::Result;
+use crate::error::{PoolError, Result};
 use crate::mos::{Mos, key};
 
-/// The feature counts of a pool.
+/// The feature counts of a pool. A pool from before features has none of them.
 #[derive(Clone)]
 pub struct Features {
-    for_read: Zap,
-    for_write: Zap,
+    for_read: Option<Zap>,
+    for_write: Option<Zap>,
 }
 
 impl Features {
-    /// Opens the feature ZAPs.
-    pub fn open(mos: &Mos) -> Result<Features> {
+    /// Opens the feature ZAPs of a pool of this version.
+    pub fn open(mos: &Mos, version: u64) -> Result<Features> {
+        if version < format::SPA_VERSION {
+            return Ok(Features { for_read: None, for_write: None });
+        }
         Ok(Features {
-            for_read: mos.zap(mos.expect(key::FEATURES_FOR_READ)?)?,
-            for_write: mos.zap(mos.expect(key::FEATURES_FOR_WRITE)?)?,
+            for_read: Some(mos.zap(mos.expect(key::FEATURES_FOR_READ)?)?),
+            for_write: Some(mos.zap(mos.expect(key::FEATURES_FOR_WRITE)?)?),
         })
     }
 
-    fn zap(&self, feature: Feature) -> &Zap {
-        if feature.info().is_read_only_compatible() { &self.for_write } else { &self.for_read }
+    fn zap(&self, feature: Feature) -> Option<&Zap> {
+        let read_only = feature.info().is_read_only_compatible();
+        if read_only { self.for_write.as_ref() } else { self.for_read.as_ref() }
     }
 
     /// The count; `None`: disabled.
     pub fn count(&self, feature: Feature) -> Result<Option<u64>> {
-        Ok(self.zap(feature).get_u64(feature.guid().as_bytes())?)
+        match self.zap(feature) {
+            Some(zap) => Ok(zap.get_u64(feature.guid().as_bytes())?),
+            None => Ok(None),
+        }
     }
 
     /// Is the feature active?
@@ -54,13 +61,16 @@ impl Features {
 
     /// Enables a feature or sets its count.
     pub fn set(&self, tx: &Tx<'_>, feature: Feature, count: u64) -> Result<()> {
-        Ok(self.zap(feature).put_u64(tx, feature.guid().as_bytes(), count)?)
+        let missing = || PoolError::Invalid("a pool from before features has none".into());
+        let zap = self.zap(feature).ok_or_else(missing)?;
+        Ok(zap.put_u64(tx, feature.guid().as_bytes(), count)?)
     }
 
     /// Guids and counts of everything enabled: (guid, count, needed for reading).
     pub fn all(&self) -> Result<Vec<(Vec<u8>, u64, bool)>> {
         let mut out = Vec::new();
         for (zap, read) in [(&self.for_read, true), (&self.for_write, false)] {
+            let Some(zap) = zap else { continue };
             for entry in zap.entries()? {
                 let count = entry.value.as_u64().unwrap_or(u64::MAX);
                 out.push((entry.name, count, read));

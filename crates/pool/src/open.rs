@@ -4,6 +4,7 @@
 //! opens at all, read-only or for writing (INV-12).
 
 use dmu::{Objset, Policy, SpaceMap, Txgs};
+use format::SPA_VERSION;
 use format::config::PoolConfig;
 use format::features::Feature;
 use format::uberblock::Uberblock;
@@ -19,8 +20,11 @@ use crate::intent;
 use crate::logmaps;
 use crate::mos::{Mos, key};
 use crate::pool::{BUFFERS_IDLE_BYTES, CACHE_BYTES, DIRTY_MAX_BYTES, Pool, Writing};
+use crate::space::ALLOCATION_BIAS;
 use crate::spacemaps::{PoolSpaceMaps, Slabs};
 
+/// The last version before feature flags.
+const VERSION_OLD_MAX: u64 = 28;
 /// First txg that does not fit into the stamps of space maps.
 const TXG_MAX: u64 = 1 << 50;
 
@@ -156,7 +160,11 @@ impl Pool {
             Some(name) => name.clone(),
             None => String::from_utf8_lossy(&config.name).into_owned(),
         };
-        let features = Features::open(&mos)?;
+        if !(1..=VERSION_OLD_MAX).contains(&config.version) && config.version != SPA_VERSION {
+            let reason = format!("its version {} is not known", config.version);
+            return Err(PoolError::Unopenable { name, reason });
+        }
+        let features = Features::open(&mos, config.version)?;
         let lz4 = features.is_active(Feature::Lz4Compress)?;
         let policy = Policy {
             lz4,
@@ -350,8 +358,8 @@ fn unwritable(
     uberblock: &Uberblock,
 ) -> Result<Option<String>> {
     let name = String::from_utf8_lossy(&config.name).into_owned();
-    if config.version != format::SPA_VERSION {
-        return Ok(Some(format!("its version is {}, not {}", config.version, format::SPA_VERSION)));
+    if config.version != SPA_VERSION {
+        return Ok(Some(format!("its version is {}, not {SPA_VERSION}", config.version)));
     }
     if uberblock.txg.get() >= TXG_MAX {
         return Ok(Some(format!("its txg {} cannot be followed by another", uberblock.txg)));
@@ -419,7 +427,7 @@ fn unwritable(
             return Ok(Some("it has a log device".into()));
         }
         if let Some(zap) = vdev.zap_top.filter(|z| *z != 0)
-            && mos.zap(zap)?.get(b"org.zfsonlinux:allocation_bias")?.is_some()
+            && mos.zap(zap)?.get(ALLOCATION_BIAS)?.is_some()
         {
             return Ok(Some("it has a vdev of a special class".into()));
         }

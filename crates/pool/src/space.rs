@@ -9,8 +9,11 @@ use crate::dataset::Dataset;
 use crate::dsl::lookup::{DEPTH_MAX, Found};
 use crate::dsl::property;
 use crate::error::{PoolError, Result};
+use crate::mos::key;
 use crate::pool::Pool;
 
+/// Key of a top-level vdev's ZAP, if not all data may be put on it.
+pub(crate) const ALLOCATION_BIAS: &[u8] = b"org.zfsonlinux:allocation_bias";
 /// Space kept free in any case: a 32nd of the pool, at most this.
 const SLOP_MAX: u64 = 128 << 30;
 /// .. and at least this, if that is not more than half of the pool.
@@ -20,17 +23,32 @@ const OVERHEAD_BYTES: u64 = 1 << 20;
 /// How often a full pool is synced before a change is refused: freed space rests for three txgs.
 const RETRIES: u32 = 4;
 
+/// A top-level vdev with more metaslabs than this has one that only intent logs are put in.
+const METASLABS_WITHOUT_LOG: u64 = 64;
+
 /// Space of a pool, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSpace {
-    /// All metaslabs, parity included.
+    /// All metaslabs but those of log devices, parity included.
     pub size: u64,
     /// Allocated according to the space maps.
     pub allocated: u64,
-    /// Deflated size: what data of 128 KiB blocks could use, and what deduplication saves.
+    /// Deflated size of what any data may go to: what data of 128 KiB blocks could use, and what
+    /// deduplication saves, without what is to be freed.
     pub usable: u64,
     /// Of that, what is kept free.
     pub slop: u64,
+}
+
+/// What a top-level vdev is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// All data.
+    Normal,
+    /// Some kinds of blocks only.
+    Special,
+    /// Intent logs only.
+    Log,
 }
 
 impl PoolSpace {
@@ -43,16 +61,47 @@ impl PoolSpace {
 impl Pool {
     /// Space of the pool as of the last sync.
     pub fn space(&self) -> Result<PoolSpace> {
-        let (mut size, mut allocated, mut usable) = (0, 0, 0);
+        let (mut size, mut allocated, mut usable, mut logs) = (0, 0, 0, 0);
         for (slabs, alloc) in self.slab_space()? {
+            let class = self.class_of(slabs.top)?;
+            if class == Class::Log {
+                continue;
+            }
             let bytes = slabs.ms_count << slabs.ms_shift;
             size += bytes;
             allocated += alloc;
-            usable += self.store.deflate(slabs.top, bytes);
+            if class == Class::Normal {
+                usable += self.store.deflate(slabs.top, bytes);
+                if slabs.ms_count > METASLABS_WITHOUT_LOG {
+                    logs += self.store.deflate(slabs.top, 1 << slabs.ms_shift);
+                }
+            }
         }
-        let slop = (usable / 32).min(SLOP_MAX).max(SLOP_MIN.min(usable / 2));
+        usable = usable.saturating_sub(logs);
+        let slop = (usable / 32).min(SLOP_MAX);
+        // Space for logs counts as kept free, up to half of that.
+        let slop = (slop - logs.min(slop / 2)).max(SLOP_MIN.min(usable / 2));
         usable += self.dedup()?.saved();
+        if let Some(deferred) = self.mos.find(key::SYNC_BPLIST)? {
+            let phys = dmu::Bpobj::open(&self.mos.objset, deferred)?.phys()?;
+            usable = usable.saturating_sub(phys.bytes.get());
+        }
         Ok(PoolSpace { size, allocated, usable, slop })
+    }
+
+    /// What may be put on a top-level vdev.
+    fn class_of(&self, top: u32) -> Result<Class> {
+        let (is_log, zap) = {
+            let config = self.config.lock();
+            let child = config.vdev_tree.children.get(top as usize);
+            let is_log = child.and_then(|child| child.top).is_some_and(|top| top.is_log);
+            (is_log, child.and_then(|child| child.zap_top).unwrap_or(0))
+        };
+        if is_log {
+            return Ok(Class::Log);
+        }
+        let has_bias = zap != 0 && self.mos.zap(zap)?.get(ALLOCATION_BIAS)?.is_some();
+        Ok(if has_bias { Class::Special } else { Class::Normal })
     }
 
     /// Size and allocated bytes of each top-level vdev that holds blocks, by number, as of the last

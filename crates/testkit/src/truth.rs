@@ -110,6 +110,8 @@ pub struct Entry {
     pub project: Option<u32>,
     /// Flags as the ioctl FS_IOC_FSGETXATTR gives them, likewise.
     pub xflags: Option<u32>,
+    /// The lines of `getfacl -n`, where there is more than the mode.
+    pub acl: Option<Vec<String>>,
     /// What reading said instead of giving the bytes.
     pub error: Option<String>,
 }
@@ -140,6 +142,7 @@ impl Entry {
             xattrs: Vec::new(),
             project: None,
             xflags: None,
+            acl: None,
             error: None,
         }
     }
@@ -181,6 +184,13 @@ impl Truth {
         let list = found["entries"].as_array();
         let list = list.unwrap_or_else(|| panic!("no data set {dataset} in this truth"));
         Ok(list.iter().map(entry).collect())
+    }
+
+    /// The volumes and snapshots of volumes: name, size in bytes, hex of the sha256 of it all.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<(&str, u64, &str)> {
+        let all = self.member("zvols").as_object().into_iter().flatten();
+        all.map(|(name, of)| (name.as_str(), number(of, "size"), text(of, "sha256"))).collect()
     }
 
     /// Value and source of a property as `zfs get -Hp` gave them.
@@ -315,6 +325,9 @@ fn entry(e: &Value) -> Entry {
         xattrs: xattrs.map(|(name, value)| (unescape(name), xattr(value))).collect(),
         project: e.get("project").map(|_| small(e, "project")),
         xflags: e.get("xflags").map(|_| small(e, "xflags")),
+        acl: e["acl"]
+            .as_array()
+            .map(|lines| lines.iter().filter_map(Value::as_str).map(str::to_string).collect()),
         error: string("error"),
     }
 }

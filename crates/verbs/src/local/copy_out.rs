@@ -8,12 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use fs::{Attrs, Filesystem, mode};
+use fs::{Attrs, Filesystem, FsError, Volume, mode};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
-use super::copying::{CHUNK, Failed, without_code};
-use super::files::{fs_error, open_place, shown};
-use super::session::For;
+use super::copying::{CHUNK, Failed};
+use super::files::{Holder, fs_error, open_holder, shown, volume_name};
 use crate::files::{Copied, Get};
 use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
@@ -39,8 +38,23 @@ pub(super) fn get(file: &StateFile, request: &Get) -> Result<(Copied, Vec<Error>
         return Err(Error::cannot(doing, Why::NotDirectory));
     }
     for place in &request.places {
-        let opened = match open_place(file, place, &request.dirs, For::Reading) {
-            Ok(opened) => opened,
+        let opened = match open_holder(file, place, &request.dirs) {
+            Ok(Holder::Files(opened)) => opened,
+            Ok(Holder::Volume(_session, volume)) => {
+                let name = volume_name(place);
+                let to = match into {
+                    true => request.to.join(OsStr::from_bytes(&name)),
+                    false => request.to.clone(),
+                };
+                match get_volume(&volume, &to) {
+                    Ok(bytes) => {
+                        copied.entries += 1;
+                        copied.bytes += bytes;
+                    }
+                    Err(failed) => errors.push(failed.told(&shown(place), &to)),
+                }
+                continue;
+            }
             Err(e) => {
                 errors.push(e);
                 continue;
@@ -77,17 +91,7 @@ pub(super) fn get(file: &StateFile, request: &Get) -> Result<(Copied, Vec<Error>
 impl CopyOut<'_> {
     fn entry(&mut self, number: u64, place: &str, to: &Path) {
         if let Err(failed) = self.try_entry(number, place, to) {
-            self.errors.push(match failed {
-                Failed::Host(e) => {
-                    let doing = Doing::File("write", to.to_string_lossy().into_owned());
-                    Error::cannot(doing, Why::Host(without_code(&e)))
-                }
-                Failed::Fs(e) => fs_error("read", place, e),
-                Failed::Directory => {
-                    let why = Why::NotDone("it is a directory (-r not given)".into());
-                    Error::cannot(Doing::File("fetch", place.into()), why)
-                }
-            });
+            self.errors.push(failed.told(place, to));
         }
     }
 
@@ -129,19 +133,9 @@ impl CopyOut<'_> {
         replace(to)?;
         match attrs.kind() {
             mode::FILE => {
-                let file = File::create_new(to)?;
-                for (start, len) in self.fs.data_segments(&object, attrs.size)? {
-                    let (mut at, end) = (start, start + len);
-                    while at < end {
-                        let part = (end - at).min(CHUNK as u64) as usize;
-                        let buf = &mut self.buf[..part];
-                        let got = self.fs.read_open(&object, attrs.size, at, buf)?;
-                        file.write_all_at(&self.buf[..got], at)?;
-                        at += got as u64;
-                        self.copied.bytes += got as u64;
-                    }
-                }
-                file.set_len(attrs.size)?;
+                let segments = self.fs.data_segments(&object, attrs.size)?;
+                let read = |at, buf: &mut [u8]| self.fs.read_open(&object, attrs.size, at, buf);
+                self.copied.bytes += write_file(to, attrs.size, &segments, &mut self.buf, read)?;
             }
             mode::SYMLINK => {
                 let target = attrs.target.clone().unwrap_or_default();
@@ -179,6 +173,40 @@ impl CopyOut<'_> {
         self.copied.entries += 1;
         Ok(())
     }
+}
+
+/// Copies a volume into a file; the bytes of data.
+fn get_volume(volume: &Volume, to: &Path) -> std::result::Result<u64, Failed> {
+    replace(to)?;
+    let segments = volume.data_segments()?;
+    write_file(to, volume.size(), &segments, &mut vec![0; CHUNK], |at, buf| volume.read(at, buf))
+}
+
+/// Makes a file of `size` bytes with data in these segments, as `read` gives them.
+fn write_file(
+    to: &Path,
+    size: u64,
+    segments: &[(u64, u64)],
+    buf: &mut [u8],
+    mut read: impl FnMut(u64, &mut [u8]) -> std::result::Result<usize, FsError>,
+) -> std::result::Result<u64, Failed> {
+    let file = File::create_new(to)?;
+    let mut bytes = 0;
+    for (start, len) in segments {
+        let (mut at, end) = (*start, start + len);
+        while at < end {
+            let part = (end - at).min(buf.len() as u64) as usize;
+            let got = read(at, &mut buf[..part])?;
+            file.write_all_at(&buf[..got], at)?;
+            at += got as u64;
+            bytes += got as u64;
+            if got == 0 {
+                break;
+            }
+        }
+    }
+    file.set_len(size)?;
+    Ok(bytes)
 }
 
 /// Takes away what is not a directory, so that the new one is no link to the old.

@@ -1,6 +1,11 @@
 //! What `get` and `put` share: how much is read at a time, and how one entry fails.
 
+use std::path::Path;
+
 use fs::FsError;
+
+use super::files::fs_error;
+use crate::{Doing, Error, Why};
 
 /// Bytes of one read.
 pub(super) const CHUNK: usize = 1 << 20;
@@ -13,6 +18,23 @@ pub(super) enum Failed {
     Fs(FsError),
     /// It is a directory, and only files were asked for.
     Directory,
+}
+
+impl Failed {
+    /// What is said of it: `place` was to be fetched to `to`.
+    pub(super) fn told(self, place: &str, to: &Path) -> Error {
+        match self {
+            Failed::Host(e) => {
+                let doing = Doing::File("write", to.to_string_lossy().into_owned());
+                Error::cannot(doing, Why::Host(without_code(&e)))
+            }
+            Failed::Fs(e) => fs_error("read", place, e),
+            Failed::Directory => {
+                let why = Why::NotDone("it is a directory (-r not given)".into());
+                Error::cannot(Doing::File("fetch", place.into()), why)
+            }
+        }
+    }
 }
 
 impl From<std::io::Error> for Failed {

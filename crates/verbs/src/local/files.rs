@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use fs::{Attrs, Filesystem, FsError, NewObject, Who, mode};
+use fs::{Attrs, Filesystem, FsError, NewObject, Volume, Who, mode};
 
 use super::session::{For, Session, open, pool_error};
 use crate::files::{Cat, FileKind, FileReport, List, Listed, Mkdir, Move, Place, Remove, Time};
@@ -46,6 +46,61 @@ pub(super) fn fs_error(what: &'static str, name: &str, error: FsError) -> Error 
     Error::cannot(doing, why)
 }
 
+/// What a place is in, open for reading.
+pub(super) enum Holder {
+    /// A file system.
+    Files(Box<Opened>),
+    /// A volume, with the session that holds its pool.
+    Volume(Session, Volume),
+}
+
+/// Opens what a place is in, for reading. In a volume there is one place, the whole of it.
+pub(super) fn open_holder(file: &StateFile, place: &Place, dirs: &[PathBuf]) -> Result<Holder> {
+    let session = open_session(file, place, dirs, For::Reading)?;
+    let fail = |e| fs_error("open", &place.dataset, e);
+    if let Some(volume) = Volume::open(&session.pool, &place.dataset).map_err(fail)? {
+        return match fs::parts(&place.path).next() {
+            None => Ok(Holder::Volume(session, volume)),
+            Some(_) => Err(Error::cannot(Doing::File("access", shown(place)), Why::NotDirectory)),
+        };
+    }
+    let fs = Filesystem::open(&session.pool, &place.dataset).map_err(fail)?;
+    Ok(Holder::Files(Box::new(Opened { session, fs })))
+}
+
+/// What a volume is called as a file: the last part of its name.
+pub(super) fn volume_name(place: &Place) -> Vec<u8> {
+    place.dataset.rsplit('/').next().unwrap_or_default().as_bytes().to_vec()
+}
+
+/// What a door is told of a volume: a file that only its owner may read.
+fn volume_report(session: &Session, place: &Place, volume: &Volume) -> Result<FileReport> {
+    let found = pool::dsl::lookup::find(session.pool.mos(), &place.dataset);
+    let found = found.map_err(|e| pool_error(Doing::File("access", shown(place)), e))?;
+    let made = found.phys.creation_time_secs.get();
+    let time = Time { seconds: i64::try_from(made).unwrap_or(i64::MAX), nanos: 0 };
+    Ok(FileReport {
+        name: volume_name(place),
+        kind: FileKind::File,
+        object: format::master_node::ZVOL_DATA_OBJECT,
+        mode: 0o600,
+        links: 1,
+        uid: 0,
+        gid: 0,
+        size: volume.size(),
+        allocated: volume.used_bytes(),
+        atime: time,
+        mtime: time,
+        ctime: time,
+        target: None,
+    })
+}
+
+fn open_session(file: &StateFile, place: &Place, dirs: &[PathBuf], mode: For) -> Result<Session> {
+    let name = place.dataset.split(['/', '@']).next().unwrap_or_default();
+    open(file, name, dirs, mode)
+}
+
 /// Opens the file system of a place.
 pub(super) fn open_place(
     file: &StateFile,
@@ -53,8 +108,7 @@ pub(super) fn open_place(
     dirs: &[PathBuf],
     mode: For,
 ) -> Result<Opened> {
-    let name = place.dataset.split(['/', '@']).next().unwrap_or_default();
-    let session = open(file, name, dirs, mode)?;
+    let session = open_session(file, place, dirs, mode)?;
     let fs = Filesystem::open(&session.pool, &place.dataset)
         .map_err(|e| fs_error("open", &place.dataset, e))?;
     Ok(Opened { session, fs })
@@ -122,8 +176,15 @@ pub(super) fn list(
 ) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
     for place in &request.places {
-        let opened = match open_place(file, place, &request.dirs, For::Reading) {
-            Ok(opened) => opened,
+        let opened = match open_holder(file, place, &request.dirs) {
+            Ok(Holder::Files(opened)) => opened,
+            Ok(Holder::Volume(session, volume)) => {
+                match volume_report(&session, place, &volume) {
+                    Ok(report) => each(Listed::File(Box::new(report))),
+                    Err(e) => errors.push(e),
+                }
+                continue;
+            }
             Err(e) => {
                 errors.push(e);
                 continue;
@@ -160,46 +221,54 @@ pub(super) fn list(
 
 pub(super) fn cat(file: &StateFile, request: &Cat, out: &mut dyn Write) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
-    let mut buf = vec![0; CHUNK];
     for place in &request.places {
-        let opened = match open_place(file, place, &request.dirs, For::Reading) {
-            Ok(opened) => opened,
-            Err(e) => {
-                errors.push(e);
-                continue;
+        match open_holder(file, place, &request.dirs) {
+            Ok(Holder::Files(opened)) => errors.extend(cat_file(&opened.fs, place, out)?),
+            Ok(Holder::Volume(_session, volume)) => {
+                let read = |at, buf: &mut [u8]| volume.read(at, buf);
+                errors.extend(pour(place, volume.size(), read, out)?);
             }
-        };
-        let fail = |e| fs_error("read", &shown(place), e);
-        let fs = &opened.fs;
-        let found = fs.resolve(&place.path).and_then(|number| fs.open_object(number));
-        let (object, attrs) = match found {
-            Ok(found) => found,
-            Err(e) => {
-                errors.push(fail(e));
-                continue;
-            }
-        };
-        if attrs.kind() != mode::FILE {
-            let why = if attrs.is_dir() { Why::IsDirectory } else { Why::WrongKind };
-            errors.push(Error::cannot(Doing::File("read", shown(place)), why));
-            continue;
-        }
-        let mut at = 0;
-        while at < attrs.size {
-            match fs.read_open(&object, attrs.size, at, &mut buf) {
-                Ok(got) => {
-                    let host = |e: std::io::Error| Error::Other(format!("standard output: {e}"));
-                    out.write_all(&buf[..got]).map_err(host)?;
-                    at += got as u64;
-                }
-                Err(e) => {
-                    errors.push(fail(e));
-                    break;
-                }
-            }
+            Err(e) => errors.push(e),
         }
     }
     Ok(errors)
+}
+
+fn cat_file(fs: &Filesystem, place: &Place, out: &mut dyn Write) -> Result<Option<Error>> {
+    let found = fs.resolve(&place.path).and_then(|number| fs.open_object(number));
+    let (object, attrs) = match found {
+        Ok(found) => found,
+        Err(e) => return Ok(Some(fs_error("read", &shown(place), e))),
+    };
+    if attrs.kind() != mode::FILE {
+        let why = if attrs.is_dir() { Why::IsDirectory } else { Why::WrongKind };
+        return Ok(Some(Error::cannot(Doing::File("read", shown(place)), why)));
+    }
+    pour(place, attrs.size, |at, buf| fs.read_open(&object, attrs.size, at, buf), out)
+}
+
+/// Writes `size` bytes that `read` gives; what could not be read ends it.
+fn pour(
+    place: &Place,
+    size: u64,
+    mut read: impl FnMut(u64, &mut [u8]) -> std::result::Result<usize, FsError>,
+    out: &mut dyn Write,
+) -> Result<Option<Error>> {
+    let mut buf = vec![0; CHUNK];
+    let mut at = 0;
+    while at < size {
+        match read(at, &mut buf) {
+            // Nothing more, though there should be.
+            Ok(0) => break,
+            Ok(got) => {
+                let host = |e: std::io::Error| Error::Other(format!("standard output: {e}"));
+                out.write_all(&buf[..got]).map_err(host)?;
+                at += got as u64;
+            }
+            Err(e) => return Ok(Some(fs_error("read", &shown(place), e))),
+        }
+    }
+    Ok(None)
 }
 
 /// Who makes something by hand: the user of this process.

@@ -1,0 +1,103 @@
+//! Names in directories: looking them up, listing them, and which may be made.
+//!
+//! The one idea: a file system may take names of another case or form for the same name; the entry has
+//! the spelling that it was made with, and every change of it goes by that. FORMAT: sections 6.1, 11.7.
+
+use dmu::Zap;
+use format::ObjectType;
+use format::dirent::Dirent;
+use format::zap::normal::normalized;
+
+use crate::error::{FsError, Result, shown};
+use crate::filesystem::Filesystem;
+
+/// Longest name, in bytes.
+pub const NAME_MAX: usize = 255;
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Its name: any bytes but '/' and NUL.
+    pub name: Vec<u8>,
+    /// Object that it leads to.
+    pub object: u64,
+    /// Type bits of the mode, as the entry says.
+    pub kind: u32,
+}
+
+impl Filesystem {
+    pub(crate) fn directory(&self, number: u64) -> Result<Zap> {
+        match self.objset.object_of(number, ObjectType::DIRECTORY_CONTENTS) {
+            Ok(object) => Ok(Zap::of(object)?),
+            Err(dmu::DmuError::WrongKind { .. }) => {
+                Err(FsError::NotADirectory { path: format!("object {number}") })
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The entry that `name` stands for in directory `dir`, under the name that it has there: in
+    /// another case or form, if the file system takes those for the same.
+    pub fn lookup(&self, dir: u64, name: &[u8]) -> Result<Option<DirEntry>> {
+        let zap = self.directory(dir)?;
+        if self.normflags == 0 {
+            return Ok(zap.get_u64(name)?.map(|value| entry(name, value)));
+        }
+        let found = zap.get_normalized(name, self.match_case)?;
+        Ok(found.and_then(|found| Some(entry(&found.name, found.value.as_u64()?))))
+    }
+
+    /// All entries of a directory but "." and "..", in the order of their hashes.
+    pub fn read_dir(&self, dir: u64) -> Result<Vec<DirEntry>> {
+        let entries = self.directory(dir)?.entries()?;
+        let found = entries.into_iter().filter_map(|e| {
+            let value = e.value.as_u64()?;
+            Some(entry(&e.name, value))
+        });
+        Ok(found.collect())
+    }
+
+    pub(crate) fn check_name(&self, name: &[u8]) -> Result<()> {
+        let bad = |reason| Err(FsError::BadName { path: shown(name), reason });
+        if name.is_empty() || name == b"." || name == b".." {
+            return bad("Invalid argument");
+        }
+        if name.len() > NAME_MAX {
+            return bad("File name too long");
+        }
+        if name.contains(&b'/') || name.contains(&0) {
+            return bad("Invalid argument");
+        }
+        if self.utf8_only && str::from_utf8(name).is_err() {
+            return bad("Invalid or incomplete multibyte or wide character");
+        }
+        if normalized(name, self.normflags).is_none() {
+            return bad("what this name is the same as is not known here");
+        }
+        Ok(())
+    }
+
+    /// Refuses a name that stands for an entry which is spelled in another way. The same spelling is
+    /// found when the entry is added.
+    pub(crate) fn must_be_new(&self, dir: u64, name: &[u8]) -> Result<()> {
+        if self.normflags != 0 && self.lookup(dir, name)?.is_some() {
+            return Err(FsError::Exists { path: shown(name) });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn must_find(&self, dir: u64, name: &[u8]) -> Result<DirEntry> {
+        self.lookup(dir, name)?.ok_or_else(|| FsError::NotFound { path: shown(name) })
+    }
+}
+
+/// Value of a directory entry: type in the top four bits, object below.
+pub(crate) fn entry_value(object: u64, kind: u32) -> u64 {
+    u64::from(kind >> 12) << 60 | object
+}
+
+fn entry(name: &[u8], value: u64) -> DirEntry {
+    let entry = Dirent::decode(value);
+    let kind = entry.kind.map_or(0, |kind| kind.mode_bits() as u32);
+    DirEntry { name: name.to_vec(), object: entry.object, kind }
+}
