@@ -3,6 +3,7 @@
 //! FORMAT: sections 7.3, 7.4. OpenZFS counts up and down when things are made and destroyed, and
 //! panics when a count would fall below nothing. Here everything that is counted is counted anew.
 
+use crate::block::Blocks;
 use crate::datasets::Datasets;
 use crate::mos::Mos;
 use crate::object::{self, Result};
@@ -105,6 +106,13 @@ impl Marks {
         })?;
         odd.map_or(Ok(()), |error| Err(error.into()))
     }
+}
+
+/// The txg in which a feature was enabled, 0 if that is not known.
+pub(crate) fn enabled_since(blocks: &mut Blocks<'_>, mos: &Mos, feature: Feature) -> u64 {
+    let object = mos.find("feature_enabled_txg").unwrap_or(0);
+    let list = mos.numbers(blocks, object).unwrap_or_default();
+    list.get(feature.guid().as_bytes()).copied().unwrap_or(0)
 }
 
 /// Compares the counts of features. `uses` is by the places of the data sets, `empty` the number of

@@ -6,6 +6,7 @@ use crate::chain;
 use crate::datasets::Datasets;
 use crate::dead::{self, Dead};
 use crate::features::{self, Marks, Uses};
+use crate::files;
 use crate::mos::Mos;
 use crate::names::Names;
 use crate::object::{self, Result, Unread};
@@ -20,6 +21,7 @@ use crate::spacemaps::{self, Metaslabs};
 use crate::walk::{MOS, ObjectDamage, Scope, Walk, named};
 use format::config::{PoolConfig, VdevConfig, VdevKind};
 use format::dnode::DNODES_PER_BLOCK;
+use format::features::Feature;
 use format::indirect::{MappingPhys, mapping_entries};
 use format::objset::ObjsetType;
 use format::{ObjsetPhys, Uberblock};
@@ -170,7 +172,7 @@ fn judge(
         let totals = slabs.iter().map(|slabs| slabs.allocated(&mut walk.blocks, mos));
         walk.progress.bytes_total = totals.fold(0, u64::saturating_add);
     }
-    walk.objset(Scope { dataset: MOS, min_txg: 0, snap_txg: 0, dying: false }, &uberblock.root);
+    walk.objset(Scope::whole(MOS), &uberblock.root);
     let mos_used = walk.born;
     let mut datasets = Datasets::list(&mut walk.blocks, mos, &summary.name);
     for why in datasets.unread.drain(..) {
@@ -181,6 +183,7 @@ fn judge(
     walk.names.extend(datasets.list.iter().map(|dataset| dataset.name.clone()));
     chain::check(walk, mos, &datasets, txg);
     let marks = Marks::read(walk, mos, &datasets);
+    let projects_since = features::enabled_since(&mut walk.blocks, mos, Feature::ProjectQuota);
     let mut dead = Dead::default();
     let mut counts: Counts = vec![Default::default(); datasets.list.len()];
     let mut uses = vec![Uses::default(); datasets.list.len()];
@@ -193,6 +196,8 @@ fn judge(
         if let Some(uses) = uses.get_mut(place) {
             *uses = walk.uses;
         }
+        let room = (memory as usize / 4, options.scratch.as_path());
+        files_of(walk, &datasets, place, projects_since, room);
         if let Err(why) = accounts::dataset(walk, &datasets, (number, place), &mut counts) {
             lost_account(walk, &dataset.name, &why);
         }
@@ -232,8 +237,10 @@ fn one_dataset(
     let made = prev.map_or(0, |prev| prev.phys.creation_txg.get());
     let snap_txg = made.min(phys.prev_snap_txg.get());
     let min_txg = dataset.shared_until(datasets);
-    let mut objset =
-        walk.objset(Scope { dataset: number, min_txg, snap_txg, dying: false }, &phys.bp);
+    let mut objset = walk.objset(
+        Scope { min_txg, snap_txg, shared: dataset.snapshot, ..Scope::whole(number) },
+        &phys.bp,
+    );
     if phys.bp.is_hole() {
         return;
     }
@@ -249,6 +256,34 @@ fn one_dataset(
     }
     if let Some(objset) = &objset {
         pending::intent_log(walk, number, objset, txg);
+    }
+}
+
+/// Examines the files of one data set.
+fn files_of(
+    walk: &mut Walk<'_, '_>,
+    datasets: &Datasets,
+    place: usize,
+    projects_since: u64,
+    room: (usize, &std::path::Path),
+) {
+    let Some(dataset) = datasets.list.get(place) else { return };
+    let bp = &dataset.phys.bp;
+    // What is lost, and what is as it was in the snapshot before, is told of already.
+    let prev = dataset.prev.and_then(|place| datasets.list.get(place));
+    let same = prev.is_some_and(|prev| prev.phys.bp.same_block(bp));
+    if walk.incomplete || bp.is_hole() || bp.is_crypt() || same {
+        return;
+    }
+    let result = read_objset(&mut walk.blocks, bp).and_then(|objset| {
+        if objset.kind != ObjsetType::Zfs {
+            return Ok(());
+        }
+        let late = projects_since > dataset.phys.creation_txg.get();
+        files::check(&mut walk.blocks, &mut walk.findings, &dataset.name, &objset, late, room)
+    });
+    if let Err(why) = result {
+        walk.findings.add(FindingKind::Files, || format!("{}: its files: {why}", dataset.name));
     }
 }
 

@@ -15,6 +15,7 @@ mod datasets;
 mod dead;
 mod diff;
 mod features;
+mod files;
 mod judge;
 mod look;
 mod mos;
@@ -28,7 +29,9 @@ mod space;
 mod spacemaps;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod walk;
+mod zaps;
 
 pub use judge::{Options, verify, verify_pool};
 pub use look::Look;

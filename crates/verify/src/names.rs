@@ -7,12 +7,10 @@
 use crate::block::Blocks;
 use crate::object::{self, Result, Unread};
 use format::dirent::Dirent;
-use format::dnode::{DNODE_SLOT, DNODES_PER_BLOCK};
 use format::master_node::{MASTER_NODE_OBJECT, ROOT, SA_ATTRS};
 use format::sa::{Attr, Layouts, Registry, SA_LAYOUTS, SA_REGISTRY, SaView};
-use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
+use format::{ObjectType, ObjsetPhys};
 use std::collections::BTreeMap;
-use zerocopy::FromBytes;
 
 /// Directories above a file that are followed.
 const DEPTH_MAX: usize = 4096;
@@ -23,9 +21,13 @@ const PATH_MAX: usize = 1 << 16;
 pub(crate) struct Names<'w, 'a> {
     blocks: &'w mut Blocks<'a>,
     objset: &'w ObjsetPhys,
-    root: u64,
-    registry: Registry,
-    layouts: Layouts,
+    /// Its root directory.
+    pub root: u64,
+    /// What its attributes are.
+    pub registry: Registry,
+    /// In which orders objects have them.
+    pub layouts: Layouts,
+    master: BTreeMap<Vec<u8>, Option<u64>>,
     /// Paths of directories, without a slash at the end; the root's is empty.
     dirs: BTreeMap<u64, String>,
 }
@@ -68,7 +70,12 @@ impl<'w, 'a> Names<'w, 'a> {
             };
         }
         let dirs = BTreeMap::from([(root, String::new())]);
-        Ok(Names { blocks, objset, root, registry, layouts, dirs })
+        Ok(Names { blocks, objset, root, registry, layouts, master, dirs })
+    }
+
+    /// The object that the master node has under a name.
+    pub(crate) fn master(&self, name: &str) -> Option<u64> {
+        self.master.get(name.as_bytes()).copied().flatten().filter(|object| *object != 0)
     }
 
     /// Paths of objects, as far as they can be found, by number. `nameless` says which objects to
@@ -96,7 +103,7 @@ impl<'w, 'a> Names<'w, 'a> {
         if !nameless.is_empty() {
             let mut dirs = Vec::new();
             let meta = self.objset.meta.clone();
-            let _ = each_dnode(self.blocks, &meta, &mut |number, dnode| {
+            object::each_dnode(self.blocks, &meta, &mut |_, number, dnode| {
                 if dnode.kind() == ObjectType::DIRECTORY_CONTENTS {
                     dirs.push(number);
                 }
@@ -172,48 +179,4 @@ impl<'w, 'a> Names<'w, 'a> {
 
 fn join(dir: &str, name: &str) -> String {
     format!("{dir}/{name}")
-}
-
-/// Calls `each` with all objects whose dnodes can be read.
-fn each_dnode(
-    blocks: &mut Blocks<'_>,
-    meta: &DnodePhys,
-    each: &mut dyn FnMut(u64, &DnodePhys),
-) -> Result<()> {
-    let level = meta.core().levels.saturating_sub(1);
-    for (index, bp) in meta.blkptrs().iter().enumerate() {
-        below(blocks, meta, bp, (level, index as u64), each);
-    }
-    Ok(())
-}
-
-fn below(
-    blocks: &mut Blocks<'_>,
-    meta: &DnodePhys,
-    bp: &BlkPtr,
-    (level, number): (u8, u64),
-    each: &mut dyn FnMut(u64, &DnodePhys),
-) {
-    if !bp.has_space() || !bp.is_little_endian() {
-        return;
-    }
-    let Ok(bytes) = blocks.read(bp) else { return };
-    if level > 0 {
-        for (index, child) in bytes.as_chunks::<128>().0.iter().enumerate() {
-            let Ok(child) = BlkPtr::read_from_bytes(child) else { continue };
-            let number = number.checked_shl(meta.pointers_shift()).unwrap_or(0);
-            below(blocks, meta, &child, (level - 1, number.saturating_add(index as u64)), each);
-        }
-        return;
-    }
-    let mut slot = 0;
-    while slot < bytes.len() / DNODE_SLOT {
-        let found = DnodePhys::parse(bytes.get(slot * DNODE_SLOT..).unwrap_or_default());
-        let object = number.saturating_mul(DNODES_PER_BLOCK).saturating_add(slot as u64);
-        slot += 1;
-        if let Ok(Some(dnode)) = found {
-            slot += dnode.slots() - 1;
-            each(object, &dnode);
-        }
-    }
 }

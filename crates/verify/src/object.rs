@@ -208,3 +208,46 @@ pub(crate) fn zap_get(
     }
     Reader::open(|number| block(blocks, dnode, number))?.lookup(name)
 }
+
+/// Calls `each` with all objects whose dnodes can be read.
+pub(crate) fn each_dnode<'a>(
+    blocks: &mut Blocks<'a>,
+    meta: &DnodePhys,
+    each: &mut dyn FnMut(&mut Blocks<'a>, u64, &DnodePhys),
+) {
+    let level = meta.core().levels.saturating_sub(1);
+    for (index, bp) in meta.blkptrs().iter().enumerate() {
+        below(blocks, meta, bp, (level, index as u64), each);
+    }
+}
+
+fn below<'a>(
+    blocks: &mut Blocks<'a>,
+    meta: &DnodePhys,
+    bp: &BlkPtr,
+    (level, number): (u8, u64),
+    each: &mut dyn FnMut(&mut Blocks<'a>, u64, &DnodePhys),
+) {
+    if !bp.has_space() || !bp.is_little_endian() {
+        return;
+    }
+    let Ok(bytes) = blocks.read(bp) else { return };
+    if level > 0 {
+        for (index, child) in bytes.as_chunks::<128>().0.iter().enumerate() {
+            let Ok(child) = BlkPtr::read_from_bytes(child) else { continue };
+            let number = number.checked_shl(meta.pointers_shift()).unwrap_or(0);
+            below(blocks, meta, &child, (level - 1, number.saturating_add(index as u64)), each);
+        }
+        return;
+    }
+    let mut slot = 0;
+    while slot < bytes.len() / DNODE_SLOT {
+        let found = DnodePhys::parse(bytes.get(slot * DNODE_SLOT..).unwrap_or_default());
+        let object = number.saturating_mul(DNODES_PER_BLOCK).saturating_add(slot as u64);
+        slot += 1;
+        if let Ok(Some(dnode)) = found {
+            slot += dnode.slots() - 1;
+            each(blocks, object, &dnode);
+        }
+    }
+}

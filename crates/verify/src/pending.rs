@@ -216,7 +216,7 @@ fn claim_pointer(walk: &mut Walk<'_, '_>, dataset: u32, object: u64, bp: &BlkPtr
     if let Err(why) = walk.blocks.segments(bp, &mut audit) {
         unread(walk, || format!("a block to be freed: {why}"));
     }
-    let scope = Scope { dataset, min_txg: 0, snap_txg: 0, dying: false };
+    let scope = Scope::whole(dataset);
     walk.claim(scope, object, bp.is_dedup(), &audit.segments);
 }
 
@@ -236,7 +236,7 @@ fn trees(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<u64> {
         let begun = [resume.objset.get(), resume.object.get(), resume.blkid.get()] != [0; 3]
             || resume.level.get() != 0;
         let min_txg = entry.birth_txg.get();
-        let scope = Scope { dataset: MOS, min_txg, snap_txg: min_txg, dying: begun };
+        let scope = Scope { min_txg, snap_txg: min_txg, dying: begun, ..Scope::whole(MOS) };
         walk.objset(scope, &entry.bp);
     }
     Ok(phys.bytes.get())
@@ -291,7 +291,7 @@ fn checkpoint(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig) {
             let geometry = Geometry::metaslab(0, top.asize, top.ashift.min(20) as u32);
             each_run(&mut walk.blocks, &dnode, &phys, geometry, |run| runs.push(run))
         });
-        let scope = Scope { dataset: MOS, min_txg: 0, snap_txg: 0, dying: false };
+        let scope = Scope::whole(MOS);
         for run in runs {
             walk.claim(scope, PENDING, false, &[(id, run.offset, run.size)]);
         }

@@ -195,12 +195,12 @@ fn space_if(times: impl Fn(usize) -> usize) -> (SpaceTotals, Vec<FindingKind>) {
     let datasets = Datasets::list(&mut walk.blocks, &mos, "single");
     walk.names.extend(datasets.list.iter().map(|dataset| dataset.name.clone()));
     for _ in 0..times(0) {
-        walk.objset(Scope { dataset: MOS, min_txg: 0, snap_txg: 0, dying: false }, &root);
+        walk.objset(Scope::whole(MOS), &root);
     }
     for (number, dataset) in (1u32..).zip(&datasets.list) {
         let phys = dataset.phys;
         let min_txg = phys.prev_snap_txg.get();
-        let scope = Scope { dataset: number, min_txg, snap_txg: min_txg, dying: false };
+        let scope = Scope { min_txg, snap_txg: min_txg, ..Scope::whole(number) };
         for _ in 0..times(number as usize) {
             walk.objset(scope, &phys.bp);
         }

@@ -11,17 +11,22 @@ use crate::features::Uses;
 use crate::report::{FILES_MAX, FindingKind, Findings, Progress};
 use crate::sorter::Sorter;
 use crate::space::{OWNER_DEDUP, OWNER_DYING};
-use format::dnode::{DNODE_BLOCK, DNODE_SLOT, DNODES_PER_BLOCK, DnodeFlags};
+use crate::zaps;
+use format::dnode::{DNODE_BLOCK, DNODE_SLOT, DNODES_PER_BLOCK};
 use format::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use format::space_map::SPACE_MAP_SIZE;
 use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use zerocopy::FromBytes;
 
 /// Number of the MOS in lists of data sets; others start at 1.
 pub(crate) const MOS: u32 = 0;
 /// Blocks between two reports of progress.
 const PROGRESS_EVERY: u64 = 256;
+/// Sums of subtrees that are kept; one takes about 80 bytes.
+const SUBTREES_MAX: usize = 1 << 18;
+/// Indirect blocks that may be looked at once more, however small the pool.
+const LOOKS_MIN: u64 = 1 << 16;
 
 /// Damage of one object.
 #[derive(Clone, Debug, Default)]
@@ -92,6 +97,18 @@ pub(crate) struct Scope {
     pub snap_txg: u64,
     /// The tree is being freed: what is not there any more is no loss.
     pub dying: bool,
+    /// May others have grown from it, and share its blocks?
+    pub shared: bool,
+    /// What is in its blocks cannot be read.
+    pub sealed: bool,
+}
+
+impl Scope {
+    /// A whole object set that is walked on its own.
+    pub(crate) fn whole(dataset: u32) -> Scope {
+        let (min_txg, snap_txg) = (0, 0);
+        Scope { dataset, min_txg, snap_txg, dying: false, shared: false, sealed: false }
+    }
 }
 
 /// An object while its blocks are visited.
@@ -104,7 +121,9 @@ struct Object<'d> {
 #[derive(Clone, Copy)]
 struct Sum {
     dsize: u64,
-    /// Was all of it seen (nothing left out or lost)?
+    /// The number after that of its last block of level 0.
+    end: u64,
+    /// Was all of it seen (nothing lost)?
     complete: bool,
 }
 
@@ -136,6 +155,10 @@ pub(crate) struct Walk<'a, 'p> {
     pub histograms: u64,
     /// What is gone, and what the deadlists have.
     pub dead: Sorter,
+    /// Indirect blocks that were looked at once more.
+    looks: u64,
+    /// Sums of subtrees that others may share, by place and birth.
+    subtrees: HashMap<[u64; 3], (u64, u64)>,
     /// A deadlist could not be read: it cannot be held against what is gone.
     pub dead_incomplete: bool,
     /// Bytes that may be claimed before the walk gives up.
@@ -171,6 +194,8 @@ impl<'a, 'p> Walk<'a, 'p> {
             uses: Uses::default(),
             histograms: 0,
             dead,
+            looks: 0,
+            subtrees: HashMap::new(),
             dead_incomplete: false,
             limit: capacity.saturating_mul(2),
             claimed: 0,
@@ -181,7 +206,8 @@ impl<'a, 'p> Walk<'a, 'p> {
     }
 
     /// Walks an object set. Gives its structure, if that can be read.
-    pub(crate) fn objset(&mut self, scope: Scope, root: &BlkPtr) -> Option<ObjsetPhys> {
+    pub(crate) fn objset(&mut self, mut scope: Scope, root: &BlkPtr) -> Option<ObjsetPhys> {
+        scope.sealed = root.is_crypt();
         if root.is_hole() || root.birth() <= scope.min_txg {
             return None;
         }
@@ -230,10 +256,11 @@ impl<'a, 'p> Walk<'a, 'p> {
     fn object(&mut self, scope: Scope, number: u64, dnode: &DnodePhys, birth: u64) {
         let object = Object { number, dnode };
         let level = dnode.core().levels.saturating_sub(1);
-        let mut sum = Sum { dsize: 0, complete: true };
+        let mut sum = Sum::EMPTY;
         for (index, bp) in dnode.blkptrs().iter().enumerate() {
             sum.add(self.visit(scope, &object, bp, (level, index as u64), birth));
         }
+        let end = sum.end;
         if let Some(spill) = dnode.spill() {
             sum.add(self.visit(scope, &object, spill, (0, SPILL), birth));
         }
@@ -241,18 +268,80 @@ impl<'a, 'p> Walk<'a, 'p> {
             self.histograms += u64::from(dnode.core().bonus_len.get() >= SPACE_MAP_SIZE as u16);
         }
         self.uses.large_dnode |= dnode.slots() > 1;
-        let counted = dnode.core().flags & DnodeFlags::USED_BYTES != 0;
-        if sum.complete && !scope.dying && (counted || sum.dsize != 0) {
-            let used = dnode.used_bytes();
-            if used != sum.dsize {
-                self.findings.add(FindingKind::Account, || {
-                    format!(
-                        "{} object {number}: uses {used} bytes, its blocks are {}",
-                        named(&self.names, scope.dataset),
-                        sum.dsize
-                    )
-                });
+        if scope.dying {
+            return;
+        }
+        if sum.complete {
+            self.check_sums(scope, number, dnode, sum.dsize, end);
+        }
+        let fresh = dnode.blkptrs().iter().any(|bp| !bp.is_hole() && bp.birth() > scope.min_txg);
+        if fresh && number != 0 && !scope.sealed && dnode.kind().is_zap() {
+            zaps::check_object(self, scope, number, dnode);
+        }
+    }
+
+    /// Does a dnode say what its blocks are?
+    fn check_sums(&mut self, scope: Scope, number: u64, dnode: &DnodePhys, dsize: u64, end: u64) {
+        let mut odd = |what: String| {
+            self.findings.add(FindingKind::Account, || {
+                format!("{} object {number}: {what}", named(&self.names, scope.dataset))
+            });
+        };
+        let used = dnode.used_bytes();
+        if used != dsize {
+            odd(format!("uses {used} bytes, its blocks are {dsize}"));
+        }
+        let max = dnode.max_block();
+        if end > max.saturating_add(1) {
+            odd(format!("its last block is {max}, but there is block {}", end - 1));
+        }
+        let core = dnode.core();
+        if dnode.levels_for(max) > core.levels {
+            odd(format!("its {} levels do not reach its last block, {max}", core.levels));
+        }
+    }
+
+    /// Sum over a subtree that belongs to an older data set, which was walked before.
+    fn known(&mut self, object: &Object<'_>, bp: &BlkPtr, level: u8, number: u64) -> Sum {
+        let dsize = self.blocks.dsize(bp);
+        if level == 0 {
+            let end = if number == SPILL { 0 } else { number.saturating_add(1) };
+            return Sum { dsize, end, complete: true };
+        }
+        let key = subtree_key(bp);
+        if let Some((dsize, end)) = self.subtrees.get(&key) {
+            return Sum { dsize: *dsize, end: *end, complete: true };
+        }
+        // What was forgotten is looked up, but not for ever.
+        let lost = Sum { dsize, end: 0, complete: false };
+        if self.looks > self.progress.blocks.saturating_mul(4).saturating_add(LOOKS_MIN) {
+            return lost;
+        }
+        self.looks += 1;
+        if bp.is_embedded() || !bp.is_little_endian() {
+            return lost;
+        }
+        let Ok(bytes) = self.blocks.read(bp) else { return lost };
+        let shift = object.dnode.pointers_shift();
+        let mut sum = Sum { dsize, ..Sum::EMPTY };
+        for (index, child) in bytes.as_chunks::<128>().0.iter().enumerate() {
+            let Ok(child) = BlkPtr::read_from_bytes(child) else { continue };
+            if !child.is_hole() {
+                let number = number.checked_shl(shift).unwrap_or(0).saturating_add(index as u64);
+                sum.add(self.known(object, &child, level - 1, number));
             }
+        }
+        self.remember(bp, sum);
+        sum
+    }
+
+    /// Keeps the sum of a subtree, as long as there is room.
+    fn remember(&mut self, bp: &BlkPtr, sum: Sum) {
+        if sum.complete {
+            if self.subtrees.len() >= SUBTREES_MAX {
+                self.subtrees.clear();
+            }
+            self.subtrees.insert(subtree_key(bp), (sum.dsize, sum.end));
         }
     }
 
@@ -272,14 +361,18 @@ impl<'a, 'p> Walk<'a, 'p> {
             });
         }
         if bp.is_hole() {
-            return Sum { dsize: 0, complete: true };
+            return Sum::EMPTY;
+        }
+        if birth <= scope.min_txg {
+            return self.known(object, bp, level, number);
         }
         let dsize = self.blocks.dsize(bp);
-        if birth <= scope.min_txg {
-            return Sum { dsize, complete: level == 0 };
-        }
-        if bp.level() != level {
-            self.odd(scope, object, (level, number), || format!("level {}", bp.level()));
+        let spill = number == SPILL;
+        let due = if spill { object.dnode.bonus_kind() } else { object.dnode.kind() };
+        if bp.level() != level || bp.kind() != due {
+            self.odd(scope, object, (level, number), || {
+                format!("{} level {}, expected {}", bp.kind().name(), bp.level(), due.name())
+            });
         }
         if birth <= scope.snap_txg {
             self.odd(scope, object, (level, number), || {
@@ -287,10 +380,11 @@ impl<'a, 'p> Walk<'a, 'p> {
             });
         }
         self.charge(bp);
-        let mut sum = Sum { dsize, complete: true };
+        let end = if spill || level > 0 { 0 } else { number.saturating_add(1) };
+        let mut sum = Sum { dsize, end, complete: true };
         if self.claimed > self.limit {
             self.give_up();
-            return Sum { dsize, complete: false };
+            return Sum { complete: false, ..sum };
         }
         let mut bytes = self.buffers.pop().unwrap_or_default();
         let result = self.look(scope, object.number, bp, &mut bytes);
@@ -303,8 +397,14 @@ impl<'a, 'p> Walk<'a, 'p> {
             }
             Ok(()) if level > 0 => {
                 self.indirect(scope, object, bp, &bytes, (level, number), &mut sum);
+                if scope.shared {
+                    self.remember(bp, sum);
+                }
             }
             Ok(()) if object.number == 0 => self.dnodes(scope, bp, &bytes, number),
+            Ok(()) if bp.fill() != 1 => {
+                self.miscount(scope, object.number, (level, number), bp.fill(), 1);
+            }
             Ok(()) => {}
         }
         self.buffers.push(bytes);
@@ -339,10 +439,6 @@ impl<'a, 'p> Walk<'a, 'p> {
             self.odd(scope, object, (level, number), || {
                 format!("{} bytes, expected {due}", bp.lsize())
             });
-        }
-        let max = object.dnode.max_block();
-        if level == 0 && number > max {
-            self.odd(scope, object, (level, number), || format!("beyond the last block, {max}"));
         }
         Ok(())
     }
@@ -599,10 +695,18 @@ pub(crate) fn named(names: &[String], dataset: u32) -> &str {
 const SPILL: u64 = u64::MAX;
 
 impl Sum {
+    const EMPTY: Sum = Sum { dsize: 0, end: 0, complete: true };
+
     fn add(&mut self, other: Sum) {
         self.dsize = self.dsize.saturating_add(other.dsize);
+        self.end = self.end.max(other.end);
         self.complete &= other.complete;
     }
+}
+
+fn subtree_key(bp: &BlkPtr) -> [u64; 3] {
+    let words = bp.words();
+    [words[0], words[1], bp.birth()]
 }
 
 /// Logical bytes that are lost with a block, at most.
