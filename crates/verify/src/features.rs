@@ -115,6 +115,15 @@ pub(crate) fn enabled_since(blocks: &mut Blocks<'_>, mos: &Mos, feature: Feature
     list.get(feature.guid().as_bytes()).copied().unwrap_or(0)
 }
 
+/// The counts of all features that are enabled, as the pool has them.
+pub(crate) fn counts(blocks: &mut Blocks<'_>, mos: &Mos) -> Result<BTreeMap<Vec<u8>, u64>> {
+    let mut said = BTreeMap::new();
+    for name in ["features_for_read", "features_for_write"] {
+        said.extend(mos.numbers(blocks, mos.find(name).unwrap_or(0))?);
+    }
+    Ok(said)
+}
+
 /// Compares the counts of features. `uses` is by the places of the data sets, `empty` the number of
 /// keys of deadlists that lead to the shared empty bpobj.
 pub(crate) fn check(
@@ -138,11 +147,10 @@ fn compare(
     marks: &Marks,
     mut empty: u64,
 ) -> Result<()> {
-    let Some(read) = mos.find("features_for_read") else { return Ok(()) };
-    let mut said: BTreeMap<Vec<u8>, u64> = mos.numbers(&mut walk.blocks, read)?;
-    if let Some(write) = mos.find("features_for_write") {
-        said.extend(mos.numbers(&mut walk.blocks, write)?);
+    if mos.find("features_for_read").is_none() {
+        return Ok(());
     }
+    let said = counts(&mut walk.blocks, mos)?;
     let mut counted: BTreeMap<Feature, u64> = BTreeMap::new();
     let shared = mos.find("empty_bpobj");
     for (place, dataset) in datasets.list.iter().enumerate() {

@@ -3,17 +3,17 @@
 use crate::accounts::{self, Counts};
 use crate::block::Blocks;
 use crate::chain;
+use crate::config;
 use crate::datasets::Datasets;
 use crate::dead::{self, Dead};
 use crate::features::{self, Marks, Uses};
 use crate::files;
+use crate::history;
 use crate::mos::Mos;
 use crate::names::Names;
 use crate::object::{self, Result, Unread};
 use crate::pending;
-use crate::report::{
-    DeviceDamage, FileDamage, FindingKind, Findings, Progress, Report, SpaceTotals, Verdict,
-};
+use crate::report::{FileDamage, FindingKind, Findings, Progress, Report, SpaceTotals, Verdict};
 use crate::shared;
 use crate::sorter::Sorter;
 use crate::space::{self, Bitmap};
@@ -27,8 +27,7 @@ use format::objset::ObjsetType;
 use format::{ObjsetPhys, Uberblock};
 use std::path::PathBuf;
 use vdev::import::FoundPool;
-use vdev::label::Labels;
-use vdev::{LeafState, Tree, VdevError};
+use vdev::{Tree, VdevError};
 
 /// Memory that is used if none is given, in bytes.
 const MEMORY_DEFAULT: u64 = 512 << 20;
@@ -103,15 +102,15 @@ pub fn verify(
     let mut walk = Walk::new(blocks, reach, dead, progress);
     walk.findings = findings;
     let mut summary = Summary::default();
-    match opened {
-        Some((mos, uberblock)) => judge(&mut walk, &mos, &uberblock, memory, options, &mut summary),
+    match &opened {
+        Some((mos, uberblock)) => judge(&mut walk, mos, uberblock, memory, options, &mut summary),
         None => {
             walk.lost_blocks += 1;
             walk.findings.add(FindingKind::LostMetadata, || "no uberblock leads to a MOS".into());
         }
     }
     walk.tell();
-    finish(walk, tree, summary)
+    finish(walk, tree, opened, summary)
 }
 
 /// What the report says besides damage.
@@ -119,6 +118,7 @@ pub fn verify(
 struct Summary {
     name: String,
     txg: u64,
+    config: Option<PoolConfig>,
     datasets: u64,
     encrypted: Vec<String>,
     space: Option<SpaceTotals>,
@@ -161,7 +161,7 @@ fn judge(
     let mut slabs = Vec::new();
     if let Some(config) = &config {
         summary.name = String::from_utf8_lossy(&config.name).into_owned();
-        check_config(walk, config, uberblock);
+        config::check(walk, mos, config, uberblock);
         for (id, child) in (0u32..).zip(&config.vdev_tree.children) {
             if let Err(why) = load_mapping(walk, mos, id, child) {
                 walk.findings
@@ -218,6 +218,8 @@ fn judge(
     if config.is_none() {
         return;
     }
+    history::check(walk, mos);
+    summary.config = config;
     summary.space = compare_space(walk, mos, &slabs, memory, options);
     shared::spread(walk, &datasets);
     summary.files = name_files(walk, mos, &datasets);
@@ -298,26 +300,6 @@ pub(crate) fn read_objset(blocks: &mut Blocks<'_>, bp: &format::BlkPtr) -> Resul
         return Err(Unread("an object set of the other byte order".into()));
     }
     Ok(ObjsetPhys::parse(&blocks.read(bp)?)?)
-}
-
-/// Does the config agree with the uberblock and with the vdevs that are open?
-fn check_config(walk: &mut Walk<'_, '_>, config: &PoolConfig, uberblock: &Uberblock) {
-    let (sum, said) = (config.vdev_tree.guid_sum(), uberblock.guid_sum.get());
-    if sum != said {
-        walk.findings.add(FindingKind::Account, || {
-            format!("the guids of the config add up to {sum}, the uberblock says {said}")
-        });
-    }
-    let tree = walk.blocks.tree();
-    let tops = tree.tops();
-    for (id, child) in config.vdev_tree.children.iter().enumerate() {
-        let open = tops.get(id).map_or(0, |top| top.config.guid);
-        if open != child.guid {
-            walk.findings.add(FindingKind::Label, || {
-                format!("vdev {id}: its guid is {open}, the config's {}", child.guid)
-            });
-        }
-    }
 }
 
 /// Reads where the space of a removed vdev is now.
@@ -499,33 +481,16 @@ fn add_file(
 }
 
 /// What there is to say of each leaf, then the verdict.
-fn finish(mut walk: Walk<'_, '_>, tree: &Tree, summary: Summary) -> Report {
-    let mut devices = Vec::new();
-    for (leaf, (read_errors, bad_blocks)) in tree.leaves().iter().zip(&walk.leaf_errors) {
-        let mut damage = DeviceDamage {
-            device: leaf.name(),
-            guid: leaf.guid(),
-            missing: leaf.state != LeafState::Online,
-            labels: Vec::new(),
-            read_errors: *read_errors,
-            bad_blocks: *bad_blocks,
-        };
-        if let Some(device) = leaf.device() {
-            let labels = Labels::read(&**device);
-            for (number, label) in (0u8..).zip(&labels.configs) {
-                let guid = match label {
-                    Ok(format::config::Label::Member(config)) => config.label.map(|ids| ids.guid),
-                    _ => None,
-                };
-                if guid != Some(leaf.guid()) {
-                    damage.labels.push(number);
-                }
-            }
-        }
-        if !damage.is_clean() {
-            devices.push(damage);
-        }
-    }
+fn finish(
+    mut walk: Walk<'_, '_>,
+    tree: &Tree,
+    opened: Option<(Mos, Uberblock)>,
+    summary: Summary,
+) -> Report {
+    let judged = opened
+        .as_ref()
+        .and_then(|(mos, uberblock)| Some((mos, summary.config.as_ref()?, uberblock.txg.get())));
+    let devices = config::leaves(&mut walk, tree, judged);
     let unnamed = walk.damage.len() as u64;
     let clean = devices.is_empty()
         && walk.findings.is_empty()

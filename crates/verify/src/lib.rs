@@ -11,11 +11,13 @@
 mod accounts;
 mod block;
 mod chain;
+mod config;
 mod datasets;
 mod dead;
 mod diff;
 mod features;
 mod files;
+mod history;
 mod judge;
 mod look;
 mod mos;

@@ -82,7 +82,7 @@ impl FileDamage {
 /// What does not add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingKind {
-    /// Labels or uberblocks that contradict each other.
+    /// Labels, uberblocks or configs that contradict each other.
     Label,
     /// A structure that cannot be what it is.
     Structure,

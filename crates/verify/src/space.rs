@@ -58,6 +58,13 @@ impl Bitmap {
         count << self.shift
     }
 
+    /// Units that are free, and that are allocated.
+    pub(crate) fn units(&self) -> (u64, u64) {
+        let allocated = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
+        let all = (self.end - self.start) >> self.shift;
+        (all.saturating_sub(allocated), allocated)
+    }
+
     /// The first allocated run at or after `offset` and before `end`.
     pub(crate) fn first_run(&self, offset: u64, end: u64) -> Option<(u64, u64)> {
         let is_set = |bit: u64| {

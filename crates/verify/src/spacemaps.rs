@@ -103,20 +103,21 @@ impl Metaslabs {
         Ok(bytes.first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b)))
     }
 
-    /// The map of a metaslab, `None` if it was never used.
+    /// The map of a metaslab with its object, and whether it has a histogram; `None` if it was
+    /// never used.
     fn map(
         &self,
         blocks: &mut Blocks<'_>,
         mos: &Mos,
         index: u64,
-    ) -> Result<Option<(DnodePhys, SpaceMapPhys)>> {
+    ) -> Result<Option<(DnodePhys, SpaceMapPhys, u64, bool)>> {
         let object = Self::word(blocks, self.array.as_ref(), index)?;
         if object == 0 {
             return Ok(None);
         }
         let dnode = mos.expect(blocks, object)?;
-        let (phys, _) = SpaceMapPhys::parse(dnode.bonus())?;
-        Ok(Some((dnode, phys)))
+        let (phys, counts) = SpaceMapPhys::parse(dnode.bonus())?;
+        Ok(Some((dnode, phys, object, counts)))
     }
 
     /// Allocated bytes as the headers of the maps say, logs left out. For progress only.
@@ -124,7 +125,7 @@ impl Metaslabs {
         let mut sum = 0u64;
         for index in 0..self.count {
             let map = self.map(blocks, mos, index);
-            let alloc = map.ok().flatten().map_or(0, |(_, phys)| phys.alloc.get());
+            let alloc = map.ok().flatten().map_or(0, |(_, phys, ..)| phys.alloc.get());
             sum = sum.saturating_add(alloc.max(0) as u64);
         }
         sum
@@ -143,8 +144,17 @@ impl Metaslabs {
         let mut bitmap = Bitmap::new(start, size, self.ashift);
         let place = format!("vdev {} metaslab {index}", self.top);
         let geometry = Geometry::metaslab(start, size, self.ashift);
+        let mut header = None;
         let loaded = self.map(blocks, mos, index).and_then(|map| {
-            let Some((dnode, phys)) = map else { return Ok(()) };
+            let Some((dnode, phys, object, counts)) = map else { return Ok(()) };
+            header = counts.then_some(phys);
+            // It is written with the first entry.
+            if phys.object.get() != object && phys.object.get() != 0 {
+                let said = phys.object.get();
+                findings.add(FindingKind::SpaceMap, || {
+                    format!("{place}: its map is object {object}, and says {said}")
+                });
+            }
             let mut sum = 0i64;
             each_run(blocks, &dnode, &phys, geometry, |run| {
                 apply(&mut bitmap, run, &place, findings);
@@ -171,6 +181,9 @@ impl Metaslabs {
                 apply(&mut bitmap, run, &place, findings);
             }
         }
+        if let Some(phys) = header {
+            histogram(&phys, &bitmap, &place, findings);
+        }
         bitmap
     }
 }
@@ -186,6 +199,27 @@ fn apply(bitmap: &mut Bitmap, run: Run, place: &str, findings: &mut Findings) {
         let state = if allocate { "allocates what is allocated" } else { "frees what is free" };
         findings.add(FindingKind::SpaceMap, || {
             format!("{place}: {state}, {already:#x} bytes at offset {:#x}", run.offset)
+        });
+    }
+}
+
+/// Can the histogram of a map be that of its free space? OpenZFS counts what was freed lately apart
+/// from what lies beside it, so only the total is certain to be within what the counts allow.
+fn histogram(phys: &SpaceMapPhys, bitmap: &Bitmap, place: &str, findings: &mut Findings) {
+    let (free, allocated) = bitmap.units();
+    let (mut low, mut high) = (0u128, 0u128);
+    for (bucket, count) in phys.histogram.iter().enumerate() {
+        let count = u128::from(count.get());
+        low += count << bucket;
+        high += count * ((2 << bucket) - 1);
+    }
+    let open = phys.histogram.last().is_some_and(|count| count.get() > 0);
+    let fits = low <= free.into() && (open || u128::from(free) <= high);
+    // All zeros stand for a map that is all free.
+    let unused = low == 0 && allocated == 0;
+    if !fits && !unused {
+        findings.add(FindingKind::SpaceMap, || {
+            format!("{place}: its histogram has {low} to {high} free sectors, there are {free}")
         });
     }
 }

@@ -79,6 +79,15 @@ fn nofeat_is_clean() {
 }
 
 #[test]
+fn gpt_is_clean() {
+    let scan = vdev::import::scan(&[testkit::golden("gpt")]).expect("it can be read");
+    // Whole disks with partitions are judged as soon as they are found.
+    if !scan.pools.is_empty() {
+        is_clean("gpt");
+    }
+}
+
+#[test]
 fn old_is_clean() {
     is_clean("old");
 }
