@@ -81,6 +81,9 @@ pub(crate) fn check(
     }
 }
 
+/// A leaf by name and guid, with its good labels.
+type LeafLabels = (String, u64, [Option<Box<PoolConfig>>; LABELS]);
+
 /// What there is to say of each leaf. `judged`: the config and the txg that were judged by.
 pub(crate) fn leaves(
     walk: &mut Walk<'_, '_>,
@@ -88,7 +91,7 @@ pub(crate) fn leaves(
     judged: Option<(&Mos, &PoolConfig, u64)>,
 ) -> Vec<DeviceDamage> {
     let mut devices = Vec::new();
-    let mut all: Vec<(String, u64, [Option<Box<PoolConfig>>; LABELS])> = Vec::new();
+    let mut all: Vec<LeafLabels> = Vec::new();
     for (leaf, (read_errors, bad_blocks)) in tree.leaves().iter().zip(&walk.leaf_errors) {
         let mut damage = DeviceDamage {
             device: leaf.name(),
@@ -136,7 +139,7 @@ fn active(walk: &mut Walk<'_, '_>, mos: &Mos) -> BTreeSet<Vec<u8>> {
 /// Holds all good labels against each other and the config.
 fn compare(
     walk: &mut Walk<'_, '_>,
-    all: &[(String, u64, [Option<Box<PoolConfig>>; LABELS])],
+    all: &[LeafLabels],
     config: &PoolConfig,
     active: &BTreeSet<Vec<u8>>,
     txg: u64,

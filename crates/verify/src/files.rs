@@ -216,7 +216,7 @@ fn judge(
     findings: &mut Findings,
 ) {
     let mut tell = |what: String| {
-        findings.add(FindingKind::Files, || format!("{name} object {object}: {what}"))
+        findings.add(FindingKind::Files, || format!("{name} object {object}: {what}"));
     };
     let (mut here, mut place, mut flags) = (None, (0, 0), 0);
     let (mut top, mut queued, mut owners, mut names) = (false, false, 0u64, 0u64);

@@ -29,6 +29,7 @@ mod shared;
 mod sorter;
 mod space;
 mod spacemaps;
+mod subtrees;
 #[cfg(test)]
 mod tests;
 mod usage;

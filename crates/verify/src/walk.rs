@@ -11,23 +11,19 @@ use crate::features::Uses;
 use crate::report::{FILES_MAX, FindingKind, Findings, Progress};
 use crate::sorter::Sorter;
 use crate::space::{OWNER_DEDUP, OWNER_DYING};
+use crate::subtrees::{Subtrees, Sum};
 use crate::zaps;
 use format::dnode::{DNODE_BLOCK, DNODE_SLOT, DNODES_PER_BLOCK};
 use format::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use format::space_map::SPACE_MAP_SIZE;
 use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use zerocopy::FromBytes;
 
 /// Number of the MOS in lists of data sets; others start at 1.
 pub(crate) const MOS: u32 = 0;
 /// Blocks between two reports of progress.
 const PROGRESS_EVERY: u64 = 256;
-/// Sums of subtrees that are kept; one takes about 80 bytes.
-const SUBTREES_MAX: usize = 1 << 18;
-/// Indirect blocks that may be looked at once more, however small the pool.
-const LOOKS_MIN: u64 = 1 << 16;
-
 /// Damage of one object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectDamage {
@@ -112,19 +108,9 @@ impl Scope {
 }
 
 /// An object while its blocks are visited.
-struct Object<'d> {
-    number: u64,
-    dnode: &'d DnodePhys,
-}
-
-/// Sum over a subtree.
-#[derive(Clone, Copy)]
-struct Sum {
-    dsize: u64,
-    /// The number after that of its last block of level 0.
-    end: u64,
-    /// Was all of it seen (nothing lost)?
-    complete: bool,
+pub(crate) struct Object<'d> {
+    pub number: u64,
+    pub dnode: &'d DnodePhys,
 }
 
 /// The state of all walks.
@@ -155,10 +141,8 @@ pub(crate) struct Walk<'a, 'p> {
     pub histograms: u64,
     /// What is gone, and what the deadlists have.
     pub dead: Sorter,
-    /// Indirect blocks that were looked at once more.
-    looks: u64,
-    /// Sums of subtrees that others may share, by place and birth.
-    subtrees: HashMap<[u64; 3], (u64, u64)>,
+    /// Sums of subtrees that others may share.
+    pub subtrees: Subtrees,
     /// A deadlist could not be read: it cannot be held against what is gone.
     pub dead_incomplete: bool,
     /// Bytes that may be claimed before the walk gives up.
@@ -194,8 +178,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             uses: Uses::default(),
             histograms: 0,
             dead,
-            looks: 0,
-            subtrees: HashMap::new(),
+            subtrees: Subtrees::default(),
             dead_incomplete: false,
             limit: capacity.saturating_mul(2),
             claimed: 0,
@@ -301,50 +284,6 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// Sum over a subtree that belongs to an older data set, which was walked before.
-    fn known(&mut self, object: &Object<'_>, bp: &BlkPtr, level: u8, number: u64) -> Sum {
-        let dsize = self.blocks.dsize(bp);
-        if level == 0 {
-            let end = if number == SPILL { 0 } else { number.saturating_add(1) };
-            return Sum { dsize, end, complete: true };
-        }
-        let key = subtree_key(bp);
-        if let Some((dsize, end)) = self.subtrees.get(&key) {
-            return Sum { dsize: *dsize, end: *end, complete: true };
-        }
-        // What was forgotten is looked up, but not for ever.
-        let lost = Sum { dsize, end: 0, complete: false };
-        if self.looks > self.progress.blocks.saturating_mul(4).saturating_add(LOOKS_MIN) {
-            return lost;
-        }
-        self.looks += 1;
-        if bp.is_embedded() || !bp.is_little_endian() {
-            return lost;
-        }
-        let Ok(bytes) = self.blocks.read(bp) else { return lost };
-        let shift = object.dnode.pointers_shift();
-        let mut sum = Sum { dsize, ..Sum::EMPTY };
-        for (index, child) in bytes.as_chunks::<128>().0.iter().enumerate() {
-            let Ok(child) = BlkPtr::read_from_bytes(child) else { continue };
-            if !child.is_hole() {
-                let number = number.checked_shl(shift).unwrap_or(0).saturating_add(index as u64);
-                sum.add(self.known(object, &child, level - 1, number));
-            }
-        }
-        self.remember(bp, sum);
-        sum
-    }
-
-    /// Keeps the sum of a subtree, as long as there is room.
-    fn remember(&mut self, bp: &BlkPtr, sum: Sum) {
-        if sum.complete {
-            if self.subtrees.len() >= SUBTREES_MAX {
-                self.subtrees.clear();
-            }
-            self.subtrees.insert(subtree_key(bp), (sum.dsize, sum.end));
-        }
-    }
-
     /// Visits a block and all below it.
     fn visit(
         &mut self,
@@ -364,7 +303,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             return Sum::EMPTY;
         }
         if birth <= scope.min_txg {
-            return self.known(object, bp, level, number);
+            return self.known(object, bp, (level, number));
         }
         let dsize = self.blocks.dsize(bp);
         let spill = number == SPILL;
@@ -398,7 +337,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             Ok(()) if level > 0 => {
                 self.indirect(scope, object, bp, &bytes, (level, number), &mut sum);
                 if scope.shared {
-                    self.remember(bp, sum);
+                    self.subtrees.remember(bp, sum);
                 }
             }
             Ok(()) if object.number == 0 => self.dnodes(scope, bp, &bytes, number),
@@ -692,22 +631,7 @@ pub(crate) fn named(names: &[String], dataset: u32) -> &str {
 }
 
 /// Number of an object's spill block.
-const SPILL: u64 = u64::MAX;
-
-impl Sum {
-    const EMPTY: Sum = Sum { dsize: 0, end: 0, complete: true };
-
-    fn add(&mut self, other: Sum) {
-        self.dsize = self.dsize.saturating_add(other.dsize);
-        self.end = self.end.max(other.end);
-        self.complete &= other.complete;
-    }
-}
-
-fn subtree_key(bp: &BlkPtr) -> [u64; 3] {
-    let words = bp.words();
-    [words[0], words[1], bp.birth()]
-}
+pub(crate) const SPILL: u64 = u64::MAX;
 
 /// Logical bytes that are lost with a block, at most.
 fn lost_bytes(dnode: &DnodePhys, bp: &BlkPtr, level: u8, number: u64) -> u64 {
