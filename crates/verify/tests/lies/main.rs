@@ -1,0 +1,93 @@
+//! One lie for each row of what is recounted (format sections 8.10 and 17.2), planted into copies of
+//! pools that OpenZFS wrote, with all checksums right: each is named for what it is, and nothing
+//! else is.
+
+#![allow(clippy::unwrap_used)]
+
+mod dsl;
+mod files;
+mod forge;
+mod pool;
+
+use forge::Forge;
+use rt::Workers;
+use rt::sync::Mutex;
+use testkit::Images;
+use verify::{FindingKind, Options, Report, Verdict};
+
+/// A lie.
+pub(crate) struct Lie {
+    /// The golden pool that is copied for it.
+    golden: &'static str,
+    /// What is said that is not so.
+    what: &'static str,
+    /// As what it must be named.
+    kind: FindingKind,
+    /// Words that must be in the finding.
+    text: &'static str,
+    tell: fn(&mut Forge),
+}
+
+pub(crate) fn judge(images: &Images) -> Report {
+    let scan = vdev::import::scan(&[images.path().to_owned()]).unwrap();
+    let pool = scan.pools.first().unwrap();
+    verify::verify_pool(pool, &Options::default(), &mut |_| {}).unwrap()
+}
+
+/// Tells each lie to a copy of its own; what the judge said wrongly.
+fn tell_all(lies: &[Lie]) {
+    let wrong = Mutex::new(Vec::new());
+    Workers::per_core().run(lies.len(), |_, job| {
+        let Some(lie) = lies.get(job) else { return };
+        let mut forge = Forge::of(lie.golden);
+        (lie.tell)(&mut forge);
+        let report = judge(&forge.close());
+        let named = report.findings.iter().any(|f| f.kind == lie.kind && f.text.contains(lie.text));
+        let other = report.findings.iter().find(|f| f.kind != lie.kind);
+        let damage = report.lost_blocks > 0 || !report.devices.is_empty();
+        if !named || other.is_some() || damage || report.verdict != Verdict::Whole {
+            let told: Vec<_> =
+                report.findings.iter().map(|f| format!("\n    {:?}: {f}", f.kind)).collect();
+            let line = format!(
+                "{}: {}: expected {:?} \"{}\", the verdict is {:?}, {} blocks lost, {:?}{}",
+                lie.golden,
+                lie.what,
+                lie.kind,
+                lie.text,
+                report.verdict,
+                report.lost_blocks,
+                report.devices,
+                told.concat()
+            );
+            wrong.lock().push(line);
+        }
+    });
+    let wrong = wrong.into_inner();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), lies.len(), wrong.join("\n"));
+}
+
+#[test]
+fn lies_of_data_sets_are_told() {
+    tell_all(dsl::LIES);
+}
+
+#[test]
+fn lies_of_objects_and_files_are_told() {
+    tell_all(files::LIES);
+}
+
+#[test]
+fn lies_of_the_pool_are_told() {
+    tell_all(pool::LIES);
+}
+
+#[test]
+fn there_are_many() {
+    let all = [dsl::LIES, files::LIES, pool::LIES];
+    assert!(all.iter().map(|lies| lies.len()).sum::<usize>() >= 60);
+    // A pool is as clean after being written again without a lie as before.
+    let forge = Forge::of("mir");
+    forge.write_uberblock();
+    let report = judge(&forge.close());
+    assert_eq!(report.verdict, Verdict::Clean, "{:?}", report.findings);
+}
