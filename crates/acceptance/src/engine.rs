@@ -110,7 +110,7 @@ impl Session {
             }],
             spares: vec![],
             ashift: shape.ashift,
-            with_features: true,
+            features: pool::Feature::ALL.to_vec(),
             pool_props: BTreeMap::new(),
             props: BTreeMap::from([
                 number("compression", LZ4),

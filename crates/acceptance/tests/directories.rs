@@ -31,7 +31,7 @@ fn create(images: &Images) -> Arc<Pool> {
         }],
         spares: vec![],
         ashift: 12,
-        with_features: true,
+        features: pool::Feature::ALL.to_vec(),
         pool_props: BTreeMap::new(),
         props: BTreeMap::new(),
         make: make_filesystem,

@@ -34,7 +34,7 @@ fn create(images: &testkit::Images, joined: Joined, ashift: u32, record: u64) ->
         tops: vec![NewTop { joined, leaves: images.disks().iter().map(|d| leaf(d)).collect() }],
         spares: vec![],
         ashift,
-        with_features: true,
+        features: pool::Feature::ALL.to_vec(),
         pool_props: BTreeMap::new(),
         props,
         make: make_filesystem,

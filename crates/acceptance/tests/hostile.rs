@@ -90,7 +90,7 @@ fn absurd_space_maps_are_neither_summed_nor_followed() {
             let array = mos.objset.object(array)?;
             for (index, alloc, length) in [(5, i64::MAX, 0u64), (6, i64::MAX, 8), (7, -1, 1 << 60)]
             {
-                let map = SpaceMap::create(&mos.objset, cx.tx)?;
+                let map = SpaceMap::create(&mos.objset, cx.tx, true)?;
                 let (mut phys, _) = map.phys()?;
                 phys.alloc.set(alloc);
                 phys.length.set(length);

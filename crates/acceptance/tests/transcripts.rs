@@ -80,10 +80,65 @@ const OTHERWISE: &[(&str, &str, &str, &str)] = &[
     ("dataset", "small_blocks=3K", "cannot set", "OpenZFS looks for special devices first"),
     ("dataset", " -h", "", "help is given, on standard output"),
     ("dataset", " --help", "", "help is given, on standard output"),
+    ("space", "tank/vol", "cannot", "volumes are not made"),
+    ("space", " -h", "", "help is given, on standard output"),
+    ("props", "tank/vol", "cannot", "volumes are not made"),
 ];
 
+/// What prints something else though it goes through: the scenario, a part of the command, the reason.
+const PRINTS_OTHERWISE: &[(&str, &str, &str)] = &[
+    ("space", "tank/vol", "volumes are not made"),
+    ("space", "get -r userquota@70000 tank", "volumes are not made"),
+    (
+        "space",
+        " filesystem_limit,filesystem_count,snapshot_limit,snapshot_count tank/a/b tank/a tank tank/vol",
+        "volumes are not made",
+    ),
+    ("props", "get -o name,value size,free,allocated", "other space is used"),
+    ("props", "get cap,alloc,frag", "other space is used"),
+    ("props", "list -v", "other space is used"),
+    ("props", "list -Hv", "other space is used"),
+    ("props", "dedupratio,fragmentation -H", "other space is used"),
+];
+
+/// Lines of properties, or of the history, that tell of this pool and no other, by a word in them.
+const LINES_OTHERWISE: &[(&str, &str)] = &[
+    ("guid", "random"),
+    ("load_guid", "random"),
+    ("allocated", "other space is used"),
+    ("free", "other space is used"),
+    ("fragmentation", "other space is used"),
+    ("cachefile", "the list of pools is kept elsewhere"),
+    ("feature@log_spacemap", "active as soon as the kernel writes"),
+    ("feature@empty_bpobj", "the kernel makes the root file system before it enables features"),
+    (
+        "feature@extensible_dataset",
+        "the kernel makes the root file system before it enables features",
+    ),
+    (
+        "feature@userobj_accounting",
+        "the kernel makes the root file system before it enables features",
+    ),
+    ("feature@project_quota", "the kernel makes the root file system before it enables features"),
+    ("tank/vol", "volumes are not made"),
+    ("cachefile=/x", "noted with the pool it is about"),
+    ("dedupditto=200", "nothing is set"),
+];
+
+/// What of an output is compared: without times, and without what is another pool's.
+fn comparable(output: &str) -> Vec<String> {
+    let own = |line: &&str| {
+        !LINES_OTHERWISE.iter().any(|(w, _)| line.split_whitespace().any(|word| word == *w))
+    };
+    let undated = |line: &str| {
+        let dated = line.as_bytes().get(10) == Some(&b'.') && line.starts_with("20");
+        line.get(if dated { 19 } else { 0 }..).unwrap_or_default().to_string()
+    };
+    output.trim_end().lines().filter(own).map(undated).collect()
+}
+
 /// What is refused in part, or taken back after it was done: disks are written to.
-const TOUCHED: [&str; 7] = [
+const TOUCHED: [&str; 10] = [
     "export tank nosuch",
     "import -d $D -a",
     "-O quota=1 ",
@@ -91,11 +146,15 @@ const TOUCHED: [&str; 7] = [
     "-o reservation=10G",
     "-o refreservation=10G",
     "tank/a tank/nosuch",
+    "userquota@70010=5M quota=1K",
+    "quota=60M reservation=10G",
+    "reservation=10G quota=70M",
 ];
 
 /// One command with what OpenZFS answered.
 struct Case {
     command: String,
+    out: String,
     err: String,
     status: i32,
 }
@@ -112,8 +171,10 @@ fn cases(name: &str) -> Vec<Case> {
         let rest = line.get(2..).unwrap_or("");
         match (line.chars().next(), cases.last_mut()) {
             (Some('$'), _) => {
-                cases.push(Case { command: rest.into(), err: String::new(), status: 0 });
+                let (out, err) = (String::new(), String::new());
+                cases.push(Case { command: rest.into(), out, err, status: 0 });
             }
+            (Some('|'), Some(case)) => case.out += &format!("{rest}\n"),
             (Some('!'), Some(case)) => case.err += &format!("{rest}\n"),
             (Some('='), Some(case)) => case.status = rest.parse().unwrap(),
             _ => {}
@@ -134,6 +195,7 @@ impl Play {
         let letter = match name {
             "create-errors" => 'e',
             "create-inuse" => 'u',
+            "props" => 'r',
             other => other.chars().next().unwrap(),
         };
         let dir = PathBuf::from(format!("/tmp/t-{letter}{number:06}"));
@@ -177,9 +239,9 @@ impl Drop for Play {
     }
 }
 
-/// Plays a scenario; what we answer otherwise without saying so in [`OTHERWISE`], and how many refusals
+/// Plays a scenario, with `outputs` those of what goes through are compared, too; what we answer otherwise without saying so in [`OTHERWISE`], and how many refusals
 /// were compared.
-fn play(name: &str) -> (Vec<String>, usize) {
+fn play(name: &str, outputs: bool) -> (Vec<String>, usize) {
     let stage = Play::new(name);
     let mut cases = cases(name).into_iter();
     let (mut wrong, mut refusals) = (Vec::new(), 0);
@@ -202,6 +264,13 @@ fn play(name: &str) -> (Vec<String>, usize) {
                 wrong.push(format!("DISKS WERE TOUCHED BY {ran}"));
             }
             if case.status == 0 && ran.ok() {
+                let told = comparable(&case.out) == comparable(&ran.out) && case.err == ran.err;
+                let known = |(scenario, part, _): &&(&str, &str, &str)| {
+                    *scenario == name && script.contains(part)
+                };
+                if outputs && !told && !PRINTS_OTHERWISE.iter().any(|line| known(&line)) {
+                    wrong.push(format!("$ {script}\n{}{}--\n{ran}", case.out, case.err));
+                }
                 continue;
             }
             refusals += 1;
@@ -223,7 +292,7 @@ fn play(name: &str) -> (Vec<String>, usize) {
 }
 
 fn assert_played(name: &str, refusals_min: usize) {
-    let (wrong, refusals) = play(name);
+    let (wrong, refusals) = play(name, matches!(name, "space" | "props"));
     assert!(wrong.is_empty(), "{} of {refusals}:\n{}", wrong.len(), wrong.join("\n\n"));
     assert!(refusals >= refusals_min, "{refusals}");
 }
@@ -251,4 +320,14 @@ fn data_sets() {
 #[test]
 fn missing_and_damaged_disks() {
     assert_played("hurt", 5);
+}
+
+#[test]
+fn space_quotas_and_inheriting() {
+    assert_played("space", 60);
+}
+
+#[test]
+fn properties_of_pools() {
+    assert_played("props", 40);
 }

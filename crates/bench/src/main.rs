@@ -115,7 +115,7 @@ fn create(options: &Options) -> Result<Value> {
         tops,
         spares: Vec::new(),
         ashift: options.ashift,
-        with_features: true,
+        features: pool::Feature::ALL.to_vec(),
         pool_props: BTreeMap::new(),
         props: BTreeMap::new(),
         make: fs::make_filesystem,

@@ -135,6 +135,33 @@ const ZFS: &[Verb] = &[
         appendix: Appendix::DatasetProperties,
         run: zfs::get::get,
     },
+    Verb {
+        name: "inherit",
+        usage: "inherit [-rS] <property> <filesystem|volume|snapshot> ...",
+        appendix: Appendix::DatasetProperties,
+        run: zfs::inherit::inherit,
+    },
+    Verb {
+        name: "userspace",
+        usage: "userspace [-Hinp] [-o field[,...]] [-s field] ...\n    \
+                [-S field] ... [-t type[,...]] <filesystem|snapshot|path>",
+        appendix: Appendix::Pointer,
+        run: zfs::space::users,
+    },
+    Verb {
+        name: "groupspace",
+        usage: "groupspace [-Hinp] [-o field[,...]] [-s field] ...\n    \
+                [-S field] ... [-t type[,...]] <filesystem|snapshot|path>",
+        appendix: Appendix::Pointer,
+        run: zfs::space::groups,
+    },
+    Verb {
+        name: "projectspace",
+        usage: "projectspace [-Hp] [-o field[,...]] [-s field] ... \n    \
+                [-S field] ... <filesystem|snapshot|path>",
+        appendix: Appendix::Pointer,
+        run: zfs::space::projects,
+    },
 ];
 
 const OWN: &[Verb] = &[
@@ -225,15 +252,12 @@ const LATER_ZFS: &[&str] = &[
     "change-key",
     "clone",
     "diff",
-    "groupspace",
     "hold",
     "holds",
-    "inherit",
     "load-key",
     "mount",
     "program",
     "project",
-    "projectspace",
     "promote",
     "receive",
     "recv",
@@ -251,7 +275,6 @@ const LATER_ZFS: &[&str] = &[
     "unmount",
     "unshare",
     "upgrade",
-    "userspace",
     "wait",
 ];
 

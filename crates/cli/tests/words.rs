@@ -5,14 +5,13 @@ mod support;
 
 use support::{Case, Told, cases, run, words};
 
-const TRANSCRIPTS: [&str; 6] =
-    ["create-errors", "create-inuse", "lifecycle", "dataset", "hurt", "columns"];
+const TRANSCRIPTS: [&str; 8] =
+    ["create-errors", "create-inuse", "lifecycle", "dataset", "hurt", "columns", "space", "props"];
 
 /// Commands that we answer otherwise, each with the reason.
 const OTHERWISE: &[(&str, &str)] = &[
     (" -h", "usage is given, on standard output, without a fault"),
     (" --help", "usage is given, on standard output, without a fault"),
-    ("zfs inherit", "not there yet"),
     ("zpool import -c x -d", "the device of the scenario is needed to come that far"),
 ];
 

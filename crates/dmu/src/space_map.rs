@@ -19,15 +19,16 @@ use crate::txg::Tx;
 pub struct SpaceMap(Arc<Object>);
 
 impl SpaceMap {
-    /// Makes a new, empty space map with a histogram and blocks of 128 KiB.
-    pub fn create(objset: &Objset, tx: &Tx<'_>) -> Result<SpaceMap> {
+    /// Makes a new, empty space map with blocks of 128 KiB; with a histogram if the pool's features
+    /// allow it.
+    pub fn create(objset: &Objset, tx: &Tx<'_>, with_histogram: bool) -> Result<SpaceMap> {
         let phys = SpaceMapPhys::default();
         let object = objset.allocate(
             tx,
             ObjectType::SPACE_MAP,
             SPACE_MAP_BLOCK_LOG,
             ObjectType::SPACE_MAP_HEADER,
-            phys.bonus(true),
+            phys.bonus(with_histogram),
             1,
         )?;
         object.change_header(tx, |d| d.core_mut().indirect_shift = SPACE_MAP_INDIRECT_SHIFT)?;
@@ -91,20 +92,22 @@ impl SpaceMap {
         Ok(())
     }
 
-    /// Appends allocations, then frees (both in bytes of the vdev), and sets the totals.
+    /// Appends allocations, then frees (both in bytes of the vdev), and sets the totals. Entries of
+    /// two words only if the pool's features allow them.
     #[allow(clippy::too_many_arguments)]
     pub fn append(
         &self,
         tx: &Tx<'_>,
         pass: u16,
         geometry: Geometry,
+        two_words: bool,
         allocs: &[(u64, u64)],
         frees: &[(u64, u64)],
         allocated: u64,
         histogram: &[u64; 32],
     ) -> Result<()> {
         let (mut phys, has_histogram) = self.phys()?;
-        let encoder = Encoder { geometry, block_size: self.0.block_size()?, two_words: true };
+        let encoder = Encoder { geometry, block_size: self.0.block_size()?, two_words };
         let at = phys.length.get();
         let mut bytes = Vec::new();
         let stamp = (tx.txg(), pass);

@@ -9,6 +9,7 @@ use rt::sync::Arc;
 use crate::attrs::{mode, modified};
 use crate::error::{FsError, Result};
 use crate::filesystem::{Contents, Filesystem};
+use crate::quota::Payers;
 
 /// Bytes of one change: a long write is many of them, so that no txg waits for it.
 const CHUNK: usize = 1 << 20;
@@ -39,8 +40,11 @@ impl Filesystem {
         let mut at = offset;
         for chunk in data.chunks(CHUNK) {
             let _lock = self.lock(number);
-            let tx = self.enter(chunk.len() as u64)?;
             let object = self.object(number)?;
+            if self.dataset.has_user_quotas() {
+                self.charge(Payers::of(&self.znode_of(&object)?), chunk.len() as u64, 0)?;
+            }
+            let tx = self.enter(chunk.len() as u64)?;
             let size = self.file_size(&object)?;
             self.write_locked(&tx, &object, size, at, chunk)?;
             at += chunk.len() as u64;

@@ -10,17 +10,20 @@
 use std::collections::BTreeSet;
 
 use dmu::{Object, Objset, Tx, Zap};
+use format::accounting::{BYTES_PER_OBJECT, DEFAULT_PROJECT};
 use format::sa::{Layouts, Registry, SA_LAYOUTS, SA_REGISTRY, SaView};
 use format::zap::{NormFlags, Value};
-use format::znode::Znode;
+use format::znode::{Pflags, Znode};
 use format::{DnodePhys, ObjectType};
 use pool::{Dataset, Pool};
 use rt::buf::PooledBuf;
 use rt::sync::{Arc, Mutex, MutexGuard, RwLock};
 
+use crate::accounts::quota_zaps;
 use crate::attrs::{self, Attrs, mode, modified, object_kind};
 use crate::error::{FsError, Result, shown};
 use crate::names::{DirEntry, entry_value};
+use crate::quota::{Payers, Quotas, check_project, inherited_project};
 use crate::zpl::{self, ZPL_VERSION, key};
 
 /// What a name with an empty object is admitted as, in bytes.
@@ -62,6 +65,7 @@ pub struct Filesystem {
     project: bool,
     /// Why its files cannot be changed though its data set could.
     read_only_because: Option<String>,
+    pub(crate) quotas: Quotas,
     tree: Mutex<()>,
     locks: Vec<Mutex<()>>,
 }
@@ -112,6 +116,9 @@ impl Filesystem {
         let normflags = word(key::NORMALIZATION)?.unwrap_or(0);
         let case = word(key::CASESENSITIVITY)?.unwrap_or(0);
         let project = objset.phys().flags & format::objset::ObjsetFlags::PROJECTQUOTA_COMPLETE != 0;
+        if !quota_zaps(&objset)?.is_empty() {
+            dataset.set_user_quotas(true);
+        }
         Ok(Filesystem {
             registry,
             layouts: RwLock::new(layouts),
@@ -127,6 +134,7 @@ impl Filesystem {
             read_only_because: (version < ZPL_VERSION).then(|| {
                 format!("it is a file system of version {version}, without system attributes")
             }),
+            quotas: Quotas::default(),
             tree: Mutex::new(()),
             locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
             pool: pool.clone(),
@@ -161,6 +169,15 @@ impl Filesystem {
 
     /// Starts a change of about `bytes` new bytes; 0: one that frees, which a full pool admits.
     pub(crate) fn enter(&self, bytes: u64) -> Result<Tx<'_>> {
+        if self.dataset.is_set_readonly() {
+            let reason = "its property readonly is on".into();
+            return Err(FsError::ReadOnly { name: self.name().into(), reason });
+        }
+        self.enter_readonly(bytes)
+    }
+
+    /// As [`Filesystem::enter`], whatever the property `readonly` is: for what is no file's.
+    pub(crate) fn enter_readonly(&self, bytes: u64) -> Result<Tx<'_>> {
         let reason = self.dataset.read_only_because.as_ref().or(self.read_only_because.as_ref());
         if let Some(reason) = reason {
             return Err(FsError::ReadOnly { name: self.name().into(), reason: reason.clone() });
@@ -327,13 +344,18 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Changes the attributes of an object by `change`.
+    /// Changes the attributes of an object by `change`. Who gets it must have quota left.
     pub fn change_attrs(&self, number: u64, change: impl FnOnce(&mut Attrs)) -> Result<()> {
         let _lock = self.lock(number);
-        let tx = self.enter(0)?;
         let object = self.object(number)?;
         let mut attrs = self.attrs_of(&object)?;
+        let before = Payers::of(&attrs);
         change(&mut attrs);
+        let after = Payers::of(&attrs);
+        if before != after {
+            self.charge(after.beyond(before), object.used_bytes() + BYTES_PER_OBJECT, 1)?;
+        }
+        let tx = self.enter(0)?;
         self.set_attrs(&tx, &object, &attrs)
     }
 
@@ -358,7 +380,13 @@ impl Filesystem {
         // Copied before anything is locked.
         let contents = self.contents(data);
         let _lock = self.lock(dir);
-        let tx = self.enter(NAME_BYTES + data.len() as u64)?;
+        let bytes = NAME_BYTES + data.len() as u64;
+        if self.dataset.has_user_quotas() {
+            let parent = self.znode_of(&self.object(dir)?)?;
+            let project = inherited_project(&parent).unwrap_or(DEFAULT_PROJECT);
+            self.charge(Payers::new(new.who.uid, new.who.gid, project), bytes, 1)?;
+        }
+        let tx = self.enter(bytes)?;
         let zap = self.directory(dir)?;
         self.must_be_new(dir, name)?;
         let object = self.make(&tx, dir, new, contents)?;
@@ -384,6 +412,12 @@ impl Filesystem {
         (attrs.parent, attrs.gen_txg) = (parent, tx.txg());
         attrs.flags |= new.flags;
         let kind = new.mode & mode::TYPE;
+        if attrs.project.is_some()
+            && let Some(project) = inherited_project(&self.znode_of(&self.object(parent)?)?)
+        {
+            attrs.project = Some(project);
+            attrs.flags |= Pflags::PROJINHERIT;
+        }
         if kind == mode::FILE {
             attrs.size = contents.size;
         }
@@ -448,6 +482,7 @@ impl Filesystem {
         if attrs.is_dir() {
             return Err(FsError::IsADirectory { path: shown(name) });
         }
+        check_project(&self.znode_of(&self.object(dir)?)?, name, &attrs)?;
         let zap = self.directory(dir)?;
         self.must_be_new(dir, name)?;
         if !zap.add_u64(&tx, name, entry_value(number, attrs.kind()))? {
@@ -541,6 +576,7 @@ impl Filesystem {
             let reason = "Invalid argument: a directory cannot be moved into itself";
             return Err(FsError::Invalid { path: shown(new_name), reason });
         }
+        check_project(&self.znode_of(&self.object(to)?)?, new_name, &attrs)?;
         // The entry itself, under a name of another case or form: only its spelling changes.
         let respelled = from == to && old.as_ref() == Some(&moved) && new_name != moved.name;
         if let Some(old) = old.filter(|_| !respelled) {

@@ -4,6 +4,7 @@
 //! The one idea: everything works on object numbers under one txg handle; paths are for doors.
 #![deny(missing_docs)]
 
+mod accounts;
 mod attrs;
 mod error;
 mod file;
@@ -11,10 +12,12 @@ mod filesystem;
 mod fixed;
 mod names;
 mod path;
+mod quota;
 mod volume;
 mod xattr;
 mod zpl;
 
+pub use accounts::{Account, Accounts};
 pub use attrs::{Attrs, mode};
 pub use error::{FsError, Result};
 pub use filesystem::{Filesystem, NewObject, Who};

@@ -3,7 +3,7 @@
 //! Everything is made in txg 4, as the kernel does, through the same code that changes it later;
 //! the file system's own objects come from the door above (`fs`), as a function.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use device::WriteDevice;
 use dmu::{Bpobj, Objset, Policy, Tx};
@@ -26,6 +26,7 @@ use crate::features::Features;
 use crate::mos::{DIRECTORY, Mos, key};
 use crate::open::{self, OpenOptions};
 use crate::pool::Pool;
+use crate::pool_props::in_config;
 
 /// Makes the objects of an empty file system in a new object set.
 pub type MakeFilesystem = fn(&Objset, &Tx<'_>, &BTreeMap<String, Stored>) -> dmu::Result<()>;
@@ -35,11 +36,11 @@ pub const TXG_INITIAL: u64 = 4;
 /// The salt of the pool's keyed checksums, in bytes.
 const SALT_BYTES: usize = 32;
 
-/// Makes the MOS's directory and the ZAPs of features, all of them enabled.
+/// Makes the MOS's directory and the ZAPs of features, these of them enabled.
 pub(crate) fn directory(
     objset: &Arc<Objset>,
     tx: &Tx<'_>,
-    with_features: bool,
+    wanted: &BTreeSet<Feature>,
 ) -> Result<(Mos, Features)> {
     let mos = Mos { objset: objset.clone() };
     let kind = ObjectType::OBJECT_DIRECTORY;
@@ -55,24 +56,25 @@ pub(crate) fn directory(
     directory.put_u64(tx, key::CREATION_VERSION, format::SPA_VERSION)?;
     directory.put_u64(tx, key::DEFLATE, 1)?;
     let counts = Features::open(&mos, format::SPA_VERSION)?;
-    if with_features {
-        let enabled = mos.create_zap(tx, meta, 0)?;
-        directory.put_u64(tx, key::FEATURE_ENABLED_TXG, enabled.number())?;
-        let mut dated = 0;
-        for feature in Feature::ALL {
-            let info = feature.info();
-            counts.set(tx, feature, u64::from(info.activates_on_enable()))?;
-            descriptions.put(
-                tx,
-                info.guid.as_bytes(),
-                &Value::string(info.description.as_bytes()),
-            )?;
-            // Features before enabled_txg have no date: it was not there to note it.
-            if feature >= Feature::EnabledTxg {
-                enabled.put_u64(tx, info.guid.as_bytes(), tx.txg())?;
-                dated += 1;
-            }
+    let mut enabled = None;
+    if wanted.contains(&Feature::EnabledTxg) {
+        let zap = mos.create_zap(tx, meta, 0)?;
+        directory.put_u64(tx, key::FEATURE_ENABLED_TXG, zap.number())?;
+        enabled = Some(zap);
+    }
+    let mut dated = 0;
+    for feature in wanted {
+        let info = feature.info();
+        counts.set(tx, *feature, u64::from(info.activates_on_enable()))?;
+        let text = Value::string(info.description.as_bytes());
+        descriptions.put(tx, info.guid.as_bytes(), &text)?;
+        // Features before enabled_txg have no date: it was not there to note it.
+        if let Some(enabled) = enabled.as_ref().filter(|_| *feature >= Feature::EnabledTxg) {
+            enabled.put_u64(tx, info.guid.as_bytes(), tx.txg())?;
+            dated += 1;
         }
+    }
+    if enabled.is_some() {
         counts.set(tx, Feature::EnabledTxg, dated)?;
     }
     Ok((mos, counts))
@@ -133,7 +135,7 @@ pub(crate) fn properties(
     props: &BTreeMap<String, Stored>,
 ) -> Result<()> {
     for (name, value) in props {
-        property::set(making.mos, making.tx, dir, name, Some(value))?;
+        property::set(making.mos, making.tx, dir, name, value)?;
     }
     Ok(())
 }
@@ -177,8 +179,8 @@ pub struct NewPool {
     pub spares: Vec<NewLeaf>,
     /// log2 of the sector size, 9 to 16.
     pub ashift: u32,
-    /// Enable all features (else none).
-    pub with_features: bool,
+    /// Features to enable, with those that they need.
+    pub features: Vec<Feature>,
     /// Properties of the pool.
     pub pool_props: BTreeMap<String, Stored>,
     /// Properties of its root file system.
@@ -267,7 +269,7 @@ impl Pool {
                 config
             })
             .collect();
-        let config = PoolConfig {
+        let mut config = PoolConfig {
             version: format::SPA_VERSION,
             name: new.name.clone().into_bytes(),
             state: PoolState::Active,
@@ -287,6 +289,14 @@ impl Pool {
             features_for_read: Some(Vec::new()),
             unknown: Vec::new(),
         };
+        new.pool_props.retain(|name, value| match in_config(&mut config, name) {
+            Some(slot) => {
+                let Stored::Text(text) = value else { return false };
+                *slot = Some(std::mem::take(text));
+                false
+            }
+            None => true,
+        });
         // A label of txg 0 is in no pool: a cut before the first uberblock leaves none behind.
         let fresh = PoolConfig { txg: 0, ..config.clone() };
         for (guid, device) in leaves {
@@ -316,16 +326,18 @@ impl Pool {
     ) -> Result<Arc<Pool>> {
         let store = open::parts(out.tree().clone());
         let workers = open::workers(new.options.workers);
+        let wanted: BTreeSet<Feature> =
+            new.features.iter().flat_map(|feature| feature.with_dependencies()).collect();
         let policy = Policy {
-            lz4: new.with_features,
-            embed: new.with_features,
-            hole_birth: new.with_features,
+            lz4: wanted.contains(&Feature::Lz4Compress),
+            embed: wanted.contains(&Feature::EmbeddedData),
+            hole_birth: wanted.contains(&Feature::HoleBirth),
             ..Policy::new(true)
         };
         let objset = Arc::new(Objset::create(store.clone(), ObjsetType::Meta, policy, None));
         let txgs = dmu::Txgs::new(TXG_INITIAL - 1, crate::pool::DIRTY_MAX_BYTES);
         let tx = &txgs.in_sync(TXG_INITIAL);
-        let (mos, features) = directory(&objset, tx, new.with_features)?;
+        let (mos, features) = directory(&objset, tx, &wanted)?;
         store.set_salt(salt(&mos, tx, &mut rng)?);
         vdev_objects(&mos, tx, &mut config)?;
         let usable: u64 = config
@@ -384,10 +396,9 @@ impl Pool {
         let (props, make) = (new.props, new.make);
         let (command, host) = (new.command, new.options.host_name);
         pool.task(move |cx| {
-            if cx.making.features.is_enabled(Feature::UserobjAccounting)? {
-                cx.making.activate(object, Feature::UserobjAccounting)?;
-                cx.making.activate(object, Feature::ProjectQuota)?;
-            }
+            // Only what is enabled becomes active.
+            cx.making.activate(object, Feature::UserobjAccounting)?;
+            cx.making.activate(object, Feature::ProjectQuota)?;
             let found = crate::dsl::lookup::find(cx.making.mos, cx.pool.name())?;
             let policy = cx.pool.policy(&found)?;
             let objset = filesystem(cx.making, policy, make, &props)?;

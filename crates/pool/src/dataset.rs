@@ -4,7 +4,7 @@ use codec::compress::ZstdLevel;
 use dmu::{Objset, Owner, Policy, RedundantMetadata};
 use format::objset::ObjsetType;
 use format::{Checksum, Compress, ObjectType};
-use rt::sync::atomic::{AtomicU64, Ordering};
+use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex};
 
 use crate::dsl::lookup::{self, Found};
@@ -26,6 +26,10 @@ pub struct Dataset {
     pub read_only_because: Option<String>,
     refreservation: AtomicU64,
     record_size: AtomicU64,
+    /// Its property `readonly` is on.
+    set_readonly: AtomicBool,
+    /// Some user, group or project has a quota; only `fs` knows which.
+    user_quotas: AtomicBool,
     /// Room as of a txg: looked up once per txg, not once per change.
     room: Mutex<Option<(u64, Room)>>,
 }
@@ -80,6 +84,7 @@ impl Dataset {
             |name, inherit, default| property::number(&pool.mos, &found, name, inherit, default);
         self.refreservation.store(number("refreservation", false, 0)?, Ordering::Relaxed);
         self.record_size.store(number("recordsize", true, 128 << 10)?, Ordering::Relaxed);
+        self.set_readonly.store(number("readonly", true, 0)? != 0, Ordering::Relaxed);
         *self.room.lock() = None;
         Ok(())
     }
@@ -87,6 +92,21 @@ impl Dataset {
     /// The space reserved for the head itself, in bytes.
     pub fn refreservation(&self) -> u64 {
         self.refreservation.load(Ordering::Relaxed)
+    }
+
+    /// Is its property `readonly` on? Then no file of it changes; it can still be destroyed.
+    pub fn is_set_readonly(&self) -> bool {
+        self.set_readonly.load(Ordering::Relaxed)
+    }
+
+    /// Has some user, group or project a quota?
+    pub fn has_user_quotas(&self) -> bool {
+        self.user_quotas.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether some user, group or project has a quota.
+    pub fn set_user_quotas(&self, some: bool) {
+        self.user_quotas.store(some, Ordering::Relaxed);
     }
 
     /// What it holds.
@@ -150,6 +170,10 @@ impl Pool {
                 true,
                 128 << 10,
             )?),
+            set_readonly: AtomicBool::new(
+                property::number(&self.mos, found, "readonly", true, 0)? != 0,
+            ),
+            user_quotas: AtomicBool::new(false),
             room: Mutex::new(None),
         })
     }

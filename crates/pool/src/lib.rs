@@ -5,6 +5,7 @@
 //! is charged to somebody passes through one ledger.
 #![deny(missing_docs)]
 
+pub mod capacity;
 mod config;
 pub mod create;
 mod dataset;
@@ -13,6 +14,7 @@ pub mod devices;
 pub mod dsl;
 mod error;
 mod features;
+mod fragmentation;
 pub mod history;
 mod intent;
 mod ledger;
@@ -21,6 +23,7 @@ pub mod mos;
 mod open;
 mod operations;
 mod pool;
+mod pool_props;
 pub mod props;
 mod space;
 mod spacemaps;
@@ -29,9 +32,11 @@ mod sync;
 pub use create::{Joined, MakeFilesystem, NewLeaf, NewPool, NewTop};
 pub use dataset::Dataset;
 pub use dedup::DedupSpace;
-pub use dsl::property::{Source, Stored};
+pub use dsl::limits::Counted;
+pub use dsl::property::{Change, Source, Stored};
 pub use error::{PoolError, Result};
 pub use features::Features;
+pub use format::features::Feature;
 pub use ledger::Ledger;
 pub use mos::Mos;
 pub use open::{Devices, OpenOptions};

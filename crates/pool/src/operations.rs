@@ -11,7 +11,8 @@ use format::features::Feature;
 
 use crate::create::{MakeFilesystem, filesystem, properties};
 use crate::dsl::account::{Delta, charge, difference};
-use crate::dsl::property::{self, Stored};
+use crate::dsl::limits::{self, Counted};
+use crate::dsl::property::{self, Change, Stored};
 use crate::dsl::{destroy, lookup};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
@@ -43,6 +44,8 @@ impl Pool {
             }
             let root = mos.dir(lookup::root_dir(mos)?)?;
             let dir = cx.making.dir(Some(parent), leaf)?;
+            limits::adjust(cx.making, parent, Counted::Filesystems, 1)?;
+            limits::start_new(cx.making, dir)?;
             let object = cx.making.dataset_object(dir, Some(root.origin_object.get()))?;
             properties(cx.making, dir, &props)?;
             if cx.making.features.is_enabled(Feature::UserobjAccounting)? {
@@ -89,24 +92,35 @@ impl Pool {
             for bp in &dead {
                 cx.ledger.allocator.free(cx.ledger.store, bp)?;
             }
+            let parent = found.dir.parent_object.get();
+            limits::adjust(cx.making, parent, Counted::Filesystems, -1)?;
             destroy::remove(mos, cx.making.features, cx.tx, found.dir_object, &name)?;
             cx.pool.heads.lock().remove(&found.object);
             Ok(())
         })
     }
 
-    /// Sets a property of a file system; `None` makes it inherited again.
+    /// Sets a property of a data set; `None` makes it inherited again.
     ///
     /// The value is as stored; that it is allowed has been checked against `props`.
     pub fn set_property(&self, name: &str, property: &str, value: Option<Stored>) -> Result<()> {
+        self.change_property(name, property, value.map_or(Change::Inherit, Change::Set))
+    }
+
+    /// Changes a property of a file system, volume or snapshot.
+    pub fn change_property(&self, name: &str, property: &str, change: Change) -> Result<()> {
         let (name, property) = (name.to_string(), property.to_string());
         self.task(move |cx| {
-            let found = lookup::find(cx.making.mos, &name)?;
-            if let Some(Stored::Number(number)) = value {
-                cx.pool.check_limit(&found, &property, number)?;
+            let mos = cx.making.mos;
+            let found = lookup::find(mos, &name)?;
+            if found.is_snapshot() {
+                return cx.change_of_snapshot(&found, &property, &change);
             }
-            property::set(cx.making.mos, cx.tx, found.dir_object, &property, value.as_ref())?;
-            cx.apply(&name, &property, value.as_ref())
+            if let Some(Stored::Number(number)) = change.value() {
+                cx.pool.check_limit(&found, &property, *number)?;
+            }
+            property::change(mos, cx.tx, found.dir.props_zap_object.get(), &property, &change)?;
+            cx.apply(&name, &property, change.value())
         })
     }
 
@@ -146,37 +160,6 @@ impl Pool {
         }
     }
 
-    /// Sets a property of the pool.
-    pub fn set_pool_property(&self, property: &str, value: Stored) -> Result<()> {
-        let property = property.to_string();
-        self.task(move |cx| {
-            let (mos, tx) = (cx.making.mos, cx.tx);
-            let zap = match mos.find(crate::mos::key::POOL_PROPS)? {
-                Some(number) => mos.zap(number)?,
-                None => {
-                    let zap = mos.create_zap(tx, format::ObjectType::POOL_PROPS, 0)?;
-                    mos.set(tx, crate::mos::key::POOL_PROPS, zap.number())?;
-                    zap
-                }
-            };
-            match value {
-                Stored::Number(number) => zap.put_u64(tx, property.as_bytes(), number)?,
-                Stored::Text(text) => {
-                    zap.put(tx, property.as_bytes(), &format::zap::Value::string(&text))?;
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Properties of the pool that were set, by name.
-    pub fn pool_properties(&self) -> Result<Vec<(String, Stored)>> {
-        match self.mos.find(crate::mos::key::POOL_PROPS)? {
-            Some(number) => property::local(&self.mos, number),
-            None => Ok(Vec::new()),
-        }
-    }
-
     /// Appends a record to the history.
     pub fn note(&self, record: NvList) -> Result<()> {
         self.task(move |cx| crate::history::append(cx.making.mos, cx.tx, &record))
@@ -200,6 +183,9 @@ impl TaskContext<'_> {
                 mos.set_dir(self.tx, found.dir_object, &dir)?;
             }
             "reservation" => self.reserve(found.dir_object, number)?,
+            "filesystem_limit" | "snapshot_limit" if value.is_some() && number != u64::MAX => {
+                limits::start(self.making, found.dir_object)?;
+            }
             "refreservation" => {
                 // REFRSRV is what is reserved beyond the unique bytes.
                 let wanted = number.saturating_sub(found.phys.unique_bytes.get());
@@ -219,6 +205,27 @@ impl TaskContext<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Changes a property that a snapshot has of its own.
+    fn change_of_snapshot(
+        &self,
+        found: &lookup::Found,
+        property: &str,
+        change: &Change,
+    ) -> Result<()> {
+        let mos = self.making.mos;
+        let mut props = found.phys.props_object.get();
+        if props == 0 {
+            if change.value().is_none() {
+                return Ok(());
+            }
+            props = mos.create_zap(self.tx, format::ObjectType::DSL_PROPS, 0)?.number();
+            let mut ds = found.phys;
+            ds.props_object.set(props);
+            mos.set_dataset(self.tx, found.object, &ds)?;
+        }
+        property::change(mos, self.tx, props, property, change)
     }
 
     /// Reserves space for a directory; the parent is charged with what is not used yet.

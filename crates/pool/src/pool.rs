@@ -150,6 +150,11 @@ impl Pool {
         *self.last_txg.lock()
     }
 
+    /// The txg that changes go into now.
+    pub fn open_txg(&self) -> Result<u64> {
+        Ok(self.writing()?.txgs.open())
+    }
+
     /// Why the pool can only be read; `None`: it can be written.
     pub fn read_only_reason(&self) -> Option<&str> {
         self.read_only_because.as_deref()

@@ -26,6 +26,17 @@ const RETRIES: u32 = 4;
 /// A top-level vdev with more metaslabs than this has one that only intent logs are put in.
 const METASLABS_WITHOUT_LOG: u64 = 64;
 
+/// Bytes of a top-level vdev for data that only intent logs are put in.
+pub(crate) fn log_slab(ms_count: u64, ms_shift: u32) -> u64 {
+    if ms_count > METASLABS_WITHOUT_LOG { 1 << ms_shift } else { 0 }
+}
+
+/// What is kept free of so many usable bytes. Space for logs counts as kept free, up to half of that.
+pub(crate) fn slop_of(usable: u64, logs: u64) -> u64 {
+    let slop = (usable / 32).min(SLOP_MAX);
+    (slop - logs.min(slop / 2)).max(SLOP_MIN.min(usable / 2))
+}
+
 /// Space of a pool, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSpace {
@@ -71,22 +82,28 @@ impl Pool {
             size += bytes;
             allocated += alloc;
             if class == Class::Normal {
-                usable += self.store.deflate(slabs.top, bytes);
-                if slabs.ms_count > METASLABS_WITHOUT_LOG {
-                    logs += self.store.deflate(slabs.top, 1 << slabs.ms_shift);
-                }
+                let log = log_slab(slabs.ms_count, slabs.ms_shift);
+                usable += self.store.deflate(slabs.top, bytes - log);
+                logs += self.store.deflate(slabs.top, log);
             }
         }
-        usable = usable.saturating_sub(logs);
-        let slop = (usable / 32).min(SLOP_MAX);
-        // Space for logs counts as kept free, up to half of that.
-        let slop = (slop - logs.min(slop / 2)).max(SLOP_MIN.min(usable / 2));
         usable += self.dedup()?.saved();
+        let slop = slop_of(usable, logs);
         if let Some(deferred) = self.mos.find(key::SYNC_BPLIST)? {
             let phys = dmu::Bpobj::open(&self.mos.objset, deferred)?.phys()?;
             usable = usable.saturating_sub(phys.bytes.get());
         }
         Ok(PoolSpace { size, allocated, usable, slop })
+    }
+
+    /// Is there a vdev for metadata and small blocks?
+    pub fn has_special(&self) -> Result<bool> {
+        for (slabs, _) in self.slab_space()? {
+            if self.class_of(slabs.top)? == Class::Special {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// What may be put on a top-level vdev.

@@ -125,7 +125,8 @@ impl PoolSpaceMaps {
         })?;
         let map = match self.object(top, index)? {
             0 => {
-                let map = SpaceMap::create(&self.mos.objset, tx)?;
+                let histogram = features.is_enabled(Feature::SpacemapHistogram)?;
+                let map = SpaceMap::create(&self.mos.objset, tx, histogram)?;
                 features.add(tx, Feature::SpacemapHistogram, 1)?;
                 let array = self.mos.objset.object(slabs.array_object)?;
                 array.write(tx, index * 8, &map.number().to_le_bytes())?;
@@ -138,6 +139,7 @@ impl PoolSpaceMaps {
             tx,
             pass,
             geometry,
+            features.is_enabled(Feature::SpacemapV2)?,
             &pending.allocs,
             &pending.frees,
             summary.allocated,

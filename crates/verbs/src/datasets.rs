@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use pool::props::space::Owner;
 use pool::props::{Key, Kind, Kinds, Prop, Source, Value};
 
 /// Makes a file system or a volume.
@@ -75,6 +76,55 @@ pub struct Set {
     pub places: Vec<PathBuf>,
     /// What goes into the pools' history.
     pub command: String,
+}
+
+/// Takes properties back.
+#[derive(Clone, Debug)]
+pub struct Inherit {
+    /// The data sets.
+    pub names: Vec<String>,
+    /// The property: a native one or a user's own.
+    pub key: Key,
+    /// It is what came with a stream, if something did.
+    pub revert: bool,
+    /// On what is below them, too.
+    pub recursive: bool,
+    /// Directories to look for the pools in, if they are not remembered.
+    pub places: Vec<PathBuf>,
+    /// What goes into the pools' history.
+    pub command: String,
+}
+
+/// Asks what users, groups or projects use of a file system or snapshot.
+#[derive(Clone, Debug)]
+pub struct Space {
+    /// Its name.
+    pub name: String,
+    /// Whose space.
+    pub owners: Vec<Owner>,
+    /// Directories to look for the pool in, if it is not remembered.
+    pub places: Vec<PathBuf>,
+}
+
+/// What one user, group or project uses and may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpaceRow {
+    /// What it is.
+    pub owner: Owner,
+    /// Its number; within its domain, if it has one.
+    pub number: u64,
+    /// The domain of a user or group of Windows.
+    pub domain: Option<String>,
+    /// Its name on this host.
+    pub name: Option<String>,
+    /// Bytes used.
+    pub used: Option<u64>,
+    /// Bytes that may be used.
+    pub quota: Option<u64>,
+    /// Objects owned.
+    pub objects: Option<u64>,
+    /// Objects that may be owned.
+    pub object_quota: Option<u64>,
 }
 
 /// What there is to know though the properties were set.

@@ -84,6 +84,18 @@ pub trait Engine {
     /// See [`Engine::pool_create`].
     fn dataset_set(&mut self, request: &datasets::Set) -> Result<datasets::SetReport>;
 
+    /// `zfs inherit`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn dataset_inherit(&mut self, request: &datasets::Inherit) -> Result<datasets::SetReport>;
+
+    /// `zfs userspace`, `groupspace`, `projectspace`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn dataset_space(&mut self, request: &datasets::Space) -> Result<Vec<datasets::SpaceRow>>;
+
     /// `ls`: each file, with the place it was asked for by its number. Says what could not be
     /// listed and goes on.
     ///

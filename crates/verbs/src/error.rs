@@ -26,6 +26,8 @@ pub enum Doing {
     ImportWith(String),
     /// Setting a property.
     Set(String),
+    /// Taking a property back: the property, then the data set.
+    Inherit(String, String),
     /// Reading a pool's history.
     History(String),
     /// Making, reading or changing a file: the word, then the path.
@@ -43,6 +45,9 @@ impl fmt::Display for Doing {
             Doing::Import(name) => ("import", name),
             Doing::ImportWith(name) => ("import pool", name),
             Doing::Set(name) => ("set property for", name),
+            Doing::Inherit(property, name) => {
+                return write!(f, "cannot inherit {property} for '{name}'");
+            }
             Doing::History(name) => ("get history for", name),
             Doing::File(what, name) => (*what, name),
         };
@@ -93,6 +98,24 @@ pub enum Why {
     /// The data set is of a kind for which this means nothing.
     #[error("operation not applicable to datasets of this type")]
     WrongKind,
+    /// The property means nothing for such a data set.
+    #[error("property doesn't apply to datasets of this type")]
+    NotApplicable,
+    /// The data set or pool takes no such value.
+    #[error("invalid property value")]
+    BadValue,
+    /// A feature that the value needs is not enabled.
+    #[error("pool and or dataset must be upgraded to set this property or value")]
+    NeedsUpgrade,
+    /// A feature that the value of a new data set needs is not enabled.
+    #[error("pool must be upgraded to set this property or value")]
+    PoolNeedsUpgrade,
+    /// The pool takes no such value.
+    #[error("operation not supported on this type of pool")]
+    WrongPoolKind,
+    /// Nothing is to be changed that way.
+    #[error("invalid argument for this pool operation")]
+    BadArgument,
     /// Somebody uses it.
     #[error("dataset is busy")]
     DatasetBusy,

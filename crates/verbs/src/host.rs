@@ -3,6 +3,7 @@
 //! A pool remembers who had it last, so that two systems never write it at once. The number is the
 //! system's own if it has one, else one that is made once and kept with the list of pools.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -45,6 +46,48 @@ pub fn hostname() -> String {
     if name.is_empty() { "localhost".into() } else { name.into() }
 }
 
+/// A list of the host that gives numbers names: `/etc/passwd` or `/etc/group`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Of users.
+    Users,
+    /// Of groups.
+    Groups,
+}
+
+impl Names {
+    fn lines(self) -> String {
+        let path = match self {
+            Names::Users => "/etc/passwd",
+            Names::Groups => "/etc/group",
+        };
+        String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+    }
+
+    /// All that are in the list, by number.
+    #[must_use]
+    pub fn by_number(self) -> BTreeMap<u64, String> {
+        let mut names = BTreeMap::new();
+        for (name, number) in self.lines().lines().filter_map(entry) {
+            names.entry(number).or_insert_with(|| name.to_string());
+        }
+        names
+    }
+
+    /// The number of a name.
+    #[must_use]
+    pub fn number(self, name: &str) -> Option<u64> {
+        self.lines().lines().filter_map(entry).find(|(n, _)| *n == name).map(|(_, number)| number)
+    }
+}
+
+/// Name and number of a line of such a list.
+fn entry(line: &str) -> Option<(&str, u64)> {
+    let mut parts = line.split(':');
+    let name = parts.next().filter(|name| !name.is_empty())?;
+    Some((name, parts.nth(1)?.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +106,18 @@ mod tests {
         fs::write(&module, "4660\n").unwrap();
         assert_eq!(system_hostid(&root), Some(4660));
         fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn names_have_numbers() {
+        assert_eq!(entry("root:x:0:0:root:/root:/bin/bash"), Some(("root", 0)));
+        assert_eq!(entry("games:x:60:"), Some(("games", 60)));
+        for bad in ["", "::5", "a:b", "a:x:b:c"] {
+            assert_eq!(entry(bad), None, "{bad}");
+        }
+        assert_eq!(Names::Users.number("root"), Some(0));
+        assert_eq!(Names::Groups.by_number().get(&0).map(String::as_str), Some("root"));
+        assert_eq!(Names::Users.number("no such user"), None);
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub(crate) fn create(set: &SimSet, shape: Shape) -> pool::Result<Arc<Pool>> {
         }],
         spares: vec![],
         ashift: shape.ashift,
-        with_features: true,
+        features: pool::Feature::ALL.to_vec(),
         pool_props: BTreeMap::new(),
         props,
         make: make_filesystem,

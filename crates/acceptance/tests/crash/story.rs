@@ -311,7 +311,9 @@ fn act(pool: &Arc<Pool>, step: &Step) -> Result<(), String> {
         Step::Set(name, property, value) => {
             pool.set_property(name, property, Some(Stored::Number(*value))).map_err(text)
         }
-        Step::SetPool => pool.set_pool_property("autoreplace", Stored::Number(1)).map_err(text),
+        Step::SetPool => {
+            pool.set_pool_property("autoreplace", Some(Stored::Number(1))).map_err(text)
+        }
         Step::Export => pool.set_state(PoolState::Exported).map_err(text),
         Step::Import => pool.set_state(PoolState::Active).map_err(text),
         Step::DestroyPool => pool.set_state(PoolState::Destroyed).map_err(text),

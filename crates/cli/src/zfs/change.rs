@@ -217,6 +217,9 @@ pub(crate) fn set(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     if names.is_empty() {
         return Err(Stop::Usage("missing dataset name(s)".into()));
     }
+    if names.iter().any(|name| name.contains('=')) {
+        return Err(Stop::Usage("invalid argument order".into()));
+    }
     let mut typed = Vec::new();
     for (name, value) in assignments {
         add(&mut typed, name, value, 255)?;

@@ -51,6 +51,7 @@ fn options(door: &mut Door<'_>, opts: &[Opt]) -> Result<Options, Stop> {
             Opt::Value('t', word) => options.kinds = Some(kinds(word)?),
             Opt::Value(letter @ ('s' | 'S'), word) => {
                 let key = Key::named_or_column(word.as_bytes());
+                let key = key.filter(|key| matches!(key, Key::Native(_) | Key::User(_)));
                 let key =
                     key.ok_or_else(|| Stop::Usage(format!("invalid property '{}'", text(word))))?;
                 options.by.push(By { key, reverse: *letter == 'S' });
@@ -151,7 +152,10 @@ fn table(door: &Door<'_>, datasets: &[DatasetReport], keys: &[Key], options: &Op
                 Column::new(prop.column(), prop.width(), prop.is_right_aligned()),
                 prop.is_elastic() || options.exact,
             ),
-            other => (Column::new(other.name().to_ascii_uppercase(), 0, false), true),
+            other => {
+                let number = !matches!(other, Key::User(_));
+                (Column::new(other.name().to_ascii_uppercase(), 0, number), true)
+            }
         };
         if elastic && !options.scripted {
             datasets.iter().for_each(|dataset| column.fit(&cell(dataset, key)));

@@ -2,8 +2,10 @@
 
 pub mod change;
 pub mod get;
+pub mod inherit;
 pub mod list;
 pub mod order;
+pub mod space;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -153,13 +153,14 @@ fn table(pools: &[PoolReport], options: &Options) -> Vec<u8> {
         if elastic {
             pools.iter().for_each(|pool| column.fit(value(pool, key).as_bytes()));
         }
-        if *key == PoolKey::Native(PoolProp::Name) && options.verbose {
+        // The vdevs' names go into the first column, whatever it is.
+        if columns.is_empty() && options.verbose {
             let widths = pools.iter().map(|pool| {
                 let more: [&[_]; 2] = [&pool.spares, &pool.cache];
                 vdevs::width(pool.name.as_bytes(), &pool.tree, &more, options.naming)
             });
             width = widths.fold(WIDTH_VERBOSE, usize::max);
-            column.width = width;
+            column.width = column.width.max(width);
         }
         columns.push(column);
     }

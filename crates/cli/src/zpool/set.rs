@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use verbs::props::{When, assign_pool};
+use verbs::props::{PoolKey, PoolProp, When, assign_pool};
 use verbs::{Doing, Error, pools};
 
 use super::known_name;
@@ -31,10 +31,14 @@ pub(crate) fn set(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     // Whether the pool is there comes before what is wrong with the property.
     door.engine.pool_status(&status)?.into_iter().next().transpose()?;
     let (key, value) = set.map_err(|why| Error::cannot(Doing::Set(name.clone()), why))?;
+    if key == PoolKey::Native(PoolProp::Dedupditto) {
+        door.print("Note: property 'dedupditto' no longer has any effect\n")?;
+        return Ok(0);
+    }
     let command = door.command.clone();
     let notes = door.engine.pool_set(&pools::Set { name, key, value, places, command })?;
     for note in notes {
-        door.print(note + "\n")?;
+        door.complain(note)?;
     }
     Ok(0)
 }

@@ -33,7 +33,9 @@ fn native(pool: &PoolReport, prop: PoolProp, exact: bool) -> (String, String) {
     };
     let source = source_text(source);
     let number = match value {
-        Value::Text(text) if text.is_empty() => return ("-".into(), source),
+        Value::Text(text) if text.is_empty() && prop != PoolProp::Comment => {
+            return ("-".into(), source);
+        }
         Value::Text(text) => return (String::from_utf8_lossy(text).into_owned(), source),
         Value::Number(number) => *number,
     };

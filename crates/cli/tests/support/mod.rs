@@ -95,6 +95,8 @@ pub(crate) struct Told {
     pub(crate) datasets: Vec<datasets::DatasetReport>,
     /// Histories that there are.
     pub(crate) histories: Vec<pools::HistoryReport>,
+    /// Accounts that there are.
+    pub(crate) space: Vec<datasets::SpaceRow>,
     /// What was asked for, in words.
     pub(crate) asked: Vec<String>,
 }
@@ -167,6 +169,16 @@ impl Engine for Told {
 
     fn dataset_set(&mut self, request: &datasets::Set) -> Result<datasets::SetReport> {
         self.ask(request)
+    }
+
+    fn dataset_inherit(&mut self, request: &datasets::Inherit) -> Result<datasets::SetReport> {
+        self.ask(request)
+    }
+
+    fn dataset_space(&mut self, request: &datasets::Space) -> Result<Vec<datasets::SpaceRow>> {
+        self.asked.push(format!("{request:?}"));
+        let wanted = |row: &&datasets::SpaceRow| request.owners.contains(&row.owner);
+        Ok(self.space.iter().filter(wanted).cloned().collect())
     }
 
     fn list(

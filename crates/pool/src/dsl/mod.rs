@@ -6,6 +6,7 @@
 pub mod account;
 pub mod create;
 pub mod destroy;
+pub mod limits;
 pub mod lookup;
 pub mod property;
 

@@ -96,23 +96,58 @@ pub fn number(mos: &Mos, found: &Found, name: &str, inherit: bool, default: u64)
     })
 }
 
-/// Sets a property of a directory; `None` takes the local value away.
-pub fn set(
-    mos: &Mos,
-    tx: &Tx<'_>,
-    dir_object: u64,
-    name: &str,
-    value: Option<&Stored>,
-) -> Result<()> {
-    let zap = mos.zap(mos.dir(dir_object)?.props_zap_object.get())?;
-    match value {
-        None => {
-            zap.remove(tx, name.as_bytes())?;
+/// A change of one property of a data set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It gets this value.
+    Set(Stored),
+    /// It is as above, whatever came with a stream.
+    Inherit,
+    /// It is what came with a stream; if nothing did, as above.
+    Revert,
+}
+
+impl Change {
+    /// The value, if one is set.
+    pub fn value(&self) -> Option<&Stored> {
+        match self {
+            Change::Set(value) => Some(value),
+            Change::Inherit | Change::Revert => None,
         }
-        Some(Stored::Number(number)) => zap.put_u64(tx, name.as_bytes(), *number)?,
-        Some(Stored::Text(text)) => zap.put(tx, name.as_bytes(), &Value::string(text))?,
+    }
+}
+
+/// Changes a property in a ZAP of properties.
+pub fn change(mos: &Mos, tx: &Tx<'_>, props_zap: u64, name: &str, change: &Change) -> Result<()> {
+    let zap = mos.zap(props_zap)?;
+    let aside = format!("{name}$inherit");
+    zap.remove(tx, format!("{name}$iuv").as_bytes())?;
+    match change {
+        Change::Set(value) => {
+            zap.remove(tx, aside.as_bytes())?;
+            match value {
+                Stored::Number(number) => zap.put_u64(tx, name.as_bytes(), *number)?,
+                Stored::Text(text) => zap.put(tx, name.as_bytes(), &Value::string(text))?,
+            }
+        }
+        Change::Inherit => {
+            zap.remove(tx, name.as_bytes())?;
+            if zap.get(format!("{name}$recvd").as_bytes())?.is_some() {
+                zap.put_u64(tx, aside.as_bytes(), 0)?;
+            }
+        }
+        Change::Revert => {
+            zap.remove(tx, name.as_bytes())?;
+            zap.remove(tx, aside.as_bytes())?;
+        }
     }
     Ok(())
+}
+
+/// Gives a property of a directory a value.
+pub fn set(mos: &Mos, tx: &Tx<'_>, dir_object: u64, name: &str, value: &Stored) -> Result<()> {
+    let zap = mos.dir(dir_object)?.props_zap_object.get();
+    change(mos, tx, zap, name, &Change::Set(value.clone()))
 }
 
 /// All properties stored with a directory, by name.

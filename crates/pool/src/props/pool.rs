@@ -292,6 +292,9 @@ pub enum PoolPropError {
     /// It belongs to opening the pool.
     #[error("property '{0}' can only be set during pool creation or import")]
     AtOpen(&'static str),
+    /// It belongs to making the pool.
+    #[error("property '{0}' can only be set at creation time")]
+    AtCreate(&'static str),
     /// It belongs to importing the pool.
     #[error("property '{0}' can only be set at import time")]
     AtImport(&'static str),
@@ -360,6 +363,9 @@ fn native(prop: PoolProp, value: &[u8], when: When) -> Result<Value, PoolPropErr
     };
     match (info.access, when) {
         (PoolAccess::Later, When::Create | When::Import) => return Err(PoolPropError::Later(name)),
+        (PoolAccess::AtOpen, When::Open) if prop == PoolProp::Tname => {
+            return Err(PoolPropError::AtCreate(name));
+        }
         (PoolAccess::AtOpen, When::Open) => return Err(PoolPropError::AtOpen(name)),
         (PoolAccess::AtImport, When::Create | When::Open) => {
             return Err(PoolPropError::AtImport(name));

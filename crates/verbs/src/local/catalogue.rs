@@ -15,7 +15,7 @@ use format::dsl_dir::{
 };
 use fs::Fixed;
 use pool::dsl::lookup::{self, Found};
-use pool::props::{Key, Kind, Prop, Source, Value, lookup as effective};
+use pool::props::{Key, Kind, Prop, Source, SpaceProp, Value, lookup as effective};
 use pool::{Pool, PoolError, Stored};
 use rt::sync::Arc;
 
@@ -57,6 +57,42 @@ impl Entry {
         let to_heads = applies.contains(Kind::Filesystem) || applies.contains(Kind::Volume);
         let head = applies.contains(head_kind(&self.fixed));
         applies.contains(self.kind) && (self.kind != Kind::Snapshot || head || !to_heads)
+    }
+}
+
+/// Snapshots that are followed into the past, at most.
+const WALK_MAX: usize = 1 << 20;
+
+/// A point of the past: a snapshot, or what a bookmark keeps of one.
+struct Since {
+    /// The snapshot.
+    object: Option<u64>,
+    /// Its txg.
+    txg: u64,
+    /// Bytes that it referenced.
+    referenced: u64,
+    /// Of them, bytes freed before the next snapshot was taken, where a bookmark knows.
+    freed_before_next: Option<u64>,
+}
+
+impl Since {
+    fn snapshot(found: &Found) -> Since {
+        Since {
+            object: Some(found.object),
+            txg: found.phys.creation_txg.get(),
+            referenced: found.phys.referenced_bytes.get(),
+            freed_before_next: None,
+        }
+    }
+
+    /// `None` of a bookmark of the older form, which keeps no sizes.
+    fn bookmark(mark: &Entry) -> Option<Since> {
+        (mark.found.phys.flags.get() != 0).then(|| Since {
+            object: None,
+            txg: mark.found.phys.creation_txg.get(),
+            referenced: mark.found.phys.referenced_bytes.get(),
+            freed_before_next: Some(mark.found.phys.unique_bytes.get()),
+        })
     }
 }
 
@@ -193,6 +229,7 @@ impl<'a> Catalogue<'a> {
             phys.referenced_bytes.set(mark.referenced_bytes);
             phys.uncompressed_bytes.set(mark.uncompressed_bytes);
             phys.flags.set(mark.flags & BookmarkFlags::HAS_FBN);
+            phys.unique_bytes.set(mark.freed_referenced_bytes);
             let name = String::from_utf8_lossy(&entry.name);
             let name = format!("{}#{name}", head.found.name);
             let found = Found { name, object: 0, phys, ..head.found.clone() };
@@ -252,7 +289,7 @@ impl<'a> Catalogue<'a> {
             _ if entry.kind == Kind::Bookmark => Ok(None),
             Key::Native(prop) => self.native(entry, *prop),
             Key::User(_) => Ok(self.set_by_users(entry, key)),
-            Key::Space(_) => Ok(None),
+            Key::Space(space) => self.account(entry, space),
             Key::Written(origin) => self.written_since(entry, origin),
         }
     }
@@ -368,24 +405,78 @@ impl<'a> Catalogue<'a> {
         Ok(phys.used_bytes.get())
     }
 
-    /// `written@SNAPSHOT`: of all snapshots from that one on, what was freed, too.
+    /// Use or quota of a user, group or project.
+    fn account(&self, entry: &Entry, space: &SpaceProp) -> Result<Option<(Value, Source)>> {
+        let Ok(id) = super::accounts::id(space) else { return Ok(None) };
+        let Some(accounts) = fs::Accounts::of(self.pool, &entry.found)? else { return Ok(None) };
+        let number = match space.quota {
+            true => accounts.quota(space.owner, space.objects, id)?,
+            false => accounts.used(space.owner, space.objects, id)?,
+        };
+        Ok(Some((Value::Number(number), Source::Local)))
+    }
+
+    /// `written@SNAPSHOT` and `written#BOOKMARK`: what is referenced beyond it, and what was freed
+    /// of it since.
     fn written_since(&mut self, entry: &Entry, origin: &str) -> Result<Option<(Value, Source)>> {
-        let Some(snapshot) = origin.strip_prefix('@') else { return Ok(None) };
-        let mos = self.pool.mos();
-        let head = mos.dataset(entry.dir.phys.head_dataset_object.get())?;
-        let names = head.snapnames_zap_object.get();
-        let Some(wanted) = mos.zap(names)?.get_u64(snapshot.as_bytes())? else { return Ok(None) };
-        let old = mos.dataset(wanted)?.referenced_bytes.get();
-        let mut freed = 0;
-        let mut at = entry.found.phys;
-        while at.prev_snap_object.get() != 0 {
-            freed += self.deadlist_bytes(&at)?;
-            if at.prev_snap_object.get() == wanted {
-                let now = entry.found.phys.referenced_bytes.get();
-                let bytes = (now + freed).saturating_sub(old);
-                return Ok(Some((Value::Number(bytes), Source::Local)));
+        if entry.kind == Kind::Snapshot && !origin.starts_with('@') {
+            return Ok(None);
+        }
+        let (Some(sign), name) = (origin.chars().next(), origin.get(1..).unwrap_or_default())
+        else {
+            return Ok(None);
+        };
+        let base = entry.found.name.split('@').next().unwrap_or_default();
+        let full = if name.contains(sign) { name.into() } else { format!("{base}{origin}") };
+        let since = match sign {
+            '@' => match lookup::find(self.pool.mos(), &full) {
+                Ok(found) => Since::snapshot(&found),
+                Err(PoolError::NoDataset { .. }) => return Ok(None),
+                Err(e) => return Err(e),
+            },
+            _ => {
+                let head = full.split('#').next().unwrap_or_default();
+                let head = match self.entry(head) {
+                    Ok(head) => head,
+                    Err(PoolError::NoDataset { .. }) => return Ok(None),
+                    Err(e) => return Err(e),
+                };
+                let marks = self.bookmarks(&head)?;
+                let mark = marks.into_iter().find(|mark| mark.found.name == full);
+                match mark.and_then(|mark| Since::bookmark(&mark)) {
+                    Some(since) => since,
+                    None => return Ok(None),
+                }
             }
-            at = mos.dataset(at.prev_snap_object.get())?;
+        };
+        let bytes = self.written_after(&entry.found.phys, since)?;
+        Ok(bytes.map(|bytes| (Value::Number(bytes), Source::Local)))
+    }
+
+    /// Bytes written to a data set since a point of its past; `None`: it is none of its past.
+    fn written_after(&self, ds: &DslDatasetPhys, since: Since) -> Result<Option<u64>> {
+        let mos = self.pool.mos();
+        let mut freed = 0u64;
+        let mut at = *ds;
+        for _ in 0..WALK_MAX {
+            let (previous, txg) = (at.prev_snap_object.get(), at.prev_snap_txg.get());
+            let arrived = match since.object {
+                Some(object) => previous == object,
+                None => txg <= since.txg,
+            };
+            if arrived {
+                freed += match since.freed_before_next {
+                    Some(freed) => freed,
+                    None => self.deadlist_bytes(&at)?,
+                };
+                let now = ds.referenced_bytes.get();
+                return Ok(Some((now + freed).saturating_sub(since.referenced)));
+            }
+            if previous == 0 || txg < since.txg {
+                return Ok(None);
+            }
+            freed += self.deadlist_bytes(&at)?;
+            at = mos.dataset(previous)?;
         }
         Ok(None)
     }

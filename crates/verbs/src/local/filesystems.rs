@@ -1,20 +1,21 @@
-//! `zfs create destroy set`: file systems come, go and change.
+//! `zfs create destroy`: file systems come and go.
 
 use std::collections::BTreeMap;
 
+use pool::PoolError;
 use pool::dsl::lookup;
-use pool::props::{Key, Kind, Target, assign};
-use pool::{PoolError, Stored};
+use pool::props::{Kind, Target};
 
-use super::lifecycle::{note, stored};
-use super::limits::{Limit, limits, refusal, set_limits};
+use super::lifecycle::note;
+use super::limits::{Limit, limits, set_limits};
+use super::properties::{assigned, set_quotas};
 use super::session::{For, Session, locate, open_located, pool_error};
-use crate::datasets::{Create, Destroy, Destroyed, Set, SetReport};
+use crate::datasets::{Create, Destroy, Destroyed};
 use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
 /// The pool of a data set's name.
-fn pool_of(name: &str) -> &str {
+pub(super) fn pool_of(name: &str) -> &str {
     name.split(['/', '@']).next().unwrap_or_default()
 }
 
@@ -32,25 +33,6 @@ fn session(
     open_located(file, pool, located, For::Writing, doing.clone())
 }
 
-/// Properties as typed, as they are stored.
-fn assigned(
-    properties: &[(String, Vec<u8>)],
-    target: &Target,
-    doing: &Doing,
-) -> Result<BTreeMap<String, Stored>> {
-    let mut out = BTreeMap::new();
-    for (name, value) in properties {
-        let (key, value) = assign(name.as_bytes(), value, target)
-            .map_err(|e| Error::cannot(doing.clone(), Why::Prop(e)))?;
-        if let Key::Space(_) | Key::Written(_) = key {
-            let why = Why::NotDone(format!("'{name}' cannot be set yet"));
-            return Err(Error::cannot(doing.clone(), why));
-        }
-        out.insert(key.name(), stored(&value));
-    }
-    Ok(out)
-}
-
 pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> {
     let name = &request.name;
     let doing = Doing::Create(name.clone());
@@ -58,8 +40,9 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
     if request.volume.is_some() {
         return Err(cannot(Why::NotDone("volumes cannot be made yet".into())));
     }
-    let props = assigned(&request.properties, &Target::new(Kind::Filesystem), &doing)?;
     let session = session(file, name, &request.places, &doing)?;
+    let target = Target::new(Kind::Filesystem);
+    let assigned = assigned(&session.pool, &request.properties, &target, &doing)?;
     let exists = |name: &str| match lookup::find_dir(session.pool.mos(), name) {
         Ok(found) => Ok(found.is_some()),
         Err(e) => Err(pool_error(doing.clone(), e)),
@@ -86,11 +69,15 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
         let made = session.pool.create_filesystem(name, props, fs::make_filesystem);
         made.map_err(|e| pool_error(doing.clone(), e))
     };
+    if let Err(e) = may_make(&session.pool, above, missing.len() as u64 + 1) {
+        return Err(pool_error(doing, e));
+    }
     for parent in missing.iter().rev() {
         make(parent, BTreeMap::new())?;
     }
-    let (limits, props) = limits(props.into_iter());
+    let (limits, props) = limits(assigned.stored.into_iter());
     make(name, props)?;
+    let quotas = || set_quotas(&session, name, &assigned.quotas, &doing);
     if let Err(e) = set_limits(&session.pool, name, limits) {
         let gone = session.pool.destroy_filesystem(name);
         gone.map_err(|e| pool_error(doing.clone(), e))?;
@@ -100,9 +87,22 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
             Limit::Failed(e) => pool_error(doing.clone(), e),
         });
     }
+    quotas()?;
     note(&session.pool, &request.command).map_err(|e| pool_error(doing.clone(), e))?;
     session.close(doing)?;
     Ok(Vec::new())
+}
+
+/// May so many file systems be made below this one? Who may change its limits may; so root.
+fn may_make(pool: &pool::Pool, above: &str, count: u64) -> std::result::Result<(), PoolError> {
+    if rustix::process::getuid().is_root() {
+        return Ok(());
+    }
+    let above = above.rsplit_once('/').map_or(above, |(parent, _)| parent);
+    match lookup::find_dir(pool.mos(), above)? {
+        Some(dir) => pool.check_count(dir, pool::Counted::Filesystems, count),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn destroy(file: &StateFile, request: &Destroy) -> Result<Destroyed> {
@@ -143,58 +143,4 @@ pub(super) fn destroy(file: &StateFile, request: &Destroy) -> Result<Destroyed> 
     }
     session.close(doing)?;
     Ok(Destroyed { names, reclaimed: None })
-}
-
-pub(super) fn set(file: &StateFile, request: &Set) -> Result<SetReport> {
-    let mut report = SetReport::default();
-    for name in &request.names {
-        if let Err(e) = set_one(file, request, name) {
-            report.errors.push(e);
-        }
-    }
-    Ok(report)
-}
-
-/// The version of a file system is fixed when it is made: none but the one it has can be set.
-fn keep_version(session: &Session, name: &str, value: &Stored, doing: &Doing) -> Result<()> {
-    let cannot = |why| Err(Error::cannot(doing.clone(), why));
-    let found = lookup::find(session.pool.mos(), name);
-    let fixed = found.and_then(|found| fs::fixed(&session.pool, &found));
-    let now = match fixed.map_err(|e| pool_error(doing.clone(), e))? {
-        fs::Fixed::Filesystem { version, .. } => version,
-        _ => return cannot(Why::WrongKind),
-    };
-    match value {
-        Stored::Number(wanted) if *wanted < now => cannot(Why::Downgrade(now)),
-        Stored::Number(wanted) if *wanted > now => {
-            cannot(Why::NotDone("file systems cannot be upgraded yet".into()))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn set_one(file: &StateFile, request: &Set, name: &str) -> Result<()> {
-    let doing = Doing::Set(name.into());
-    let target = Target::existing(Kind::Filesystem);
-    let props = assigned(&request.properties, &target, &doing)?;
-    let pool = pool_of(name);
-    let located = locate(&file.load()?, pool, &request.places).map_err(|e| match e.why() {
-        Some(Why::NoPool) => Error::open(name, Why::NoDataset),
-        _ => e,
-    })?;
-    let session = open_located(file, pool, located, For::Writing, doing.clone())?;
-    for (property, value) in props {
-        let refused = refusal(&session.pool, name, &property, &value);
-        if let Some(why) = refused.map_err(|e| pool_error(doing.clone(), e))? {
-            return Err(Error::cannot(doing, why));
-        }
-        if property == "version" {
-            keep_version(&session, name, &value, &doing)?;
-            continue;
-        }
-        let set = session.pool.set_property(name, &property, Some(value));
-        set.map_err(|e| pool_error(doing.clone(), e))?;
-    }
-    note(&session.pool, &request.command).map_err(|e| pool_error(doing.clone(), e))?;
-    session.close(doing)
 }

@@ -66,13 +66,7 @@ fn event(list: &NvList) -> Event {
 
 /// The name of a user on this system.
 fn user_name(uid: u64) -> Option<String> {
-    let users = std::fs::read_to_string("/etc/passwd").ok()?;
-    users.lines().find_map(|line| {
-        let mut parts = line.split(':');
-        let name = parts.next()?;
-        let id = parts.nth(1)?;
-        (id.parse() == Ok(uid)).then(|| name.to_string())
-    })
+    crate::host::Names::Users.by_number().remove(&uid)
 }
 
 /// The lines of a list, indented: names with their values, lists within further in.

@@ -1,4 +1,4 @@
-//! `zpool create destroy export import set`: the life of a pool.
+//! `zpool create destroy export import`: the life of a pool.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -12,8 +12,9 @@ use rt::sync::Arc;
 
 use super::limits::{Limit, limits, set_limits};
 use super::session::{For, Located, locate, open_located, pool_error};
+use super::{capacity, pool_props};
 use crate::layout::{Class, GroupKind};
-use crate::pools::{Create, Destroy, Export, Import, Imported, Set, Which};
+use crate::pools::{Create, Destroy, Export, Import, Imported, Which};
 use crate::state::{Known, StateFile};
 use crate::{Doing, Error, Result, Why, find, host, inuse};
 
@@ -54,19 +55,15 @@ fn leaf(name: &str, path: &PathBuf) -> Result<NewLeaf> {
     Ok(NewLeaf { path: path.as_os_str().as_bytes().to_vec(), is_disk, device })
 }
 
-/// No feature is to be enabled: as the options say, or the set of features that is named.
-fn is_bare(request: &Create) -> Result<bool> {
-    let set = request.properties.iter().find_map(|(key, value)| match (key, value) {
-        (PoolKey::Native(PoolProp::Compatibility), Value::Text(text)) => Some(&text[..]),
+/// log2 of the sectors of a new pool: what was asked for, else the largest of its devices.
+pub(super) fn ashift(request: &Create, sector: Option<u32>) -> u32 {
+    let asked = request.properties.iter().find_map(|(key, value)| match key {
+        PoolKey::Native(PoolProp::Ashift) => value.number().filter(|number| *number != 0),
         _ => None,
     });
-    match set {
-        None | Some(b"" | b"off") => Ok(request.no_features),
-        Some(b"legacy") => Ok(true),
-        Some(files) => {
-            let files = String::from_utf8_lossy(files);
-            Err(Error::Other(format!("Error: could not read/parse feature file(s): {files}")))
-        }
+    match asked {
+        Some(shift) => shift as u32,
+        None => sector.unwrap_or(512).ilog2().clamp(9, 16),
     }
 }
 
@@ -81,9 +78,9 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
         let why = "log, cache, special and dedup devices cannot be made yet";
         return Err(cannot(Why::NotDone(why.into())));
     }
-    let bare = is_bare(request)?;
+    let features = pool_props::features(request)?;
     if request.dry_run {
-        return Ok(Vec::new());
+        return capacity::foretold(request);
     }
     inuse::check_devices(name, &request.layout, &state)?;
     let mut tops = Vec::new();
@@ -99,13 +96,10 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
     let spares: Result<Vec<NewLeaf>> =
         request.layout.spares.iter().map(|p| leaf(name, p)).collect();
     let sector = tops.iter().flat_map(|t| &t.leaves).map(|l| l.device.sector_size()).max();
-    let mut ashift = sector.unwrap_or(512).ilog2().clamp(9, 16);
+    let ashift = ashift(request, sector);
     let mut pool_props = BTreeMap::new();
     for (key, value) in &request.properties {
-        if let (PoolKey::Native(PoolProp::Ashift), Some(number)) = (key, value.number())
-            && number != 0
-        {
-            ashift = number as u32;
+        if *key == PoolKey::Native(PoolProp::Ashift) && value.number() != Some(0) {
             pool_props.insert(key.name(), stored(value));
         } else if let PoolKey::Native(prop) = key
             && !NOT_STORED.contains(prop)
@@ -119,7 +113,7 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
         tops,
         spares: spares?,
         ashift,
-        with_features: !bare,
+        features,
         pool_props,
         props: root,
         make: fs::make_filesystem,
@@ -276,16 +270,4 @@ fn import_one(file: &StateFile, request: &Import, guid: u64) -> Result<(String, 
     let known = Known { name: name.clone(), guid, readonly, altroot: None, paths };
     file.change(|state| state.remember(known))?;
     Ok((name, notes))
-}
-
-pub(super) fn set(file: &StateFile, request: &Set) -> Result<Vec<String>> {
-    let doing = Doing::Set(request.name.clone());
-    let located = locate(&file.load()?, &request.name, &request.places)?;
-    let session = open_located(file, &request.name, located, For::Writing, doing.clone())?;
-    let value = stored(&request.value);
-    let done = session.pool.set_pool_property(&request.key.name(), value);
-    let done = done.and_then(|()| note(&session.pool, &request.command));
-    done.map_err(|e| pool_error(doing.clone(), e))?;
-    session.close(doing)?;
-    Ok(Vec::new())
 }

@@ -1,5 +1,7 @@
 //! The engine in this process: opens pools, acts, syncs and closes, one command at a time.
 
+mod accounts;
+mod capacity;
 mod catalogue;
 mod copy_in;
 mod copy_out;
@@ -11,6 +13,8 @@ mod history;
 mod judge;
 mod lifecycle;
 mod limits;
+mod pool_props;
+mod properties;
 mod query;
 mod session;
 mod status;
@@ -127,7 +131,7 @@ impl Engine for Local {
     }
 
     fn pool_set(&mut self, request: &pools::Set) -> Result<Vec<String>> {
-        lifecycle::set(&self.state, request)
+        pool_props::set(&self.state, request)
     }
 
     fn pool_history(
@@ -178,7 +182,15 @@ impl Engine for Local {
     }
 
     fn dataset_set(&mut self, request: &datasets::Set) -> Result<datasets::SetReport> {
-        filesystems::set(&self.state, request)
+        properties::set(&self.state, request)
+    }
+
+    fn dataset_inherit(&mut self, request: &datasets::Inherit) -> Result<datasets::SetReport> {
+        properties::inherit(&self.state, request)
+    }
+
+    fn dataset_space(&mut self, request: &datasets::Space) -> Result<Vec<datasets::SpaceRow>> {
+        accounts::space(&self.state, request)
     }
 
     fn list(&mut self, request: &List, each: &mut dyn FnMut(Listed)) -> Result<Vec<Error>> {

@@ -29,7 +29,15 @@ pub(crate) fn report(session: &Session) -> Result<PoolReport> {
     let spaces: BTreeMap<u32, (u64, u64)> =
         pool.space_by_top()?.into_iter().map(|(top, size, used)| (top, (size, used))).collect();
     let classes = classes(pool, &config.vdev_tree)?;
-    let mut known = |vdev: &VdevConfig| known(pool, vdev, &paths, &spaces, &classes);
+    let fragmentation = pool.fragmentation_by_top()?;
+    let mut known = |vdev: &VdevConfig| {
+        let mut known = known(pool, vdev, &paths, &spaces, &classes);
+        if let (Some(id), Some(_)) = (vdev.id, vdev.top) {
+            let top = fragmentation.iter().find(|(top, _, _)| u64::from(*top) == id);
+            known.stats.fragmentation = top.and_then(|(_, _, percent)| *percent);
+        }
+        known
+    };
     let tree = health::tree(&config.vdev_tree, true, &mut known);
     let spares = others(pool, key::SPARES, "spares", &paths)?;
     let cache = others(pool, b"l2cache", "l2cache", &paths)?;
@@ -50,7 +58,7 @@ pub(crate) fn report(session: &Session) -> Result<PoolReport> {
         version: config.version,
         condition: health::condition(&tree, facts),
         readonly: None,
-        properties: properties(session, &tree, remembered_readonly)?,
+        properties: properties(session, &tree, fragmentation_of(&tree), remembered_readonly)?,
         tree,
         spares,
         cache,
@@ -58,6 +66,19 @@ pub(crate) fn report(session: &Session) -> Result<PoolReport> {
         error_count: 0,
         damaged: Vec::new(),
     })
+}
+
+/// Fragmentation of the pool's normal vdevs together, in percent, each as it is large.
+fn fragmentation_of(tree: &Vdev) -> Option<u64> {
+    let (mut total, mut weighed) = (0u128, 0u128);
+    for top in tree.children.iter().filter(|top| top.class == Class::Normal) {
+        let size = u128::from(top.stats.space);
+        if size > 0 {
+            total += size;
+            weighed += size * u128::from(top.stats.fragmentation?);
+        }
+    }
+    weighed.checked_div(total).map(|percent| percent as u64)
 }
 
 fn classes(pool: &Pool, root: &VdevConfig) -> Result<BTreeMap<u64, Class>> {
@@ -168,6 +189,7 @@ fn features_off(pool: &Pool) -> Result<bool> {
 fn properties(
     session: &Session,
     tree: &Vdev,
+    fragmentation: Option<u64>,
     readonly: bool,
 ) -> Result<Vec<(PoolKey, Value, Source)>> {
     let pool = &*session.pool;
@@ -189,17 +211,12 @@ fn properties(
     fact(PoolProp::Dedupratio, number(pool.dedup()?.ratio()));
     fact(PoolProp::Expandsize, number(0));
     fact(PoolProp::Checkpoint, number(0));
-    fact(PoolProp::Fragmentation, number(u64::MAX));
+    fact(PoolProp::Fragmentation, number(fragmentation.unwrap_or(u64::MAX)));
     fact(PoolProp::Freeing, number(internal_dir_used(pool, format::dsl_dir::FREE_DIR_NAME)?));
     fact(PoolProp::Leaked, number(internal_dir_used(pool, format::dsl_dir::LEAK_DIR_NAME)?));
     fact(PoolProp::Maxblocksize, number(1 << 20));
     fact(PoolProp::Maxdnodesize, number(16 << 10));
     let mut set: BTreeMap<String, Stored> = pool.pool_properties()?.into_iter().collect();
-    for (name, text) in [("comment", config.comment), ("compatibility", config.compatibility)] {
-        if let Some(text) = text {
-            set.insert(name.into(), Stored::Text(text));
-        }
-    }
     for prop in PoolProp::all() {
         let key = PoolKey::Native(prop);
         let stored = set.remove(prop.name());
@@ -217,7 +234,12 @@ fn properties(
                 let name = Catalogue::new(pool, None).dir_name(dir)?;
                 name.map(|name| (Value::text(name), Source::Local))
             }
-            (_, Some(Stored::Number(stored))) => Some((number(stored), Source::Local)),
+            // As OpenZFS tells it: a number that is the default was not set.
+            (_, Some(Stored::Number(stored))) => {
+                let usual = default_pool_value(prop) == Some(number(stored));
+                let source = if usual { Source::Default } else { Source::Local };
+                Some((number(stored), source))
+            }
             (_, Some(Stored::Text(text))) => Some((Value::Text(text), Source::Local)),
             (_, None) => default_pool_value(prop).map(|value| (value, Source::Default)),
         };

@@ -1,0 +1,165 @@
+//! Quotas of users, groups and projects: setting them, and stopping whoever has used his up.
+//!
+//! The sync counts what each uses; what was written since then is noted here, and where that could
+//! go beyond a quota the txg is synced first, so that the count decides and no estimate: as in
+//! OpenZFS, who has used less than his quota may make one more change, who has not may not.
+
+use std::collections::BTreeMap;
+
+use dmu::Zap;
+use format::ObjectType;
+use format::accounting::{BYTES_PER_OBJECT, DEFAULT_PROJECT, bytes_key};
+use format::master_node::MASTER_NODE_OBJECT;
+use format::znode::{Pflags, Znode};
+use pool::props::space::Owner;
+use rt::sync::Mutex;
+
+use crate::accounts::{quota_of, quota_zaps, used_key, used_object};
+use crate::error::{FsError, Result, shown};
+use crate::filesystem::Filesystem;
+
+/// Whom a change is charged to: the ids of user, group and project, as far as they pay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Payers([Option<u64>; 3]);
+
+impl Payers {
+    /// All three; what has no project is nobody's.
+    pub(crate) fn new(user: u64, group: u64, project: u64) -> Payers {
+        let project = Some(project).filter(|project| *project != DEFAULT_PROJECT);
+        Payers([Some(user), Some(group), project])
+    }
+
+    /// The owners of an object.
+    pub(crate) fn of(znode: &Znode) -> Payers {
+        Payers::new(znode.uid, znode.gid, znode.project.unwrap_or(DEFAULT_PROJECT))
+    }
+
+    /// Those that are not the same in `before`.
+    pub(crate) fn beyond(self, before: Payers) -> Payers {
+        let mut new = self;
+        for (now, then) in new.0.iter_mut().zip(before.0) {
+            *now = now.filter(|id| Some(*id) != then);
+        }
+        new
+    }
+}
+
+/// The project that what is made in a directory gets, if it hands its own down.
+pub(crate) fn inherited_project(parent: &Znode) -> Option<u64> {
+    parent.project.filter(|_| parent.flags & Pflags::PROJINHERIT != 0)
+}
+
+/// A directory that hands its project down takes in nothing of another one.
+pub(crate) fn check_project(dir: &Znode, name: &[u8], object: &Znode) -> Result<()> {
+    match inherited_project(dir) {
+        Some(project) if project != object.project.unwrap_or(DEFAULT_PROJECT) => {
+            let reason = "Invalid cross-device link: the directory is of another project";
+            Err(FsError::Invalid { path: shown(name), reason })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One limit that a change meets: whose, the quota, and how much the change takes of it.
+type Limit = ((Owner, bool, u64), u64, u64);
+
+/// What one owner has changed since the last sync, at most: bytes, or objects.
+type Unsynced = BTreeMap<(Owner, bool, u64), u64>;
+
+/// The quotas of an open file system.
+#[derive(Default)]
+pub(crate) struct Quotas {
+    /// Changes that no sync has counted, by the txg after which one has.
+    unsynced: Mutex<BTreeMap<u64, Unsynced>>,
+}
+
+impl Filesystem {
+    /// Sets how much a user, group or project may use: bytes, or with `objects` files and
+    /// directories. 0: as much as there is.
+    pub fn set_quota(&self, owner: Owner, objects: bool, id: u64, quota: u64) -> Result<()> {
+        let kind = quota_of(owner, objects);
+        let tx = self.enter_readonly(if quota == 0 { 0 } else { BYTES_PER_OBJECT })?;
+        let master = Zap::open(&self.objset, MASTER_NODE_OBJECT)?;
+        let known = master.get_u64(kind.key().as_bytes())?.filter(|number| *number != 0);
+        let zap = match known {
+            Some(number) => Zap::open(&self.objset, number)?,
+            None if quota == 0 => return Ok(()),
+            None => {
+                let zap = Zap::create(&self.objset, &tx, ObjectType::USERGROUP_QUOTA, 0)?;
+                master.put_u64(&tx, kind.key().as_bytes(), zap.number())?;
+                zap
+            }
+        };
+        let key = bytes_key(id);
+        if quota == 0 {
+            zap.remove(&tx, key.as_bytes())?;
+        } else {
+            zap.put_u64(&tx, key.as_bytes(), quota)?;
+        }
+        self.dataset.set_user_quotas(true);
+        Ok(())
+    }
+
+    /// Refuses a change of at most so many bytes and new objects if one who pays has no more
+    /// quota. Waits for a sync if it must know; call it outside of any txg.
+    pub(crate) fn charge(&self, payers: Payers, bytes: u64, objects: u64) -> Result<()> {
+        // Nearly no file system has such quotas; those that have are asked each time.
+        if !self.dataset.has_user_quotas() {
+            return Ok(());
+        }
+        let zaps = quota_zaps(&self.objset)?;
+        let mut limits: Vec<Limit> = Vec::new();
+        for (owner, id) in [Owner::User, Owner::Group, Owner::Project].into_iter().zip(payers.0) {
+            let Some(id) = id else { continue };
+            for (is_objects, amount) in [(false, bytes), (true, objects)] {
+                let Some(zap) = zaps.get(quota_of(owner, is_objects).key()) else { continue };
+                // A new object needs both, contents only bytes.
+                if is_objects && amount == 0 {
+                    continue;
+                }
+                let zap = Zap::open(&self.objset, *zap)?;
+                if let Some(quota) = zap.get_u64(bytes_key(id).as_bytes())?.filter(|q| *q != 0) {
+                    limits.push(((owner, is_objects, id), quota, amount));
+                }
+            }
+        }
+        if limits.is_empty() {
+            return Ok(());
+        }
+        if !self.is_within(&limits, true)? {
+            self.pool.sync()?;
+            if !self.is_within(&limits, false)? {
+                let (name, reason) = (self.name().into(), "Disk quota exceeded");
+                return Err(FsError::NoSpace { name, reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// Has each used less than his quota? If so, the change is noted. `careful`: with all that was
+    /// changed since the last sync.
+    fn is_within(&self, limits: &[Limit], careful: bool) -> Result<bool> {
+        let mut unsynced = self.quotas.unsynced.lock();
+        // What was noted for a txg that is on disk is counted by now.
+        *unsynced = unsynced.split_off(&(self.pool.txg() + 1));
+        for (key @ (owner, objects, id), quota, amount) in limits {
+            let used = match self.objset.object(used_object(*owner)) {
+                Ok(object) => Zap::of(object)?.get_u64(used_key(*id, *objects).as_bytes())?,
+                Err(dmu::DmuError::NoObject { .. }) => None,
+                Err(e) => return Err(e.into()),
+            };
+            let used = used.unwrap_or(0);
+            let noted: u64 = unsynced.values().filter_map(|noted| noted.get(key)).sum();
+            let might = used.saturating_add(noted).saturating_add(*amount);
+            if used >= *quota || careful && noted > 0 && might > *quota {
+                return Ok(false);
+            }
+        }
+        // The open txg may be frozen before the change enters it: then the next one holds it.
+        let noted = unsynced.entry(self.pool.open_txg()? + 1).or_default();
+        for (key, _, amount) in limits {
+            *noted.entry(*key).or_default() += *amount;
+        }
+        Ok(true)
+    }
+}
