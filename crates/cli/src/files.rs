@@ -32,7 +32,7 @@ fn sorted(
     words: &[OsString],
     letters: &str,
 ) -> Result<(Words, Vec<PathBuf>), Stop> {
-    let mut words = sort(words, &format!("{letters}d:"), &["json"]);
+    let mut words = sort(words, &format!("{letters}d:"), &["json", "replay"]);
     let mut dirs = Vec::new();
     words.opts.retain(|opt| match opt {
         Opt::Value('d', dir) => {
@@ -55,6 +55,7 @@ pub(crate) fn ls(door: &mut Door<'_>, words: &[OsString]) -> Ran {
             Opt::Flag('r' | 'R') => request.recursive = true,
             // Names with a dot at their start are files like all others.
             Opt::Flag('a') => {}
+            Opt::Long(name) if name == "replay" => request.replay = true,
             Opt::Flag('j') | Opt::Long(_) => json = true,
             other => return Err(bad_option(other)),
         }
@@ -156,13 +157,17 @@ fn mode_text(kind: FileKind, mode: u32) -> String {
 /// `thumper cat`.
 pub(crate) fn cat(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let (words, dirs) = sorted(door, words, "")?;
-    if let Some(opt) = words.opts.first() {
-        return Err(bad_option(opt));
+    let mut replay = false;
+    for opt in &words.opts {
+        match opt {
+            Opt::Long(name) if name == "replay" => replay = true,
+            other => return Err(bad_option(other)),
+        }
     }
     if words.operands.is_empty() {
         return Err(Stop::Usage("missing POOL:PATH argument".into()));
     }
-    let request = Cat { places: places(&words.operands)?, dirs };
+    let request = Cat { places: places(&words.operands)?, dirs, replay };
     let errors = door.engine.cat(&request, door.out)?;
     door.complain_all(&errors)
 }
@@ -179,15 +184,16 @@ fn ends(words: &Words) -> Result<(&[OsString], &OsString), Stop> {
 /// `thumper get`.
 pub(crate) fn get(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let (words, dirs) = sorted(door, words, "r")?;
-    let mut recursive = false;
+    let (mut recursive, mut replay) = (false, false);
     for opt in &words.opts {
         match opt {
             Opt::Flag('r') => recursive = true,
+            Opt::Long(name) if name == "replay" => replay = true,
             other => return Err(bad_option(other)),
         }
     }
     let (from, to) = ends(&words)?;
-    let request = Get { places: places(from)?, to: to.into(), recursive, dirs };
+    let request = Get { places: places(from)?, to: to.into(), recursive, dirs, replay };
     let (_, errors) = door.engine.get(&request)?;
     door.complain_all(&errors)
 }

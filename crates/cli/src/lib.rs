@@ -167,19 +167,19 @@ const ZFS: &[Verb] = &[
 const OWN: &[Verb] = &[
     Verb {
         name: "ls",
-        usage: "ls [-ljr] [-d dir] <pool[/fs][@snap]:path> ...",
+        usage: "ls [-ljr] [--replay] [-d dir] <pool[/fs][@snap]:path> ...",
         appendix: Appendix::Text(files::PLACES),
         run: files::ls,
     },
     Verb {
         name: "cat",
-        usage: "cat [-d dir] <pool[/fs][@snap]:path> ...",
+        usage: "cat [--replay] [-d dir] <pool[/fs][@snap]:path> ...",
         appendix: Appendix::Text(files::PLACES),
         run: files::cat,
     },
     Verb {
         name: "get",
-        usage: "get [-r] [-d dir] <pool[/fs][@snap]:path> ... <destination>",
+        usage: "get [-r] [--replay] [-d dir] <pool[/fs][@snap]:path> ... <destination>",
         appendix: Appendix::Text(files::PLACES),
         run: files::get,
     },

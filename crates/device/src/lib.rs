@@ -7,6 +7,7 @@
 
 mod error;
 mod file;
+mod overlay;
 mod part;
 pub mod queue;
 pub mod sim;
@@ -14,6 +15,7 @@ pub mod spinning;
 
 pub use error::{DeviceError, Operation, Result};
 pub use file::{ReadFile, WriteFile};
+pub use overlay::Overlay;
 pub use part::Part;
 
 use queue::{ReadQueue, WriteQueue};

@@ -13,7 +13,7 @@ use dmu::{Object, Objset, Tx, Zap};
 use format::accounting::{BYTES_PER_OBJECT, DEFAULT_PROJECT};
 use format::sa::{Layouts, Registry, SA_LAYOUTS, SA_REGISTRY, SaView};
 use format::zap::{NormFlags, Value};
-use format::znode::{Pflags, Znode};
+use format::znode::{Pflags, Time, Znode};
 use format::{DnodePhys, ObjectType};
 use pool::{Dataset, Pool};
 use rt::buf::PooledBuf;
@@ -407,9 +407,22 @@ impl Filesystem {
         new: &NewObject<'_>,
         contents: Contents,
     ) -> Result<Arc<Object>> {
-        let mut attrs = Attrs::new(new.mode, self.project, attrs::now());
+        self.make_as(tx, parent, new, contents, None)
+    }
+
+    /// Makes an object without a name; one that was made before, if `given` says what it was.
+    pub(crate) fn make_as(
+        &self,
+        tx: &Tx<'_>,
+        parent: u64,
+        new: &NewObject<'_>,
+        contents: Contents,
+        given: Option<Given>,
+    ) -> Result<Arc<Object>> {
+        let time = given.map_or_else(attrs::now, |given| given.time);
+        let mut attrs = Attrs::new(new.mode, self.project, time);
         (attrs.uid, attrs.gid) = (new.who.uid, new.who.gid);
-        (attrs.parent, attrs.gen_txg) = (parent, tx.txg());
+        (attrs.parent, attrs.gen_txg) = (parent, given.map_or(tx.txg(), |given| given.gen_txg));
         attrs.flags |= new.flags;
         let kind = new.mode & mode::TYPE;
         if attrs.project.is_some()
@@ -436,20 +449,17 @@ impl Filesystem {
             self.save_layouts(&mut layouts)?;
             image
         };
-        let (dmu_kind, sa) = (object_kind(new.mode), ObjectType::SA);
-        let object = if kind == mode::DIR {
-            let zap = Zap::create_with_bonus(
-                &self.objset,
-                tx,
-                dmu_kind,
-                self.normflags,
-                sa,
-                &image.bonus,
-            )?;
-            zap.object().clone()
-        } else {
-            self.objset.allocate(tx, dmu_kind, contents.block_size, sa, &image.bonus, 1)?
+        let (dmu_kind, sa, bonus) = (object_kind(new.mode), ObjectType::SA, &image.bonus);
+        let size = if kind == mode::DIR { 512 } else { contents.block_size };
+        let object = match given {
+            Some(Given { number, slots, .. }) => {
+                self.objset.allocate_at(tx, number, dmu_kind, size, sa, bonus, slots)?
+            }
+            None => self.objset.allocate(tx, dmu_kind, size, sa, bonus, 1)?,
         };
+        if kind == mode::DIR {
+            Zap::format(object.clone(), tx, self.normflags)?;
+        }
         object.fill(tx, contents.records)?;
         if image.spill.is_some() {
             object.set_bonus(tx, &image.bonus, image.spill)?;
@@ -458,7 +468,7 @@ impl Filesystem {
     }
 
     /// A directory has gained (or lost) entries and subdirectories.
-    fn count_entries(
+    pub(crate) fn count_entries(
         &self,
         tx: &Tx<'_>,
         dir: &Arc<Object>,
@@ -632,6 +642,19 @@ impl Filesystem {
         let entries = Zap::open(&self.objset, self.delete_queue)?.entries()?;
         Ok(entries.iter().filter_map(|e| e.value.as_u64()).collect())
     }
+}
+
+/// What an object was that is made once more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    /// Its number, which must be free.
+    pub(crate) number: u64,
+    /// Slots of its dnode.
+    pub(crate) slots: u8,
+    /// The txg in which it was made.
+    pub(crate) gen_txg: u64,
+    /// When it was made.
+    pub(crate) time: Time,
 }
 
 /// What a new file holds, cut into records.

@@ -62,4 +62,26 @@ impl Volume {
     pub fn data_segments(&self) -> Result<Vec<(u64, u64)>> {
         segments(&self.object, self.size)
     }
+
+    /// Writes `data` at `offset`, within the volume: for its intent log only.
+    pub(crate) fn write(&self, pool: &Pool, offset: u64, data: &[u8]) -> Result<()> {
+        self.check(offset, data.len() as u64)?;
+        let tx = pool.admit(&self.dataset, data.len() as u64)?;
+        Ok(self.object.write(&tx, offset, data)?)
+    }
+
+    /// Frees a range, as far as it is within the volume: for its intent log only.
+    pub(crate) fn punch_hole(&self, pool: &Pool, offset: u64, length: u64) -> Result<()> {
+        self.check(offset, 0)?;
+        let tx = pool.admit(&self.dataset, 0)?;
+        Ok(self.object.free_bytes(&tx, offset, length.min(self.size - offset))?)
+    }
+
+    fn check(&self, offset: u64, length: u64) -> Result<()> {
+        if offset.checked_add(length).is_some_and(|end| end <= self.size) {
+            return Ok(());
+        }
+        let reason = "a write beyond the end of the volume";
+        Err(FsError::Invalid { path: self.dataset.name.clone(), reason })
+    }
 }

@@ -99,13 +99,19 @@ impl Filesystem {
         self.set_attrs(&tx, &object, &attrs)
     }
 
-    fn remove_hidden(&self, tx: &Tx<'_>, dir: u64, name: &[u8], object: u64) -> Result<()> {
+    pub(crate) fn remove_hidden(
+        &self,
+        tx: &Tx<'_>,
+        dir: u64,
+        name: &[u8],
+        object: u64,
+    ) -> Result<()> {
         self.directory(dir)?.remove(tx, name)?;
         self.objset.free(tx, object)?;
         self.count_hidden(tx, dir, -1)
     }
 
-    fn count_hidden(&self, tx: &Tx<'_>, dir: u64, entries: i64) -> Result<()> {
+    pub(crate) fn count_hidden(&self, tx: &Tx<'_>, dir: u64, entries: i64) -> Result<()> {
         let object = self.object(dir)?;
         self.change_znode(tx, &object, |znode| {
             znode.size = znode.size.saturating_add_signed(entries);

@@ -387,6 +387,7 @@ impl Pool {
             config_dirty: Mutex::new(true),
             writing: Some(writing),
             read_only_because: None,
+            in_memory: false,
             heads: Mutex::default(),
             random: Mutex::new(random.into_inner()),
             last_txg: Mutex::new(TXG_INITIAL - 1),

@@ -202,7 +202,7 @@ impl Pool {
         if phys.kind != ObjsetType::Zfs {
             return Ok(Some("it is not a file system".into()));
         }
-        if phys.zil_header.iter().any(|b| *b != 0) {
+        if !self.in_memory && phys.zil_header.iter().any(|b| *b != 0) {
             return Ok(Some("its intent log is in use, which only the kernel replays yet".into()));
         }
         if phys.macs.iter().any(|b| *b != 0) {

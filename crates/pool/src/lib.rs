@@ -37,6 +37,7 @@ pub use dsl::property::{Change, Source, Stored};
 pub use error::{PoolError, Result};
 pub use features::Features;
 pub use format::features::Feature;
+pub use intent::IntentLog;
 pub use ledger::Ledger;
 pub use mos::Mos;
 pub use open::{Devices, OpenOptions};

@@ -34,13 +34,16 @@ pub enum Devices {
     ReadOnly(Arc<Tree>),
     /// To write.
     Writable(WriteTree),
+    /// To write into memory: devices that keep what is written to themselves (INV-4). Only so may a
+    /// pool be changed whose intent logs nobody has claimed.
+    InMemory(WriteTree),
 }
 
 impl Devices {
     fn tree(&self) -> Arc<Tree> {
         match self {
             Devices::ReadOnly(tree) => tree.clone(),
-            Devices::Writable(out) => out.tree().clone(),
+            Devices::Writable(out) | Devices::InMemory(out) => out.tree().clone(),
         }
     }
 }
@@ -173,8 +176,9 @@ impl Pool {
             ..Policy::new(true)
         };
         mos.objset.set_policy(policy);
+        let in_memory = matches!(devices, Devices::InMemory(_));
         let mut why_not = newer
-            .or(unwritable(&mos, &features, &config, uberblock)?)
+            .or(unwritable(&mos, &features, &config, uberblock, in_memory)?)
             .or_else(|| lacking(&devices.tree()));
         if let (Devices::Writable(out), None) = (&devices, &why_not) {
             // Whoever wrote the uberblock may have died before it was on stable storage. It has to
@@ -191,8 +195,8 @@ impl Pool {
             (Devices::ReadOnly(_), why) => {
                 (None, Some(why.unwrap_or_else(|| "it was opened read-only".into())))
             }
-            (Devices::Writable(_), Some(why)) => (None, Some(why)),
-            (Devices::Writable(out), None) => {
+            (_, Some(why)) => (None, Some(why)),
+            (Devices::Writable(out) | Devices::InMemory(out), None) => {
                 config.hostid = options.host_id;
                 config.hostname = Some(options.host_name.clone().into_bytes());
                 config.name = name.clone().into_bytes();
@@ -211,6 +215,7 @@ impl Pool {
             config_dirty: Mutex::new(false),
             writing,
             read_only_because,
+            in_memory,
             heads: Mutex::default(),
             random: Mutex::new(rt::random::Rng::new(rt::random::seed_from_system())),
             last_txg: Mutex::new(txg),
@@ -356,6 +361,7 @@ fn unwritable(
     features: &Features,
     config: &PoolConfig,
     uberblock: &Uberblock,
+    in_memory: bool,
 ) -> Result<Option<String>> {
     let name = String::from_utf8_lossy(&config.name).into_owned();
     if config.version != SPA_VERSION {
@@ -424,6 +430,10 @@ fn unwritable(
             }
         }
         if vdev.top.as_ref().is_some_and(|t| t.is_log) {
+            if in_memory {
+                // Nothing but logs is written there.
+                continue;
+            }
             return Ok(Some("it has a log device".into()));
         }
         if let Some(zap) = vdev.zap_top.filter(|z| *z != 0)

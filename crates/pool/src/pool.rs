@@ -103,6 +103,8 @@ pub struct Pool {
     pub(crate) writing: Option<Writing>,
     /// Why it can only be read, if so.
     pub(crate) read_only_because: Option<String>,
+    /// What is written stays in memory.
+    pub(crate) in_memory: bool,
     /// Open heads and snapshots by data set object.
     pub(crate) heads: Mutex<BTreeMap<u64, Arc<Dataset>>>,
     pub(crate) random: Mutex<rt::random::Rng>,

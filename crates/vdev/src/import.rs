@@ -15,7 +15,7 @@ use crate::partitions::partitions;
 use crate::tree::{Found, Tree};
 use crate::write::WriteTree;
 use device::queue::{LeafQueue, Options};
-use device::{Device, DeviceError, Part, ReadFile, WriteDevice, WriteFile};
+use device::{Device, DeviceError, Overlay, Part, ReadFile, WriteDevice, WriteFile};
 use format::Uberblock;
 use format::config::{AuxLabel, PoolConfig, PoolState, VdevConfig, VdevKind};
 use format::gpt::Partition;
@@ -368,6 +368,17 @@ impl FoundPool {
     /// Opens the devices as the tree of another config (the MOS's), for reading.
     pub fn open_tree_as(&self, root: &VdevConfig) -> Result<Tree> {
         Tree::open(root, self.devices())
+    }
+
+    /// Opens the devices for reading, as a tree that can be written to: what is written stays in
+    /// memory, at most `bytes_max` of it for each device.
+    pub fn open_memory_tree(&self, root: &VdevConfig, bytes_max: usize) -> Result<WriteTree> {
+        let over = |member: &Member| {
+            let device: Arc<dyn WriteDevice> =
+                Arc::new(Overlay::new(member.candidate.device.clone(), bytes_max));
+            (member.guid, device)
+        };
+        WriteTree::open(root, self.members.iter().map(over).collect())
     }
 
     /// Opens the devices for writing, as the tree of a config. Takes each device's lock, and looks

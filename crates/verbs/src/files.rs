@@ -118,6 +118,8 @@ pub struct List {
     pub recursive: bool,
     /// Directories themselves, not what is in them.
     pub directory: bool,
+    /// As the intent log of the data set has it, as far as that is ahead of the pool; in memory only.
+    pub replay: bool,
     /// Where to look for pools.
     pub dirs: Vec<PathBuf>,
 }
@@ -136,6 +138,8 @@ pub enum Listed {
 pub struct Cat {
     /// The files, one after the other.
     pub places: Vec<Place>,
+    /// As the intent log of the data set has it, as far as that is ahead of the pool; in memory only.
+    pub replay: bool,
     /// Where to look for pools.
     pub dirs: Vec<PathBuf>,
 }
@@ -149,6 +153,8 @@ pub struct Get {
     pub to: PathBuf,
     /// Directories with all that is in them.
     pub recursive: bool,
+    /// As the intent log of the data set has it, as far as that is ahead of the pool; in memory only.
+    pub replay: bool,
     /// Where to look for pools.
     pub dirs: Vec<PathBuf>,
 }

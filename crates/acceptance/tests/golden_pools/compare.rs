@@ -16,7 +16,10 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The sha256 of these segments, as `read` gives their bytes.
-fn sha256(segments: &[(u64, u64)], mut read: impl FnMut(u64, &mut [u8]) -> usize) -> String {
+pub(crate) fn sha256(
+    segments: &[(u64, u64)],
+    mut read: impl FnMut(u64, &mut [u8]) -> usize,
+) -> String {
     let mut hash = Sha256::new();
     let mut buf = vec![0; 1 << 20];
     for (start, len) in segments {

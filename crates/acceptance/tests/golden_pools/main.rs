@@ -5,6 +5,7 @@
 
 mod compare;
 mod names;
+mod replay;
 mod told;
 
 use std::path::PathBuf;

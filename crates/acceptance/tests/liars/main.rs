@@ -105,7 +105,13 @@ fn ask_all(dir: &Path, aside: &Path) -> usize {
         count(engine.list(&list, &mut |_| {}).is_ok_and(|errors| errors.is_empty()));
         let to = aside.join("got");
         drop(fs::remove_dir_all(&to));
-        let get = Get { places: vec![place(dataset)], to, recursive: true, dirs: dirs.clone() };
+        let get = Get {
+            places: vec![place(dataset)],
+            to,
+            recursive: true,
+            dirs: dirs.clone(),
+            replay: false,
+        };
         count(engine.get(&get).is_ok_and(|(_, errors)| errors.is_empty()));
     }
     let verify = judge::Verify { name: "tank".into(), places: dirs, ..Default::default() };

@@ -38,7 +38,7 @@ pub(super) fn get(file: &StateFile, request: &Get) -> Result<(Copied, Vec<Error>
         return Err(Error::cannot(doing, Why::NotDirectory));
     }
     for place in &request.places {
-        let opened = match open_holder(file, place, &request.dirs) {
+        let opened = match open_holder(file, place, &request.dirs, request.replay) {
             Ok(Holder::Files(opened)) => opened,
             Ok(Holder::Volume(_session, volume)) => {
                 let name = volume_name(place);

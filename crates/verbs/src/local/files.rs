@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use fs::{Attrs, Filesystem, FsError, NewObject, Volume, Who, mode};
+use fs::{Attrs, Filesystem, FsError, NewObject, Replay, Volume, Who, mode};
 
 use super::session::{For, Session, open, pool_error};
 use crate::files::{Cat, FileKind, FileReport, List, Listed, Mkdir, Move, Place, Remove, Time};
@@ -55,16 +55,43 @@ pub(super) enum Holder {
 }
 
 /// Opens what a place is in, for reading. In a volume there is one place, the whole of it.
-pub(super) fn open_holder(file: &StateFile, place: &Place, dirs: &[PathBuf]) -> Result<Holder> {
-    let session = open_session(file, place, dirs, For::Reading)?;
+///
+/// With `replay` it is as its intent log has it, as far as that is ahead of the pool.
+pub(super) fn open_holder(
+    file: &StateFile,
+    place: &Place,
+    dirs: &[PathBuf],
+    replay: bool,
+) -> Result<Holder> {
+    let mut session = open_session(file, place, dirs, For::Reading)?;
     let fail = |e| fs_error("open", &place.dataset, e);
-    if let Some(volume) = Volume::open(&session.pool, &place.dataset).map_err(fail)? {
-        return match fs::parts(&place.path).next() {
-            None => Ok(Holder::Volume(session, volume)),
-            Some(_) => Err(Error::cannot(Doing::File("access", shown(place)), Why::NotDirectory)),
-        };
+    let is_volume = Volume::open(&session.pool, &place.dataset).map_err(fail)?.is_some();
+    if is_volume && fs::parts(&place.path).next().is_some() {
+        return Err(Error::cannot(Doing::File("access", shown(place)), Why::NotDirectory));
+    }
+    if !is_volume {
+        // Whoever asks for what is no file system, or encrypted, hears of that first.
+        drop(Filesystem::open(&session.pool, &place.dataset).map_err(fail)?);
+    }
+    let log = match replay && !place.dataset.contains('@') {
+        true => Replay::read(&session.pool, &place.dataset).map_err(fail)?,
+        false => None,
+    };
+    if log.is_some() {
+        session.pool = session.in_memory(file, place.dataset.split('/').next().unwrap_or(""))?;
+    }
+    if is_volume {
+        let volume = Volume::open(&session.pool, &place.dataset).map_err(fail)?;
+        let volume = volume.ok_or_else(|| Error::open(&place.dataset, Why::NoDataset))?;
+        if let Some(log) = log {
+            log.apply_volume(&session.pool, &volume).map_err(fail)?;
+        }
+        return Ok(Holder::Volume(session, volume));
     }
     let fs = Filesystem::open(&session.pool, &place.dataset).map_err(fail)?;
+    if let Some(log) = log {
+        log.apply(&fs).map_err(fail)?;
+    }
     Ok(Holder::Files(Box::new(Opened { session, fs })))
 }
 
@@ -176,7 +203,7 @@ pub(super) fn list(
 ) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
     for place in &request.places {
-        let opened = match open_holder(file, place, &request.dirs) {
+        let opened = match open_holder(file, place, &request.dirs, request.replay) {
             Ok(Holder::Files(opened)) => opened,
             Ok(Holder::Volume(session, volume)) => {
                 match volume_report(&session, place, &volume) {
@@ -222,7 +249,7 @@ pub(super) fn list(
 pub(super) fn cat(file: &StateFile, request: &Cat, out: &mut dyn Write) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
     for place in &request.places {
-        match open_holder(file, place, &request.dirs) {
+        match open_holder(file, place, &request.dirs, request.replay) {
             Ok(Holder::Files(opened)) => errors.extend(cat_file(&opened.fs, place, out)?),
             Ok(Holder::Volume(_session, volume)) => {
                 let read = |at, buf: &mut [u8]| volume.read(at, buf);

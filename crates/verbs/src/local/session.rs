@@ -168,7 +168,35 @@ pub(crate) fn other_system(pool: &crate::pools::FoundPool, hostid: u64) -> Why {
     }
 }
 
+/// The most that is kept in memory of what is written to one device, in bytes.
+const MEMORY_MAX: usize = 64 << 20;
+
 impl Session {
+    /// The same pool once more, on devices that keep in memory what is written: nothing that is done to
+    /// it reaches a disk.
+    pub(crate) fn in_memory(&self, file: &StateFile, name: &str) -> Result<Arc<Pool>> {
+        let doing = Doing::Open(name.into());
+        let cannot = |why: Why| Error::cannot(doing.clone(), why);
+        let found = self.found().ok_or_else(|| cannot(Why::NoPool))?;
+        let options = OpenOptions {
+            workers: 0,
+            host_id: u64::from(host::hostid(file)?),
+            host_name: host::hostname(),
+            new_name: (found.name() != name).then(|| name.to_string()),
+        };
+        let tree = found.open_memory_tree(&found.root, MEMORY_MAX).map_err(PoolError::from);
+        let pool = tree
+            .and_then(|tree| Pool::open(Devices::InMemory(tree), &found.uberblocks, &options))
+            .map_err(|error| pool_error(doing.clone(), error))?;
+        match pool.read_only_reason() {
+            Some(reason) => {
+                let why = format!("its intent logs cannot be replayed: {reason}");
+                Err(cannot(Why::NotDone(why)))
+            }
+            None => Ok(pool),
+        }
+    }
+
     /// The pool as it was found.
     pub(crate) fn found(&self) -> Option<&FoundPool> {
         self.scan.pools.get(self.index)

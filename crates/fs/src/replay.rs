@@ -1,0 +1,249 @@
+//! What the intent log of a file system or volume holds that no txg has, done again.
+//!
+//! The one idea: all of it is read first, the data that a record only points to as well; then it is done
+//! through the same changes that any door makes, but with the numbers and times that were given then.
+//! So it can be done on a pool whose devices keep writes in memory, and whose free space may hold the
+//! very log. FORMAT: sections 12.3 and 12.4.
+
+use std::collections::BTreeMap;
+
+use dmu::DmuError;
+use format::zil::{Create, LogBlock, RawRecord, Record, RecordKind, Setattr, SetattrMask, Write};
+use format::znode::Pflags;
+use pool::{IntentLog, Pool};
+
+use crate::attrs::mode;
+use crate::error::{FsError, Result, shown};
+use crate::filesystem::{Filesystem, Given, NewObject, Who};
+use crate::names::entry_value;
+use crate::{Time, Volume};
+
+/// The most that is read of a log, and the most data that its records lead to, in bytes each.
+const LOG_MAX: usize = 64 << 20;
+/// Numbers of objects that are believed.
+const NUMBER_MAX: u64 = 1 << 40;
+
+/// What is to be done again.
+pub struct Replay {
+    name: String,
+    log: IntentLog,
+    /// Data of writes that are not in their records, by the number of the record.
+    data: BTreeMap<u64, Vec<u8>>,
+    records: usize,
+}
+
+impl Replay {
+    /// Reads the intent log of a data set; `None` if it holds nothing that the pool has not.
+    ///
+    /// # Errors
+    /// A log that is encrypted, too long, or damaged beyond where it ends.
+    pub fn read(pool: &Pool, name: &str) -> Result<Option<Replay>> {
+        let Some(log) = pool.intent_log(name, LOG_MAX)? else { return Ok(None) };
+        let mut replay = Replay { name: name.into(), log, data: BTreeMap::new(), records: 0 };
+        let (mut data, mut records, mut left) = (BTreeMap::new(), 0, LOG_MAX as u64);
+        replay.each(|raw, record| {
+            records += 1;
+            let Record::Write(Write { pointer, data: None, .. }) = &record else { return Ok(()) };
+            if raw.kind == RecordKind::Write2 || pointer.is_hole() {
+                return Ok(());
+            }
+            let too_much = || replay.wrong(raw, "leads to more data than is held here");
+            left = left.checked_sub(pointer.lsize()).ok_or_else(too_much)?;
+            let block = pool.store().read(pointer).map_err(pool::PoolError::from)?;
+            data.insert(raw.seq, block.to_vec());
+            Ok(())
+        })?;
+        (replay.data, replay.records) = (data, records);
+        Ok((records > 0).then_some(replay))
+    }
+
+    /// How many records there are to be done again.
+    pub fn len(&self) -> usize {
+        self.records
+    }
+
+    /// Is there nothing to be done?
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Calls `f` with each record that is not in the pool yet.
+    fn each(&self, mut f: impl FnMut(&RawRecord<'_>, Record<'_>) -> Result<()>) -> Result<()> {
+        let damaged = |source| FsError::Damaged { name: self.name.clone(), object: 0, source };
+        for block in &self.log.blocks {
+            for raw in LogBlock::parse(block).map_err(damaged)?.records() {
+                let raw = raw.map_err(damaged)?;
+                if raw.seq > self.log.replayed_seq && raw.txg >= self.log.first_txg {
+                    f(&raw, raw.decode().map_err(damaged)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, raw: &RawRecord<'_>, what: &str) -> FsError {
+        let (kind, seq) = (raw.kind, raw.seq);
+        let reason = format!("record {seq} of its intent log ({kind:?}) {what}");
+        FsError::NotAFilesystem { name: self.name.clone(), reason }
+    }
+
+    /// Does everything again in a file system.
+    pub fn apply(&self, fs: &Filesystem) -> Result<()> {
+        self.each(|raw, record| match record {
+            Record::Create(create) => self.create(fs, raw, &create),
+            Record::Remove { directory, name } => remove(fs, directory, name),
+            Record::Link { directory, object, name } => fs.link(directory, name, object),
+            Record::Rename { from, to, name, new_name } => fs.rename(from, name, to, new_name),
+            Record::Write(write) => self.write(fs, raw, &write),
+            Record::Truncate { object, offset, length } => truncate(fs, object, offset, length),
+            Record::Setattr(set) if set.xvattr.is_none() => setattr(fs, &set),
+            _ => Err(self.wrong(raw, "is of a kind that is not replayed here")),
+        })
+    }
+
+    /// Does everything again in a volume.
+    pub fn apply_volume(&self, pool: &Pool, volume: &Volume) -> Result<()> {
+        self.each(|raw, record| match record {
+            Record::Write(write) => {
+                let Some((offset, data)) = self.bytes(raw, &write)? else { return Ok(()) };
+                volume.write(pool, offset, data)
+            }
+            Record::Truncate { offset, length, .. } => volume.punch_hole(pool, offset, length),
+            _ => Err(self.wrong(raw, "is not one of a volume")),
+        })
+    }
+
+    /// What a write wrote, and where; `None`: it is in the pool by another way.
+    fn bytes<'a>(
+        &'a self,
+        raw: &RawRecord<'_>,
+        write: &Write<'a>,
+    ) -> Result<Option<(u64, &'a [u8])>> {
+        if raw.kind == RecordKind::Write2 {
+            return Ok(None);
+        }
+        if let Some(data) = write.data {
+            return Ok(Some((write.offset, data)));
+        }
+        // The block is the whole record of the file.
+        let Some(block) = self.data.get(&raw.seq) else { return Ok(None) };
+        let short = block.len() as u64 > write.length;
+        let start = if short { write.offset % block.len() as u64 } else { 0 };
+        let end = start.checked_add(write.length);
+        let part = end.and_then(|end| block.get(start as usize..end as usize));
+        let part = part.ok_or_else(|| self.wrong(raw, "is longer than its data"))?;
+        Ok(Some((write.offset, part)))
+    }
+
+    fn write(&self, fs: &Filesystem, raw: &RawRecord<'_>, write: &Write<'_>) -> Result<()> {
+        if write.offset.checked_add(write.length).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(self.wrong(raw, "ends beyond what a file can be"));
+        }
+        let Some((offset, data)) = self.bytes(raw, write)? else { return Ok(()) };
+        match fs.write(write.object, offset, data) {
+            // It may have been removed by what came into the log earlier and happened later.
+            Err(FsError::Dmu(DmuError::NoObject { .. })) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Makes an object again under its number.
+    fn create(&self, fs: &Filesystem, raw: &RawRecord<'_>, create: &Create<'_>) -> Result<()> {
+        if create.xvattr.is_some() || create.acl.is_some() {
+            return Err(self.wrong(raw, "has attributes that are not replayed here"));
+        }
+        let number = create.object;
+        let taken = !matches!(fs.object(number), Err(FsError::Dmu(DmuError::NoObject { .. })));
+        if number == 0 || number > NUMBER_MAX || taken {
+            return Err(self.wrong(raw, "makes an object that is there"));
+        }
+        let hidden_dir = raw.kind == RecordKind::MkXattr;
+        let _lock = fs.lock(create.directory);
+        let parent = fs.attrs(create.directory)?;
+        let in_hidden = parent.flags & Pflags::XATTR != 0;
+        let who = Who { uid: create.uid, gid: create.gid };
+        let new = NewObject {
+            target: create.target,
+            rdev: create.rdev,
+            flags: if hidden_dir || in_hidden { Pflags::XATTR } else { 0 },
+            ..NewObject::of(create.mode as u32, who)
+        };
+        let [seconds, nanos] = create.crtime;
+        let given = Given {
+            number,
+            slots: create.slots.clamp(1, 32) as u8,
+            gen_txg: create.generation,
+            time: Time { secs: seconds as i64, nanos: nanos.min(999_999_999) as u32 },
+        };
+        let kind = new.mode & mode::TYPE;
+        let tx = fs.enter(create.name.len() as u64)?;
+        if hidden_dir {
+            let made = fs.make_as(&tx, create.directory, &new, fs.contents(&[]), Some(given))?;
+            let mut attrs = parent;
+            attrs.xattr_object = Some(made.number());
+            return fs.set_attrs(&tx, &fs.object(create.directory)?, &attrs);
+        }
+        if fs.lookup(create.directory, create.name)?.is_some() {
+            return Err(FsError::Exists { path: shown(create.name) });
+        }
+        let made = fs.make_as(&tx, create.directory, &new, fs.contents(&[]), Some(given))?;
+        let zap = fs.directory(create.directory)?;
+        zap.put_u64(&tx, create.name, entry_value(made.number(), kind))?;
+        if in_hidden {
+            return fs.count_hidden(&tx, create.directory, 1);
+        }
+        fs.count_entries(&tx, zap.object(), 1, i64::from(kind == mode::DIR))
+    }
+}
+
+fn remove(fs: &Filesystem, directory: u64, name: &[u8]) -> Result<()> {
+    let found = fs.must_find(directory, name)?;
+    if fs.attrs(directory)?.flags & Pflags::XATTR != 0 {
+        let tx = fs.enter(0)?;
+        return fs.remove_hidden(&tx, directory, &found.name, found.object);
+    }
+    match found.kind {
+        mode::DIR => fs.rmdir(directory, name),
+        _ => fs.unlink(directory, name),
+    }
+}
+
+fn truncate(fs: &Filesystem, object: u64, offset: u64, length: u64) -> Result<()> {
+    let end = offset.saturating_add(length).min(i64::MAX as u64);
+    if length == 0 {
+        return fs.truncate(object, end);
+    }
+    if end > fs.attrs(object)?.size {
+        fs.truncate(object, end)?;
+    }
+    fs.punch_hole(object, offset, length)
+}
+
+fn setattr(fs: &Filesystem, set: &Setattr) -> Result<()> {
+    let is_set = |bit| set.mask & bit != 0;
+    if is_set(SetattrMask::SIZE) {
+        fs.truncate(set.object, set.size.min(i64::MAX as u64))?;
+    }
+    let time = |[seconds, nanos]: [u64; 2]| Time {
+        secs: seconds as i64,
+        nanos: nanos.min(999_999_999) as u32,
+    };
+    fs.change_attrs(set.object, |attrs| {
+        if is_set(SetattrMask::MODE) {
+            attrs.set_mode(set.mode as u32);
+        }
+        if is_set(SetattrMask::UID) {
+            attrs.uid = set.uid;
+        }
+        if is_set(SetattrMask::GID) {
+            attrs.gid = set.gid;
+        }
+        if is_set(SetattrMask::ATIME) {
+            attrs.atime = time(set.atime);
+        }
+        if is_set(SetattrMask::MTIME) {
+            attrs.mtime = time(set.mtime);
+        }
+        attrs.ctime = crate::attrs::now();
+    })
+}
