@@ -130,8 +130,9 @@ impl DnodePhys {
         }
         let has_spill = core.flags & DnodeFlags::SPILL != 0;
         let end = if has_spill { size - BLKPTR } else { size };
-        let room = end.saturating_sub(at);
-        if usize::from(core.bonus_len.get()) > room {
+        // A spill pointer must not lie on the others, either.
+        let room = end.checked_sub(at);
+        if room.is_none_or(|room| usize::from(core.bonus_len.get()) > room) {
             return Err(field("bonuslen", core.bonus_len.get().into(), "within the dnode"));
         }
         let bonus = slots.get(at..end).unwrap_or_default().to_vec();

@@ -59,7 +59,7 @@ pub(crate) struct Blocks<'a> {
     salt: Salt,
     scratch: ReadScratch,
     mappings: BTreeMap<u32, Vec<MappingEntry>>,
-    cache: BTreeMap<[u64; 4], Arc<Vec<u8>>>,
+    cache: BTreeMap<[u64; 6], Arc<Vec<u8>>>,
     cached: usize,
     /// Buffers for copies after the first good one, and for stored bytes.
     spare: Vec<Vec<u8>>,
@@ -112,7 +112,8 @@ impl<'a> Blocks<'a> {
     /// The logical bytes of a block of metadata, from its first good copy.
     pub(crate) fn read(&mut self, bp: &BlkPtr) -> Result<Arc<Vec<u8>>, String> {
         let words = bp.words();
-        let key = [words[0], words[1], words[6], words[10]];
+        // With the checksum: another pointer to the place must not get what this one found good.
+        let key = [words[0], words[1], words[6], words[10], words[12], words[13]];
         let cacheable = bp.has_space();
         if let Some(block) = self.cache.get(&key).filter(|_| cacheable) {
             return Ok(block.clone());

@@ -204,7 +204,8 @@ impl Datasets {
             let listed = mos.expect(blocks, map).and_then(|zap| {
                 object::zap_each(blocks, &zap, |entry| {
                     let name = String::from_utf8_lossy(&entry.name).into_owned();
-                    children.extend(entry.value.as_u64().map(|object| (name, object)));
+                    let room = children.len() <= DATASETS_MAX;
+                    children.extend(entry.value.as_u64().filter(|_| room).map(|o| (name, o)));
                 })
             });
             if let Err(why) = listed {

@@ -18,7 +18,7 @@ use format::deadlist::{DeadlistPhys, parse_key_name};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys of one deadlist that are believed.
-const KEYS_MAX: usize = 1 << 20;
+const KEYS_MAX: usize = object::ENTRIES_MAX;
 
 /// What the walk through all deadlists finds, besides what it reports.
 #[derive(Default)]

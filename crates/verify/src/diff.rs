@@ -6,7 +6,8 @@
 
 use crate::judge::read_objset;
 use crate::object::{Result, Unread};
-use crate::walk::{Charge, Walk};
+use crate::report::FindingKind;
+use crate::walk::{Charge, Walk, named};
 use format::dnode::DNODE_SLOT;
 use format::{BlkPtr, DnodePhys};
 use zerocopy::FromBytes;
@@ -61,7 +62,7 @@ struct At<'d> {
 impl Diff<'_, '_, '_> {
     /// Compares two object sets by their roots.
     pub(crate) fn roots(&mut self, old: &BlkPtr, new: &BlkPtr) -> Result<()> {
-        if same(old, new) {
+        if self.same(old, new) {
             return Ok(());
         }
         let mut sides = [None, None];
@@ -138,7 +139,7 @@ impl Diff<'_, '_, '_> {
     }
 
     fn pair(&mut self, old: At<'_>, new: At<'_>) -> Result<()> {
-        if same(old.bp, new.bp) {
+        if self.same(old.bp, new.bp) {
             return Ok(());
         }
         let both = !old.bp.is_hole() && !new.bp.is_hole();
@@ -217,6 +218,32 @@ impl Diff<'_, '_, '_> {
         Ok(out)
     }
 
+    /// Do two pointers lead to the very same?
+    fn same(&mut self, old: &BlkPtr, new: &BlkPtr) -> bool {
+        if old.is_hole() && new.is_hole() {
+            return true;
+        }
+        if old.is_embedded() || new.is_embedded() {
+            return old == new;
+        }
+        let same = old.same_block(new);
+        // The walk has looked at the block by one of the two only.
+        if same && old != new {
+            self.walk.lost_blocks += u64::from(self.walk.blocks.read(new).is_err());
+            let names = &self.walk.names;
+            self.walk.findings.add(FindingKind::Pointer, || {
+                let (name, birth) = (named(names, self.dataset), new.birth());
+                format!(
+                    "{name}: its pointer to {} level {}, born in txg {birth}, is not the one that \
+                     its previous snapshot has",
+                    new.kind().name(),
+                    new.level()
+                )
+            });
+        }
+        same
+    }
+
     /// Counts a block, and keeps it for the comparison with the deadlist.
     fn note(&mut self, bp: &BlkPtr, side: Side) -> Result<()> {
         self.left = self
@@ -243,12 +270,4 @@ impl Diff<'_, '_, '_> {
         self.walk.note_dead(self.dataset, bp, side);
         Ok(())
     }
-}
-
-/// Do two pointers lead to the very same?
-fn same(old: &BlkPtr, new: &BlkPtr) -> bool {
-    if old.is_hole() && new.is_hole() {
-        return true;
-    }
-    if old.is_embedded() || new.is_embedded() { old == new } else { old.same_block(new) }
 }

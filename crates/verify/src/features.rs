@@ -125,14 +125,14 @@ pub(crate) fn counts(blocks: &mut Blocks<'_>, mos: &Mos) -> Result<BTreeMap<Vec<
 }
 
 /// Compares the counts of features. `uses` is by the places of the data sets, `empty` the number of
-/// keys of deadlists that lead to the shared empty bpobj.
+/// keys of deadlists that lead to the shared empty bpobj, if that is known.
 pub(crate) fn check(
     walk: &mut Walk<'_, '_>,
     mos: &Mos,
     datasets: &Datasets,
     uses: &[Uses],
     marks: &Marks,
-    empty: u64,
+    empty: Option<u64>,
 ) {
     if let Err(why) = compare(walk, mos, datasets, uses, marks, empty) {
         walk.findings.add(FindingKind::Structure, || format!("counts of features: {why}"));
@@ -145,12 +145,14 @@ fn compare(
     datasets: &Datasets,
     uses: &[Uses],
     marks: &Marks,
-    mut empty: u64,
+    empty: Option<u64>,
 ) -> Result<()> {
     if mos.find("features_for_read").is_none() {
         return Ok(());
     }
     let said = counts(&mut walk.blocks, mos)?;
+    let known = empty.is_some();
+    let mut empty = empty.unwrap_or(0);
     let mut counted: BTreeMap<Feature, u64> = BTreeMap::new();
     let shared = mos.find("empty_bpobj");
     for (place, dataset) in datasets.list.iter().enumerate() {
@@ -219,6 +221,9 @@ fn compare(
             counted.entry(feature).or_default();
         }
     }
+    if !known {
+        counted.remove(&Feature::EmptyBpobj);
+    }
     for (feature, count) in counted {
         let (name, said) = (feature.name(), said.get(feature.guid().as_bytes()).copied());
         let fits = match (feature, said) {
@@ -245,7 +250,9 @@ fn described(walk: &mut Walk<'_, '_>, mos: &Mos, said: &BTreeMap<Vec<u8>, u64>) 
     let zap = mos.expect(&mut walk.blocks, object)?;
     let mut names = BTreeSet::new();
     object::zap_each(&mut walk.blocks, &zap, |entry| {
-        names.insert(entry.name);
+        if names.len() < object::ENTRIES_MAX {
+            names.insert(entry.name);
+        }
     })?;
     for guid in said.keys().filter(|guid| !names.contains(*guid)) {
         let guid = String::from_utf8_lossy(guid).into_owned();

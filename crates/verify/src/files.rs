@@ -64,6 +64,9 @@ pub(crate) fn check(
     };
     let names = Names::open(blocks, objset)?;
     files.tops(&names)?;
+    if let Some(attr) = names.unnamed {
+        files.tell(|| format!("{name}: the registry of attributes lacks {}", attr.name()));
+    }
     let (registry, layouts) = (names.registry.clone(), names.layouts.clone());
     let (root, queue) = (names.root, names.master(DELETE_QUEUE));
     if let Some(queue) = queue {

@@ -30,11 +30,14 @@ use vdev::import::FoundPool;
 use vdev::{Tree, VdevError};
 
 /// Memory that is used if none is given, in bytes.
-const MEMORY_DEFAULT: u64 = 512 << 20;
+const MEMORY_DEFAULT: u64 = 256 << 20;
 /// Memory below which nothing works, in bytes.
 const MEMORY_MIN: u64 = 64 << 20;
-/// Entries of a removed vdev's mapping that are believed.
-const MAPPING_MAX: u64 = 64 << 20;
+/// Entries of a removed vdev's mapping that are believed; each takes 24 bytes.
+const MAPPING_MAX: u64 = 2 << 20;
+
+/// Bytes of paths beyond which damaged objects only get their numbers.
+const PATHS_MAX: usize = 16 << 20;
 
 /// How to judge.
 #[derive(Clone, Debug)]
@@ -196,7 +199,7 @@ fn judge(
         if let Some(uses) = uses.get_mut(place) {
             *uses = walk.uses;
         }
-        let room = (memory as usize / 4, options.scratch.as_path());
+        let room = (memory as usize / 8, options.scratch.as_path());
         files_of(walk, &datasets, place, projects_since, room);
         if let Err(why) = accounts::dataset(walk, &datasets, (number, place), &mut counts) {
             lost_account(walk, &dataset.name, &why);
@@ -212,7 +215,8 @@ fn judge(
     if !walk.incomplete {
         let of_mos = (mos_used, freeing);
         accounts::dirs(walk, mos, &datasets, &counts, of_mos);
-        features::check(walk, mos, &datasets, &uses, &marks, dead.empty);
+        let empty = (!walk.dead_incomplete).then_some(dead.empty);
+        features::check(walk, mos, &datasets, &uses, &marks, empty);
         dead::compare(walk);
     }
     if config.is_none() {
@@ -354,7 +358,7 @@ pub(crate) fn compare_space(
         });
     };
     for slabs in slabs {
-        if Bitmap::memory(1 << slabs.shift, slabs.ashift) > memory / 4 {
+        if Bitmap::memory(1 << slabs.shift, slabs.ashift) > memory / 8 {
             walk.findings.add(FindingKind::Unjudged, || {
                 format!("vdev {}: a metaslab does not fit into memory", slabs.top)
             });
@@ -416,8 +420,9 @@ fn name_files(walk: &mut Walk<'_, '_>, mos: &Mos, datasets: &Datasets) -> Vec<Fi
         let end = rest.partition_point(|((dataset, _), _)| *dataset == number);
         let part: Vec<_> = rest.drain(..end).map(|((_, object), d)| (object, d)).collect();
         let dataset = (number as usize).checked_sub(1).and_then(|at| datasets.list.get(at));
+        let named_bytes: usize = out.iter().map(|file: &FileDamage| file.path.len()).sum();
         let paths = dataset
-            .filter(|dataset| !dataset.encrypted)
+            .filter(|dataset| !dataset.encrypted && named_bytes < PATHS_MAX)
             .and_then(|dataset| paths_of(walk, mos, dataset.object, &part).ok())
             .unwrap_or_default();
         let name = named(&walk.names, number);

@@ -10,7 +10,9 @@ use format::{BlkPtr, DnodePhys, NvList, ObjectType, ObjsetPhys};
 use std::collections::BTreeMap;
 
 /// Largest config that is believed, in bytes.
-const CONFIG_MAX: u64 = 64 << 20;
+const CONFIG_MAX: u64 = 8 << 20;
+/// Entries of the directory that are kept; there are some dozen.
+const DIRECTORY_MAX: usize = 1 << 10;
 
 /// The MOS.
 pub(crate) struct Mos {
@@ -32,7 +34,9 @@ impl Mos {
         let mut directory = BTreeMap::new();
         let dnode = object::expect(blocks, &objset, 1)?;
         object::zap_each(blocks, &dnode, |entry| {
-            directory.insert(entry.name, entry.value);
+            if directory.len() < DIRECTORY_MAX {
+                directory.insert(entry.name, entry.value);
+            }
         })?;
         let mos = Mos { objset, directory };
         let salt = mos.directory.get(&b"org.illumos:checksum_salt"[..]);
@@ -108,11 +112,16 @@ impl Mos {
             return Ok(out);
         }
         let zap = self.expect(blocks, object)?;
+        let mut more = false;
         object::zap_each(blocks, &zap, |entry| {
-            if let Some(value) = entry.value.as_u64() {
+            more |= out.len() >= object::ENTRIES_MAX;
+            if let Some(value) = entry.value.as_u64().filter(|_| !more) {
                 out.insert(entry.name, value);
             }
         })?;
+        if more {
+            return Err(Unread(format!("a ZAP of more than {} entries", object::ENTRIES_MAX)));
+        }
         Ok(out)
     }
 }

@@ -16,6 +16,12 @@ use std::collections::BTreeMap;
 const DEPTH_MAX: usize = 4096;
 /// Longest path that is put together, in bytes.
 const PATH_MAX: usize = 1 << 16;
+/// Bytes of paths that are found; further objects keep their numbers.
+const PATHS_MAX: usize = 16 << 20;
+/// Bytes of paths of directories that are kept.
+const KEPT_MAX: usize = 8 << 20;
+/// Directories that are searched for objects whose dnodes are lost.
+const DIRS_MAX: usize = 1 << 20;
 
 /// A file system whose names are asked for.
 pub(crate) struct Names<'w, 'a> {
@@ -27,9 +33,13 @@ pub(crate) struct Names<'w, 'a> {
     pub registry: Registry,
     /// In which orders objects have them.
     pub layouts: Layouts,
+    /// An attribute that the registry lacks.
+    pub unnamed: Option<Attr>,
     master: BTreeMap<Vec<u8>, Option<u64>>,
     /// Paths of directories, without a slash at the end; the root's is empty.
     dirs: BTreeMap<u64, String>,
+    /// Bytes of them.
+    kept: usize,
 }
 
 impl<'w, 'a> Names<'w, 'a> {
@@ -45,6 +55,7 @@ impl<'w, 'a> Names<'w, 'a> {
         })?;
         let get = |name: &str| master.get(name.as_bytes()).copied().flatten();
         let root = get(ROOT).ok_or_else(|| Unread("no root directory".into()))?;
+        let mut unnamed = None;
         let (mut registry, mut layouts) = (Registry::standard(), Layouts::default());
         if let Some(sa) = get(SA_ATTRS) {
             let sa = object::expect(blocks, objset, sa)?;
@@ -60,6 +71,10 @@ impl<'w, 'a> Names<'w, 'a> {
             let entries = zap(SA_REGISTRY)?;
             let words = entries.iter().map(|e| (&e.name[..], e.value.as_u64().unwrap_or(0)));
             registry = Registry::from_entries(words)?;
+            // Projects came later; of a file system without attributes there is none at all.
+            let named = |attr: &Attr| entries.iter().any(|e| e.name == attr.name().as_bytes());
+            let due = Attr::ALL.iter().filter(|attr| **attr != Attr::Projid);
+            unnamed = due.copied().find(|attr| !entries.is_empty() && !named(attr));
             let entries = zap(SA_LAYOUTS)?;
             layouts = {
                 let orders = entries.iter().map(|e| {
@@ -70,7 +85,7 @@ impl<'w, 'a> Names<'w, 'a> {
             };
         }
         let dirs = BTreeMap::from([(root, String::new())]);
-        Ok(Names { blocks, objset, root, registry, layouts, master, dirs })
+        Ok(Names { blocks, objset, root, registry, layouts, unnamed, master, dirs, kept: 0 })
     }
 
     /// The object that the master node has under a name.
@@ -86,7 +101,7 @@ impl<'w, 'a> Names<'w, 'a> {
         nameless: &[std::ops::Range<u64>],
     ) -> Vec<(u64, String)> {
         let mut by_parent: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        let mut out = Vec::new();
+        let (mut out, mut bytes) = (Vec::new(), 0);
         for number in objects {
             if *number == self.root {
                 out.push((*number, "/".to_owned()));
@@ -98,13 +113,15 @@ impl<'w, 'a> Names<'w, 'a> {
             children.sort_unstable();
             let Ok(dir) = self.dir(parent) else { continue };
             let found = self.entries(parent, |number| children.binary_search(&number).is_ok());
-            out.extend(found.into_iter().map(|(number, name)| (number, join(&dir, &name))));
+            for (number, name) in found {
+                push(&mut out, &mut bytes, number, join(&dir, &name));
+            }
         }
         if !nameless.is_empty() {
             let mut dirs = Vec::new();
             let meta = self.objset.meta.clone();
             object::each_dnode(self.blocks, &meta, &mut |_, number, dnode| {
-                if dnode.kind() == ObjectType::DIRECTORY_CONTENTS {
+                if dnode.kind() == ObjectType::DIRECTORY_CONTENTS && dirs.len() < DIRS_MAX {
                     dirs.push(number);
                 }
             });
@@ -112,7 +129,7 @@ impl<'w, 'a> Names<'w, 'a> {
                 let wanted = |n: u64| nameless.iter().any(|range| range.contains(&n));
                 for (child, name) in self.entries(number, wanted) {
                     let dir = self.dir(number).unwrap_or_else(|_| format!("<directory {number}>"));
-                    out.push((child, join(&dir, &name)));
+                    push(&mut out, &mut bytes, child, join(&dir, &name));
                 }
             }
         }
@@ -156,6 +173,11 @@ impl<'w, 'a> Names<'w, 'a> {
             if path.len() > PATH_MAX {
                 return Err(Unread("a path that is too long".into()));
             }
+            self.kept += path.len();
+            if self.kept > KEPT_MAX {
+                self.dirs.retain(|number, _| *number == self.root || *number == parent);
+                self.kept = path.len();
+            }
             self.dirs.insert(number, path);
         }
         Ok(self.dirs.get(&number).cloned().unwrap_or_default())
@@ -174,6 +196,14 @@ impl<'w, 'a> Names<'w, 'a> {
             }
         });
         out
+    }
+}
+
+/// Adds a path, as long as there is room.
+fn push(out: &mut Vec<(u64, String)>, bytes: &mut usize, number: u64, path: String) {
+    *bytes += path.len();
+    if *bytes <= PATHS_MAX {
+        out.push((number, path));
     }
 }
 

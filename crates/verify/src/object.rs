@@ -10,8 +10,10 @@ use format::{BLOCK_SIZE_MAX, BlkPtr, DnodePhys, FormatError, ObjsetPhys};
 use rt::sync::Arc;
 use zerocopy::FromBytes;
 
-/// Entries of a ZAP that are read into memory at once.
-const ENTRIES_MAX: usize = 4 << 20;
+/// Bytes that an entry of a ZAP takes at least.
+const ENTRY_MIN: u64 = 24;
+/// Entries of a ZAP that are kept in memory at once.
+pub(crate) const ENTRIES_MAX: usize = 256 << 10;
 
 /// Why something could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,9 +187,10 @@ pub(crate) fn zap_each(
     }
     let mut reader = Reader::open(|number| block(blocks, dnode, number))?;
     let mut wrong = None;
-    for (count, entry) in reader.entries().enumerate() {
-        if count > ENTRIES_MAX {
-            return Err(Unread(format!("a ZAP of more than {ENTRIES_MAX} entries")));
+    let room = dnode.max_block().saturating_add(1).saturating_mul(dnode.block_size().into());
+    for (count, entry) in (0u64..).zip(reader.entries()) {
+        if count > room / ENTRY_MIN {
+            return Err(Unread(format!("a ZAP of more entries than its {room} bytes can hold")));
         }
         match entry {
             Ok(entry) => each(entry),

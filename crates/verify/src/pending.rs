@@ -28,6 +28,10 @@ const LOG_BLOCKS_MAX: u64 = 1 << 22;
 const ENTRIES_AT_ONCE: u64 = 1024;
 /// Bpobjs within one that are believed.
 const LISTS_MAX: usize = 1 << 19;
+/// Blocks of one sublist of a livelist; OpenZFS begins a new one at 500,000 entries.
+const LIVE_MAX: usize = 1 << 19;
+/// Runs of a checkpoint's space map that are believed.
+const RUNS_MAX: usize = 1 << 19;
 /// Pending trees that are believed.
 const TREES_MAX: u64 = 1 << 20;
 
@@ -256,13 +260,21 @@ fn deleted_clones(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<u64
         for sublist in sublists {
             // Within a sublist every free has its allocation; their number is bounded by format.
             let mut live: BTreeMap<[u64; 3], (i64, BlkPtr)> = BTreeMap::new();
+            let mut over = false;
             let what = || format!("livelist {livelist}");
             each_entry(walk, mos, sublist, FindingKind::Account, &what, |_, bp| {
                 let words = bp.words();
                 let key = [words[0], words[1], bp.birth()];
                 let count = if bpobj::entry_is_freed(bp) { -1 } else { 1 };
+                if live.len() >= LIVE_MAX && !live.contains_key(&key) {
+                    over = true;
+                    return;
+                }
                 live.entry(key).or_insert((0, *bp)).0 += count;
             })?;
+            if over {
+                return Err(Unread(format!("more than {LIVE_MAX} blocks in one sublist")));
+            }
             for (count, bp) in live.into_values() {
                 if count > 0 {
                     left += 1;
@@ -282,6 +294,7 @@ fn checkpoint(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig) {
     for (id, child) in (0u32..).zip(&config.vdev_tree.children) {
         let (Some(zap), Some(top)) = (child.zap_top, &child.top) else { continue };
         let mut runs = Vec::new();
+        let mut more = false;
         let result = mos.expect(&mut walk.blocks, zap).and_then(|zap| {
             let key = b"com.delphix:pool_checkpoint_sm";
             let map = object::zap_get(&mut walk.blocks, &zap, key)?.and_then(|v| v.as_u64());
@@ -289,7 +302,11 @@ fn checkpoint(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig) {
             let dnode = mos.expect(&mut walk.blocks, map)?;
             let (phys, _) = SpaceMapPhys::parse(dnode.bonus())?;
             let geometry = Geometry::metaslab(0, top.asize, top.ashift.min(20) as u32);
-            each_run(&mut walk.blocks, &dnode, &phys, geometry, |run| runs.push(run))
+            each_run(&mut walk.blocks, &dnode, &phys, geometry, |run| {
+                more |= runs.len() >= RUNS_MAX;
+                runs.extend((!more).then_some(run));
+            })?;
+            if more { Err(Unread(format!("more than {RUNS_MAX} runs"))) } else { Ok(()) }
         });
         let scope = Scope::whole(MOS);
         for run in runs {

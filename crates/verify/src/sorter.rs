@@ -53,6 +53,11 @@ impl Sorter {
             self.failed.get_or_insert(error);
             self.records.clear();
         }
+        if self.records.capacity() == 0 {
+            // At once: growing would need the old and the new room together. What is never used of
+            // it is never there.
+            self.records.reserve_exact(self.max);
+        }
         self.records.push(record);
     }
 

@@ -232,14 +232,8 @@ pub(crate) fn each_run(
     geometry: Geometry,
     mut each: impl FnMut(Run),
 ) -> Result<()> {
-    let size = u64::from(dnode.block_size());
-    if size > BLOCK_SIZE_MAX || !size.is_multiple_of(8) {
-        return Err(Unread(format!("a space map with blocks of {size} bytes")));
-    }
-    let length = phys.length.get();
-    if length.div_ceil(size) > dnode.max_block().saturating_add(1) {
-        return Err(Unread(format!("a space map of {length} bytes, beyond its last block")));
-    }
+    let (size, length) = (u64::from(dnode.block_size()), phys.length.get());
+    bounded(dnode, length)?;
     let mut at = 0;
     while at < length {
         let bytes = object::solid(blocks, dnode, at / size)?;
@@ -250,6 +244,43 @@ pub(crate) fn each_run(
             }
         }
         at += size;
+    }
+    Ok(())
+}
+
+/// Calls `each` with the runs of a map, block by block.
+fn each_batch<'a>(
+    blocks: &mut Blocks<'a>,
+    dnode: &DnodePhys,
+    length: u64,
+    mut each: impl FnMut(&mut Blocks<'a>, &[Run]) -> Result<()>,
+) -> Result<()> {
+    let size = u64::from(dnode.block_size());
+    bounded(dnode, length)?;
+    let mut at = 0;
+    while at < length {
+        let bytes = object::solid(blocks, dnode, at / size)?;
+        let valid = (length - at).min(size) as usize;
+        let mut runs = Vec::new();
+        for item in space_map::items(bytes.get(..valid).unwrap_or_default(), Geometry::LOG) {
+            if let Item::Run(run) = item? {
+                runs.push(run);
+            }
+        }
+        each(blocks, &runs)?;
+        at += size;
+    }
+    Ok(())
+}
+
+/// Can a map have so many bytes of entries?
+fn bounded(dnode: &DnodePhys, length: u64) -> Result<()> {
+    let size = u64::from(dnode.block_size());
+    if size > BLOCK_SIZE_MAX || !size.is_multiple_of(8) {
+        return Err(Unread(format!("a space map with blocks of {size} bytes")));
+    }
+    if length.div_ceil(size) > dnode.max_block().saturating_add(1) {
+        return Err(Unread(format!("a space map of {length} bytes, beyond its last block")));
     }
     Ok(())
 }
@@ -278,33 +309,50 @@ pub(crate) fn logs(
     check_logged(blocks, all, &list, findings);
     let mut number = 0;
     for (txg, object) in list {
-        let mut runs = Vec::new();
         let read = mos.expect(blocks, object).and_then(|dnode| {
             let (phys, _) = SpaceMapPhys::parse(dnode.bonus())?;
-            each_run(blocks, &dnode, &phys, Geometry::LOG, |run| runs.push(run))
+            each_batch(blocks, &dnode, phys.length.get(), |blocks, runs| {
+                for run in runs {
+                    number += 1;
+                    logged(blocks, all, (txg, number), run, out, findings);
+                }
+                Ok(())
+            })
         });
         if let Err(why) = read {
             findings.add(FindingKind::SpaceMap, || format!("log space map of txg {txg}: {why}"));
         }
-        for run in runs {
-            let Some(slabs) = all.iter().find(|slabs| Some(slabs.top) == run.vdev) else {
-                continue;
-            };
-            let index = run.offset >> slabs.shift;
-            let since = Metaslabs::word(blocks, slabs.unflushed.as_ref(), index).unwrap_or(0);
-            if since == 0 || txg < since {
-                continue;
-            }
-            if run.size >> 62 != 0 || (run.offset + (run.size - 1)) >> slabs.shift != index {
-                findings.add(FindingKind::SpaceMap, || {
-                    format!("log space map of txg {txg}: a run beyond metaslab {index}")
-                });
-            }
-            number += 1;
-            let sized = run.size << 1 | u64::from(run.action == Action::Free);
-            out.push([log_key(slabs.top, index), number, run.offset, sized]);
-        }
     }
+}
+
+/// One entry of a log.
+fn logged(
+    blocks: &mut Blocks<'_>,
+    all: &[Metaslabs],
+    (txg, number): (u64, u64),
+    run: &Run,
+    out: &mut Sorter,
+    findings: &mut Findings,
+) {
+    let Some(slabs) = all.iter().find(|slabs| Some(slabs.top) == run.vdev) else { return };
+    let index = run.offset >> slabs.shift;
+    let since = Metaslabs::word(blocks, slabs.unflushed.as_ref(), index).unwrap_or(0);
+    if txg < since {
+        return;
+    }
+    if since == 0 {
+        findings.add(FindingKind::SpaceMap, || {
+            let top = slabs.top;
+            format!("vdev {top} metaslab {index}: changes in the log of txg {txg}, but it has none")
+        });
+    }
+    if run.size >> 62 != 0 || (run.offset + (run.size - 1)) >> slabs.shift != index {
+        findings.add(FindingKind::SpaceMap, || {
+            format!("log space map of txg {txg}: a run beyond metaslab {index}")
+        });
+    }
+    let sized = run.size << 1 | u64::from(run.action == Action::Free);
+    out.push([log_key(slabs.top, index), number, run.offset, sized]);
 }
 
 /// Every metaslab with changes in logs must name a log that exists: else no import.

@@ -302,9 +302,6 @@ impl<'a, 'p> Walk<'a, 'p> {
         if bp.is_hole() {
             return Sum::EMPTY;
         }
-        if birth <= scope.min_txg {
-            return self.known(object, bp, (level, number));
-        }
         let dsize = self.blocks.dsize(bp);
         let spill = number == SPILL;
         let due = if spill { object.dnode.bonus_kind() } else { object.dnode.kind() };
@@ -312,6 +309,10 @@ impl<'a, 'p> Walk<'a, 'p> {
             self.odd(scope, object, (level, number), || {
                 format!("{} level {}, expected {}", bp.kind().name(), bp.level(), due.name())
             });
+        }
+        self.check_size(scope, object, bp, level, number);
+        if birth <= scope.min_txg {
+            return self.known(object, bp, (level, number));
         }
         if birth <= scope.snap_txg {
             self.odd(scope, object, (level, number), || {
@@ -327,7 +328,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
         let mut bytes = self.buffers.pop().unwrap_or_default();
         let result = self.look(scope, object.number, bp, &mut bytes);
-        let result = result.and_then(|()| self.check_shape(scope, object, bp, level, number));
+        let result = result.and_then(|()| Self::check_shape(object, bp, level));
         match result {
             Err(why) => {
                 sum.complete = false;
@@ -351,14 +352,7 @@ impl<'a, 'p> Walk<'a, 'p> {
     }
 
     /// Is the block such as a block of this object must be?
-    fn check_shape(
-        &mut self,
-        scope: Scope,
-        object: &Object<'_>,
-        bp: &BlkPtr,
-        level: u8,
-        number: u64,
-    ) -> Result<(), String> {
+    fn check_shape(object: &Object<'_>, bp: &BlkPtr, level: u8) -> Result<(), String> {
         let parsed = level > 0 || object.number == 0;
         if parsed && bp.is_embedded() {
             return Err("an embedded pointer where none can be".into());
@@ -366,20 +360,28 @@ impl<'a, 'p> Walk<'a, 'p> {
         if parsed && !bp.is_little_endian() {
             return Err("a block of the other byte order".into());
         }
-        if number == SPILL {
-            return Ok(());
-        }
-        let due = if level > 0 {
-            1 << object.dnode.core().indirect_shift
-        } else {
-            u64::from(object.dnode.block_size())
+        Ok(())
+    }
+
+    /// Is the block as large as all of this object must be?
+    fn check_size(
+        &mut self,
+        scope: Scope,
+        object: &Object<'_>,
+        bp: &BlkPtr,
+        level: u8,
+        number: u64,
+    ) {
+        let due = match level {
+            _ if number == SPILL => return,
+            0 => u64::from(object.dnode.block_size()),
+            _ => 1 << object.dnode.core().indirect_shift,
         };
         if bp.lsize() != due {
             self.odd(scope, object, (level, number), || {
                 format!("{} bytes, expected {due}", bp.lsize())
             });
         }
-        Ok(())
     }
 
     fn indirect(

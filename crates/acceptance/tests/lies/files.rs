@@ -310,6 +310,30 @@ pub(crate) const LIES: &[Lie] = &[
         },
     },
     Lie {
+        golden: "rz1",
+        what: "which attributes there are",
+        kind: Files,
+        text: "the registry of attributes lacks ZPL_UID",
+        tell: |f| {
+            let os = fs(f, "rz1/rs16K");
+            let master = f.zap_value(os, 1, b"SA_ATTRS").unwrap().as_u64().unwrap();
+            let registry = f.zap_value(os, master, b"REGISTRY").unwrap().as_u64().unwrap();
+            f.micro(os, registry, "ZPL_UID", |entry| entry.fill(0));
+        },
+    },
+    Lie {
+        golden: "mir",
+        what: "how full an object set is that the snapshot has, too",
+        kind: Pointer,
+        text: "is not the one that its previous snapshot has",
+        tell: |f| {
+            let os = fs(f, "mir/large");
+            let mut words = f.root(os).words();
+            words[11] += 1;
+            f.set_root(os, BlkPtr::from_words(words));
+        },
+    },
+    Lie {
         golden: "mir",
         what: "whose a directory of attributes is",
         kind: Files,

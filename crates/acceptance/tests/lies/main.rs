@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod agree;
 mod dsl;
 mod files;
 mod forge;
@@ -41,6 +42,7 @@ fn tell_all(lies: &[Lie]) {
         let Some(lie) = lies.get(job) else { return };
         let mut forge = Forge::of(lie.golden);
         (lie.tell)(&mut forge);
+        assert!(!forge.failed.get(), "{}: it was not told", lie.what);
         let report = judge(&forge.close());
         let named = report.findings.iter().any(|f| f.kind == lie.kind && f.text.contains(lie.text));
         let other = report.findings.iter().find(|f| f.kind != lie.kind);
