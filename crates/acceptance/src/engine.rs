@@ -202,7 +202,10 @@ impl Session {
 }
 
 /// Does an operation on files.
-fn change(fs: &Filesystem, op: &Op) -> Result<(), FsError> {
+///
+/// # Errors
+/// What the engine said.
+pub fn change(fs: &Filesystem, op: &Op) -> Result<(), FsError> {
     const ROOT: Who = Who { uid: 0, gid: 0 };
     let create = |path: &[u8], mode: u32| {
         let (dir, name) = fs.resolve_parent(path)?;

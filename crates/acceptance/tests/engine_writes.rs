@@ -171,8 +171,8 @@ fn file_systems_come_and_go_over_several_opens() {
     drop(pool);
     judge(&images);
     let pool = reopen(&images);
-    pool.destroy_filesystem("tank/gone").unwrap();
-    assert!(pool.destroy_filesystem("tank/a").is_err());
+    pool.destroy_dataset("tank/gone").unwrap();
+    assert!(pool.destroy_dataset("tank/a").is_err());
     pool.set_property("tank/a", "refreservation", None).unwrap();
     pool.set_property("tank/a", "reservation", number(1 << 20)).unwrap();
     let fs = Filesystem::open(&pool, "tank").unwrap();

@@ -1,6 +1,9 @@
 //! Lists of block pointers (bpobj): deadlists and pending frees.
 //!
-//! FORMAT: section 9.1. Entries are appended at the end; sums of their space are in the bonus.
+//! FORMAT: section 9.1. Entries are appended at the end; sums of their space are in the bonus. How
+//! lists are nested and taken apart is in `nested`.
+
+mod nested;
 
 use format::bpobj::{BPOBJ_BLOCK, BpobjForm, BpobjPhys, encode_entry, entry_offset};
 use format::{BlkPtr, ObjectType};
@@ -61,24 +64,51 @@ impl Bpobj {
         bps: &[BlkPtr],
         space: impl Fn(&BlkPtr) -> Space,
     ) -> Result<()> {
+        let mut total = Space::default();
+        bps.iter().for_each(|bp| total += space(bp));
+        self.append_counted(tx, bps, total)
+    }
+
+    /// Appends block pointers whose space is `total`.
+    fn append_counted(&self, tx: &Tx<'_>, bps: &[BlkPtr], total: Space) -> Result<()> {
         let (mut phys, form) = self.header()?;
         let mut bytes = Vec::with_capacity(bps.len() * 128);
         for bp in bps {
             bytes.extend_from_slice(encode_entry(bp, false).as_bytes());
-            let Space { used, compressed, uncompressed } = space(bp);
-            for (sum, more) in [
-                (&mut phys.bytes, used),
-                (&mut phys.compressed_bytes, compressed),
-                (&mut phys.uncompressed_bytes, uncompressed),
-            ] {
-                let what = "a list whose sums are at their end";
-                let limit = DmuError::Limit { object: self.number(), what };
-                sum.set(sum.get().checked_add(more).ok_or(limit)?);
-            }
         }
         self.0.write(tx, entry_offset(phys.num_blkptrs.get()), &bytes)?;
         phys.num_blkptrs += bps.len() as u64;
+        self.count(&mut phys, u64::checked_add, total)?;
         self.0.set_bonus(tx, phys.bonus(form), None)
+    }
+
+    /// Counts space in or out of the sums of a header.
+    fn count(
+        &self,
+        phys: &mut BpobjPhys,
+        change: fn(u64, u64) -> Option<u64>,
+        space: Space,
+    ) -> Result<()> {
+        for (sum, by) in [
+            (&mut phys.bytes, space.used),
+            (&mut phys.compressed_bytes, space.compressed),
+            (&mut phys.uncompressed_bytes, space.uncompressed),
+        ] {
+            let what = "a list whose sums are not those of its entries";
+            let limit = DmuError::Limit { object: self.number(), what };
+            sum.set(change(sum.get(), by).ok_or(limit)?);
+        }
+        Ok(())
+    }
+
+    /// The space of all that is in it.
+    pub fn space(&self) -> Result<Space> {
+        let phys = self.phys()?;
+        Ok(Space {
+            used: phys.bytes.get(),
+            compressed: phys.compressed_bytes.get(),
+            uncompressed: phys.uncompressed_bytes.get(),
+        })
     }
 
     /// Calls `each` for all entries, those of sub-bpobjs too.
@@ -114,14 +144,8 @@ impl Bpobj {
             }
             at += part as u64;
         }
-        let subs = phys.subobjs_object.get();
-        if subs != 0 {
-            let list = objset.object(subs)?;
-            for i in 0..phys.num_subobjs.get() {
-                let mut word = [0; 8];
-                list.read(i * 8, &mut word)?;
-                Bpobj::open(objset, u64::from_le_bytes(word))?.walk(objset, each, depth + 1)?;
-            }
+        for sub in self.subs(objset)? {
+            Bpobj::open(objset, sub)?.walk(objset, each, depth + 1)?;
         }
         Ok(())
     }

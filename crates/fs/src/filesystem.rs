@@ -144,8 +144,8 @@ impl Filesystem {
     }
 
     /// Its name.
-    pub fn name(&self) -> &str {
-        &self.dataset.name
+    pub fn name(&self) -> String {
+        self.dataset.name()
     }
 
     /// The pool it is in.
@@ -164,7 +164,7 @@ impl Filesystem {
     }
 
     pub(crate) fn damaged(&self, object: u64, source: format::FormatError) -> FsError {
-        FsError::Damaged { name: self.name().into(), object, source }
+        FsError::Damaged { name: self.name(), object, source }
     }
 
     /// Starts a change of about `bytes` new bytes; 0: one that frees, which a full pool admits.
@@ -180,11 +180,11 @@ impl Filesystem {
     pub(crate) fn enter_readonly(&self, bytes: u64) -> Result<Tx<'_>> {
         let reason = self.dataset.read_only_because.as_ref().or(self.read_only_because.as_ref());
         if let Some(reason) = reason {
-            return Err(FsError::ReadOnly { name: self.name().into(), reason: reason.clone() });
+            return Err(FsError::ReadOnly { name: self.name(), reason: reason.clone() });
         }
         self.pool.admit(&self.dataset, bytes).map_err(|e| match e {
             pool::PoolError::NoSpace { .. } => {
-                FsError::NoSpace { name: self.name().into(), reason: "No space left on device" }
+                FsError::NoSpace { name: self.name(), reason: "No space left on device" }
             }
             pool::PoolError::QuotaExceeded { name } => {
                 FsError::NoSpace { name, reason: "Disk quota exceeded" }
@@ -333,7 +333,7 @@ impl Filesystem {
         }
         let Some(zap) = &self.layouts_zap else {
             return Err(FsError::ReadOnly {
-                name: self.name().into(),
+                name: self.name(),
                 reason: "a file system without system attributes".into(),
             });
         };

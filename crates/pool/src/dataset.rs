@@ -14,8 +14,9 @@ use crate::pool::Pool;
 
 /// An open data set.
 pub struct Dataset {
-    /// Full name.
-    pub name: String,
+    name: Mutex<String>,
+    /// Rolled back or destroyed: whoever still has it cannot change it.
+    pub(crate) revoked: AtomicBool,
     /// Object of the data set in the MOS.
     pub object: u64,
     /// Object of its directory.
@@ -49,6 +50,26 @@ pub(crate) struct Room {
 }
 
 impl Dataset {
+    /// Full name.
+    pub fn name(&self) -> String {
+        self.name.lock().clone()
+    }
+
+    pub(crate) fn set_name(&self, name: String) {
+        *self.name.lock() = name;
+    }
+
+    /// What the MOS says of it now.
+    fn found(&self, pool: &Pool) -> Result<Found> {
+        Ok(Found {
+            name: self.name(),
+            dir_object: self.dir_object,
+            dir: pool.mos.dir(self.dir_object)?,
+            object: self.object,
+            phys: pool.mos.dataset(self.object)?,
+        })
+    }
+
     /// Size of a full record, in bytes.
     pub(crate) fn record(&self) -> u64 {
         self.record_size.load(Ordering::Relaxed)
@@ -62,12 +83,12 @@ impl Dataset {
         {
             return Ok(room.clone());
         }
-        let found = lookup::find(&pool.mos, &self.name)?;
+        let found = self.found(pool)?;
         let available = pool.available(&found)?;
         let space = pool.space()?;
         let used = pool.mos.dir(lookup::root_dir(&pool.mos)?)?.used_bytes.get();
         let in_pool = space.for_datasets().saturating_sub(used);
-        let by_quota = (available < in_pool).then(|| self.name.clone());
+        let by_quota = (available < in_pool).then(|| self.name());
         let pool_free = space.usable.saturating_sub(used);
         let ready = pool_free.saturating_sub(pool.resting());
         let last = space.slop / 2;
@@ -78,7 +99,7 @@ impl Dataset {
 
     /// Takes over properties that have changed.
     pub(crate) fn refresh(&self, pool: &Pool) -> Result<()> {
-        let found = lookup::find(&pool.mos, &self.name)?;
+        let found = self.found(pool)?;
         self.objset.set_policy(pool.policy(&found)?);
         let number =
             |name, inherit, default| property::number(&pool.mos, &found, name, inherit, default);
@@ -151,7 +172,8 @@ impl Pool {
             && phys.flags & format::objset::ObjsetFlags::USERACCOUNTING_COMPLETE != 0;
         let objset = Objset::open(store, &root, policy, accounted.then_some(owner_of))?;
         Ok(Dataset {
-            name: found.name.clone(),
+            name: Mutex::new(found.name.clone()),
+            revoked: AtomicBool::new(false),
             object: found.object,
             dir_object: found.dir_object,
             objset: Arc::new(objset),
@@ -202,6 +224,23 @@ impl Pool {
         if phys.kind != ObjsetType::Zfs {
             return Ok(Some("it is not a file system".into()));
         }
+        self.dsl_reason(found, phys)
+    }
+
+    /// Why a data set can get no snapshot, no clone and no other place; `None`: it can (INV-12).
+    pub(crate) fn frozen_because(&self, found: &Found) -> Result<Option<String>> {
+        if found.phys.bp.is_hole() {
+            return Ok(Some("it has no object set".into()));
+        }
+        let bytes = self.store.read(&found.phys.bp)?;
+        let phys = format::ObjsetPhys::parse(&bytes).map_err(|e| PoolError::Damaged {
+            what: "object set",
+            detail: format!("{}: {e}", found.name),
+        })?;
+        self.dsl_reason(found, &phys)
+    }
+
+    fn dsl_reason(&self, found: &Found, phys: &format::ObjsetPhys) -> Result<Option<String>> {
         if !self.in_memory && phys.zil_header.iter().any(|b| *b != 0) {
             return Ok(Some("its intent log is in use, which only the kernel replays yet".into()));
         }
@@ -211,21 +250,16 @@ impl Pool {
         if found.phys.is_inconsistent() {
             return Ok(Some("a receive or destroy of it is not finished".into()));
         }
-        let dir = self.mos.objset.object(found.dir_object)?;
-        if dir.header()?.kind() == ObjectType::ZAP_METADATA {
-            let zap = self.mos.zap(found.dir_object)?;
-            for key in [format::dsl_dir::DIR_CRYPTO_KEY_OBJECT, format::dsl_dir::DIR_LIVELIST] {
-                if zap.get(key.as_bytes())?.is_some() {
-                    return Ok(Some(format!("its directory has {key}")));
-                }
-            }
+        let has = |object: u64, key: &str| -> Result<bool> {
+            let object = self.mos.objset.object(object)?;
+            let zapified = object.header()?.kind() == ObjectType::ZAP_METADATA;
+            Ok(zapified && dmu::Zap::of(object)?.get(key.as_bytes())?.is_some())
+        };
+        if has(found.dir_object, format::dsl_dir::DIR_CRYPTO_KEY_OBJECT)? {
+            return Ok(Some("its directory has a key of encryption".into()));
         }
-        let object = self.mos.objset.object(found.object)?;
-        if object.header()?.kind() == ObjectType::ZAP_METADATA {
-            let zap = self.mos.zap(found.object)?;
-            if zap.get(format::dsl_dataset::DS_BOOKMARKS.as_bytes())?.is_some() {
-                return Ok(Some("it has bookmarks, whose sizes we do not keep yet".into()));
-            }
+        if has(found.object, format::dsl_dataset::DS_BOOKMARKS)? {
+            return Ok(Some("it has bookmarks, whose sizes we do not keep yet".into()));
         }
         Ok(None)
     }

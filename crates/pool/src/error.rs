@@ -32,6 +32,24 @@ pub enum PoolError {
         /// The data set.
         name: String,
     },
+    /// A snapshot has clones, or is the origin of what a destroy would take away.
+    #[error("cannot destroy '{name}': snapshot has dependent clones")]
+    HasClones {
+        /// The snapshot.
+        name: String,
+    },
+    /// Somebody holds the snapshot.
+    #[error("cannot destroy snapshot {name}: it's being held. Run 'zfs holds -r {name}' to see holders.")]
+    Held {
+        /// The snapshot.
+        name: String,
+    },
+    /// Two changes that cannot be in one txg: the same again, in the next.
+    #[error("{name}: changed in this txg already")]
+    SameTxg {
+        /// The data set.
+        name: String,
+    },
     /// The pool or data set can only be read, and why.
     #[error("{name} is read-only: {reason}")]
     ReadOnly {
@@ -100,6 +118,9 @@ impl PoolError {
                 | E::Exists { .. }
                 | E::NoParent { .. }
                 | E::HasChildren { .. }
+                | E::HasClones { .. }
+                | E::Held { .. }
+                | E::SameTxg { .. }
                 | E::ReadOnly { .. }
                 | E::QuotaExceeded { .. }
                 | E::Invalid(_)

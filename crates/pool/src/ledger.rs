@@ -3,15 +3,16 @@
 //! Deaths of blocks younger than the last snapshot free their space; older ones go to the deadlist
 //! of the head. The data set, its directory and all above are charged in the same step.
 
-use dmu::{Bpobj, Needs, Space, Tally};
+use dmu::{Needs, Space, Tally};
 use format::BlkPtr;
-use format::dsl_dir::Used;
+use format::dsl_dir::{DslDirPhys, Used};
 use format::features::Feature;
 use rt::sync::Arc;
 use store::{Allocator, Store};
 
-use crate::dsl::account::{Delta, charge, charge_head};
+use crate::dsl::account::{Delta, charge, charge_head, move_between};
 use crate::dsl::create::Making;
+use crate::dsl::deadlist::Deadlist;
 use crate::error::{PoolError, Result};
 use crate::mos::{Mos, key};
 
@@ -58,6 +59,7 @@ impl Ledger<'_> {
                 dead.push(*bp);
             }
         }
+        self.making.drop_livelist(ds.dir_object.get())?;
         let unique = ds.unique_bytes.get();
         let born = tally.born;
         ds.referenced_bytes.set(add(ds.referenced_bytes.get(), born.used, all_died.used)?);
@@ -117,54 +119,8 @@ impl Ledger<'_> {
         object: u64,
         dead: &[BlkPtr],
     ) -> Result<()> {
-        let tx = self.making.tx;
-        let damaged = |detail: String| PoolError::Damaged { what: "deadlist", detail };
-        let number = ds.deadlist_object.get();
-        let zap = self.mos.zap(number)?;
-        let mut keys = Vec::new();
-        for entry in zap.entries()? {
-            let key = format::deadlist::parse_key_name(&entry.name)
-                .map_err(|e| damaged(format!("object {number}: {e}")))?;
-            keys.push((key, entry.value.as_u64().unwrap_or(0)));
-        }
-        keys.sort_unstable();
-        let empty = self.mos.find(key::EMPTY_BPOBJ)?;
-        // By key: which entry takes which blocks.
-        let mut rest = dead.to_vec();
-        let mut total = Space::default();
-        while let Some((key, list)) = keys.pop() {
-            let (take, keep): (Vec<BlkPtr>, Vec<BlkPtr>) =
-                rest.into_iter().partition(|bp| bp.birth() > key);
-            rest = keep;
-            if take.is_empty() {
-                continue;
-            }
-            let bpobj = if Some(list) == empty {
-                let made = Bpobj::create_default(&self.mos.objset, tx)?;
-                zap.put_u64(tx, format::deadlist::key_name(key).as_bytes(), made.number())?;
-                self.making.features.add(tx, Feature::EmptyBpobj, -1)?;
-                if self.making.features.count(Feature::EmptyBpobj)? == Some(0) {
-                    self.mos.directory()?.remove(tx, key::EMPTY_BPOBJ)?;
-                    self.mos.objset.free(tx, list)?;
-                }
-                made
-            } else {
-                Bpobj::open(&self.mos.objset, list)?
-            };
-            bpobj.append(tx, &take, |bp| self.space(bp))?;
-            take.iter().for_each(|bp| total += self.space(bp));
-        }
-        if !rest.is_empty() {
-            return Err(damaged(format!("object {number} has no key for {:?}", rest[0])));
-        }
-        let header = self.mos.objset.object(number)?;
-        let bonus = header.bonus()?;
-        let mut phys = *format::deadlist::DeadlistPhys::parse(&bonus)
-            .map_err(|e| damaged(format!("object {number}: {e}")))?;
-        phys.used_bytes.set(add(phys.used_bytes.get(), total.used, 0)?);
-        phys.compressed_bytes.set(add(phys.compressed_bytes.get(), total.compressed, 0)?);
-        phys.uncompressed_bytes.set(add(phys.uncompressed_bytes.get(), total.uncompressed, 0)?);
-        header.set_bonus(tx, zerocopy::IntoBytes::as_bytes(&phys), None)?;
+        let mut deadlist = Deadlist::open(self.making, ds.deadlist_object.get())?;
+        deadlist.insert(dead, |bp| self.space(bp))?;
         self.move_to_snapshot(ds, object, dead)
     }
 
@@ -180,11 +136,7 @@ impl Ledger<'_> {
         let prev = ds.prev_snap_object.get();
         let mut snap = self.mos.dataset(prev)?;
         let dir_object = ds.dir_object.get();
-        let mut dir = self.mos.dir(dir_object)?;
-        let origin_txg = match dir.origin_object.get() {
-            0 => 0,
-            origin => self.mos.dataset(origin)?.creation_txg.get(),
-        };
+        let origin_txg = self.origin_txg(&self.mos.dir(dir_object)?)?;
         let sum = |after: u64| -> u64 {
             dead.iter().filter(|bp| bp.birth() > after).map(|bp| self.store.dsize(bp)).sum()
         };
@@ -193,10 +145,15 @@ impl Ledger<'_> {
             snap.unique_bytes.set(unique);
             self.mos.set_dataset(tx, prev, &snap)?;
         }
-        let moved = sum(origin_txg);
-        dir.set_used(Used::Head, dir.used(Used::Head).saturating_sub(moved));
-        dir.set_used(Used::Snap, add(dir.used(Used::Snap), moved, 0)?);
-        self.mos.set_dir(tx, dir_object, &dir)
+        move_between(self.mos, tx, dir_object, (Used::Head, Used::Snap), sum(origin_txg))
+    }
+
+    /// The txg of the snapshot that a directory started from.
+    pub(crate) fn origin_txg(&self, dir: &DslDirPhys) -> Result<u64> {
+        match dir.origin_object.get() {
+            0 => Ok(0),
+            origin => Ok(self.mos.dataset(origin)?.creation_txg.get()),
+        }
     }
 }
 

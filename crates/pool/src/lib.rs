@@ -5,6 +5,7 @@
 //! is charged to somebody passes through one ledger.
 #![deny(missing_docs)]
 
+mod branches;
 pub mod capacity;
 mod config;
 pub mod create;

@@ -14,6 +14,7 @@ use rt::workers::Workers;
 use store::{Allocator, Store, TopSpace, Writer};
 use vdev::{Tree, WriteTree};
 
+use crate::dsl::freeing;
 use crate::error::{PoolError, Result};
 use crate::features::Features;
 use crate::intent;
@@ -301,6 +302,7 @@ pub(crate) fn writing(
         syncing: Mutex::default(),
         uberblock_wanted: Mutex::default(),
         labels_stale: Mutex::new(true),
+        freeing: Mutex::new(mos.find(key::FREE_BPOBJ)?.is_some() && freeing::is_pending(mos)?),
         suspended: Mutex::default(),
         bell: Arc::default(),
         thread: Mutex::default(),
@@ -309,6 +311,7 @@ pub(crate) fn writing(
 
 /// Features that may be active in a pool that we write to: we keep all that they ask for.
 const WRITABLE: &[Feature] = &[
+    Feature::AsyncDestroy,
     Feature::EmptyBpobj,
     Feature::Lz4Compress,
     Feature::SpacemapHistogram,
@@ -332,6 +335,8 @@ const WRITABLE: &[Feature] = &[
     Feature::Bookmarks,
     Feature::BookmarkWritten,
     Feature::FilesystemLimits,
+    // A clone's livelist is dropped by the first change of the clone.
+    Feature::Livelist,
 ];
 
 /// INV-12, too: a leaf that is away would lack what is written, and a later open could not tell,
@@ -397,9 +402,6 @@ fn unwritable(
     if mos.find(b"com.delphix:zpool_checkpoint")?.is_some() {
         return Ok(Some("it has a checkpoint".into()));
     }
-    if mos.find(key::BPTREE)?.is_some() {
-        return Ok(Some("a data set is still being destroyed".into()));
-    }
     if uberblock.mmp_delay.get() != 0 {
         return Ok(Some("multihost protection is on".into()));
     }
@@ -407,12 +409,6 @@ fn unwritable(
         && scan.ints().get(1) == Some(&1)
     {
         return Ok(Some("a scrub or resilver is under way".into()));
-    }
-    for (list, what) in [(key::FREE_BPOBJ, "frees of a snapshot"), (key::SYNC_BPLIST, "frees")] {
-        let phys = dmu::Bpobj::open(&mos.objset, mos.expect(list)?)?.phys()?;
-        if !phys.is_empty() {
-            return Ok(Some(format!("{what} are pending")));
-        }
     }
     for vdev in config.vdev_tree.walk() {
         let kind = String::from_utf8_lossy(vdev.kind.name()).into_owned();

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use dmu::Objset;
 use format::NvList;
 use format::dsl_dir::Used;
 use format::features::Feature;
@@ -12,8 +11,8 @@ use format::features::Feature;
 use crate::create::{MakeFilesystem, filesystem, properties};
 use crate::dsl::account::{Delta, charge, difference};
 use crate::dsl::limits::{self, Counted};
+use crate::dsl::lookup;
 use crate::dsl::property::{self, Change, Stored};
-use crate::dsl::{destroy, lookup};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::sync::TaskContext;
@@ -29,12 +28,7 @@ impl Pool {
         let name = name.to_string();
         self.task(move |cx| {
             let mos = cx.making.mos;
-            if lookup::find_dir(mos, &name)?.is_some() {
-                return Err(PoolError::Exists { name });
-            }
-            let missing = || PoolError::NoParent { name: name.clone() };
-            let (parent, leaf) = name.rsplit_once('/').ok_or_else(missing)?;
-            let parent = lookup::find_dir(mos, parent)?.ok_or_else(missing)?;
+            let (parent, leaf) = cx.free_name(&name)?;
             for promise in ["reservation", "refreservation"] {
                 if let Some(Stored::Number(number)) = props.get(promise)
                     && *number > cx.pool.dir_available(parent)?
@@ -43,7 +37,7 @@ impl Pool {
                 }
             }
             let root = mos.dir(lookup::root_dir(mos)?)?;
-            let dir = cx.making.dir(Some(parent), leaf)?;
+            let dir = cx.making.dir(Some(parent), &leaf)?;
             limits::adjust(cx.making, parent, Counted::Filesystems, 1)?;
             limits::start_new(cx.making, dir)?;
             let object = cx.making.dataset_object(dir, Some(root.origin_object.get()))?;
@@ -61,41 +55,6 @@ impl Pool {
             for (property, value) in &props {
                 cx.apply(&name, property, Some(value))?;
             }
-            Ok(())
-        })
-    }
-
-    /// Destroys the file system `name`, which must have no children and no snapshots.
-    pub fn destroy_filesystem(&self, name: &str) -> Result<()> {
-        let name = name.to_string();
-        let found = lookup::find(&self.mos, &name)?;
-        let dataset = self.open_found(&found)?;
-        if let Some(reason) = &dataset.read_only_because {
-            return Err(PoolError::ReadOnly { name, reason: reason.clone() });
-        }
-        self.task(move |cx| {
-            let mos = cx.making.mos;
-            let found = lookup::find(mos, &name)?;
-            let children = !lookup::children(mos, &found.dir)?.is_empty();
-            if children || !lookup::snapshots(mos, &found.phys)?.is_empty() {
-                return Err(PoolError::HasChildren { name });
-            }
-            if found.dir.parent_object.get() == 0 {
-                let what = format!("operation does not apply to pools: {name}");
-                return Err(PoolError::Invalid(what));
-            }
-            // What it frees is on disk: nothing of this txg, since tasks come after data sets.
-            let store = mos.objset.store().clone();
-            let objset = Objset::open(store, &found.phys.bp, dmu::Policy::new(false), None)?;
-            let mut dead = Vec::new();
-            destroy::blocks(&objset, found.phys.prev_snap_txg.get(), &mut |bp| dead.push(*bp))?;
-            for bp in &dead {
-                cx.ledger.allocator.free(cx.ledger.store, bp)?;
-            }
-            let parent = found.dir.parent_object.get();
-            limits::adjust(cx.making, parent, Counted::Filesystems, -1)?;
-            destroy::remove(mos, cx.making.features, cx.tx, found.dir_object, &name)?;
-            cx.pool.heads.lock().remove(&found.object);
             Ok(())
         })
     }
@@ -169,7 +128,7 @@ impl Pool {
 impl TaskContext<'_> {
     /// What a property means beyond being stored: quotas and reservations live in the directory,
     /// and open data sets obey from now on.
-    fn apply(&self, name: &str, property: &str, value: Option<&Stored>) -> Result<()> {
+    pub(crate) fn apply(&self, name: &str, property: &str, value: Option<&Stored>) -> Result<()> {
         let mos = self.making.mos;
         let number = match value {
             Some(Stored::Number(number)) => *number,
@@ -199,8 +158,9 @@ impl TaskContext<'_> {
         // Children may inherit.
         let open: Vec<_> = self.pool.heads.lock().values().cloned().collect();
         for dataset in open {
-            let below = dataset.name == name || dataset.name.starts_with(&format!("{name}/"));
-            if below && !dataset.name.contains('@') {
+            let own = dataset.name();
+            let below = own == name || own.starts_with(&format!("{name}/"));
+            if below && !own.contains('@') {
                 dataset.refresh(self.pool)?;
             }
         }

@@ -46,6 +46,8 @@ pub(crate) struct Writing {
     pub(crate) uberblock_wanted: Mutex<bool>,
     /// The labels are as whoever had the pool before left them.
     pub(crate) labels_stale: Mutex<bool>,
+    /// Something that was destroyed is still to be freed.
+    pub(crate) freeing: Mutex<bool>,
     /// Why the pool takes no more changes.
     pub(crate) suspended: Mutex<Option<String>>,
     /// Wakes the syncing thread.
@@ -62,7 +64,7 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    fn ask(&self, txg: u64) {
+    pub(crate) fn ask(&self, txg: u64) {
         let mut wanted = self.wanted.lock();
         if wanted.0 < txg {
             wanted.0 = txg;
@@ -223,6 +225,26 @@ impl Pool {
             self.sync_txg()?;
         }
         Ok(txg)
+    }
+
+    /// Frees what was destroyed, txg by txg, as long as `go_on` (which is told the bytes left) says
+    /// so. A pool that is closed before goes on with it when it is opened anew.
+    pub fn finish_freeing(&self, mut go_on: impl FnMut(u64) -> bool) -> Result<()> {
+        let writing = self.writing()?;
+        while *writing.freeing.lock() && go_on(self.freeing()?) {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Space of what was destroyed and is still to be freed, in bytes.
+    pub fn freeing(&self) -> Result<u64> {
+        let root = self.mos.dir(crate::dsl::lookup::root_dir(&self.mos)?)?;
+        let children = self.mos.zap(root.child_dir_zap_object.get())?;
+        match children.get_u64(format::dsl_dir::FREE_DIR_NAME.as_bytes())? {
+            Some(dir) => Ok(self.mos.dir(dir)?.used_bytes.get()),
+            None => Ok(0),
+        }
     }
 
     /// Starts the syncing thread; only a pool opened for writing has one.

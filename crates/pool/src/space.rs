@@ -4,6 +4,7 @@
 
 use dmu::Tx;
 use rt::sync::Arc;
+use rt::sync::atomic::Ordering;
 
 use crate::dataset::Dataset;
 use crate::dsl::lookup::{DEPTH_MAX, Found};
@@ -188,6 +189,10 @@ impl Pool {
     /// quota is in the way, else it is refused before anything is done.
     pub fn admit(&self, dataset: &Arc<Dataset>, bytes: u64) -> Result<Tx<'_>> {
         let writing = self.writing()?;
+        if dataset.revoked.load(Ordering::Relaxed) {
+            let reason = "it was rolled back or destroyed; open it anew".into();
+            return Err(PoolError::ReadOnly { name: dataset.name(), reason });
+        }
         let promise = writing.txgs.promise(self.worst_case(bytes, dataset.record()));
         for attempt in 0.. {
             let copies = u64::from(dataset.objset.policy().copies.max(1));
@@ -205,7 +210,7 @@ impl Pool {
                 let by_quota = room.by_quota.filter(|_| wanted > room.available);
                 return Err(match by_quota {
                     Some(name) => PoolError::QuotaExceeded { name },
-                    None => PoolError::NoSpace { name: dataset.name.clone() },
+                    None => PoolError::NoSpace { name: dataset.name() },
                 });
             }
             *writing.uberblock_wanted.lock() = true;

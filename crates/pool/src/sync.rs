@@ -10,6 +10,7 @@ use rt::sync::Arc;
 
 use crate::dataset::Dataset;
 use crate::dsl::create::Making;
+use crate::dsl::freeing::{BLOCKS_PER_TXG, Progress};
 use crate::error::{PoolError, Result};
 use crate::ledger::Ledger;
 use crate::pool::{Pool, Writing};
@@ -58,6 +59,9 @@ impl Pool {
         match self.sync_frozen(writing, txg) {
             Ok(()) => {
                 writing.txgs.synced(txg);
+                if *writing.freeing.lock() {
+                    writing.bell.ask(txg + 1);
+                }
                 Ok(txg)
             }
             Err(e) => {
@@ -87,6 +91,12 @@ impl Pool {
         let tasks = std::mem::take(&mut *writing.tasks.lock());
         for task in tasks {
             task(&cx)?;
+        }
+        if *writing.freeing.lock() {
+            // What goes may have been written in this very txg.
+            allocator.settle_all();
+            let progress = ledger.free_portion(BLOCKS_PER_TXG)?;
+            *writing.freeing.lock() = progress == Progress::More;
         }
         self.sync_mos(writing, tx, ledger)?;
         // Frees age by uberblocks, not by txgs that had nothing to write (INV-1).

@@ -121,7 +121,7 @@ pub(crate) fn holds(pool: &Arc<Pool>, state: &State) -> Result<(), String> {
 }
 
 fn same(fs: &Filesystem, files: &Files) -> Result<(), String> {
-    let record = fs.pool().file_properties(fs.name()).map_err(|e| e.to_string())?.0;
+    let record = fs.pool().file_properties(&fs.name()).map_err(|e| e.to_string())?.0;
     if record != files.record {
         return Err(format!("recordsize is {record}, not {}", files.record));
     }

@@ -307,7 +307,7 @@ fn act(pool: &Arc<Pool>, step: &Step) -> Result<(), String> {
         Step::Create(name) => {
             pool.create_filesystem(name, BTreeMap::new(), make_filesystem).map_err(text)
         }
-        Step::Destroy(name) => pool.destroy_filesystem(name).map_err(text),
+        Step::Destroy(name) => pool.destroy_dataset(name).map_err(text),
         Step::Set(name, property, value) => {
             pool.set_property(name, property, Some(Stored::Number(*value))).map_err(text)
         }

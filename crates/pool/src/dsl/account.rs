@@ -86,6 +86,21 @@ pub fn charge(mos: &Mos, tx: &Tx<'_>, number: u64, part: Used, delta: Delta) -> 
     Err(PoolError::Damaged { what: "DSL directory", detail })
 }
 
+/// Moves `bytes` of a directory from one part to another; what it uses in all stays.
+pub(crate) fn move_between(
+    mos: &Mos,
+    tx: &Tx<'_>,
+    number: u64,
+    (from, to): (Used, Used),
+    bytes: u64,
+) -> Result<()> {
+    let mut dir = mos.dir(number)?;
+    let by = difference(bytes, 0)?;
+    dir.set_used(from, shift(dir.used(from), -by, "a part")?);
+    dir.set_used(to, shift(dir.used(to), by, "a part")?);
+    mos.set_dir(tx, number, &dir)
+}
+
 /// Charges the head of directory `number` with a change of its blocks; a refreservation of
 /// `reserved` bytes is used up first. `unique` are the unique bytes before and after.
 pub fn charge_head(

@@ -11,6 +11,7 @@ use format::{BlkPtr, ObjectType};
 use rt::sync::Arc;
 use zerocopy::IntoBytes;
 
+use crate::dsl::deadlist::Deadlist;
 use crate::error::Result;
 use crate::features::Features;
 use crate::mos::{Mos, key};
@@ -35,7 +36,7 @@ pub struct Making<'a> {
 }
 
 impl Making<'_> {
-    fn random(&self) -> u64 {
+    pub(crate) fn random(&self) -> u64 {
         self.random.lock().next_u64() | 1
     }
 
@@ -76,7 +77,11 @@ impl Making<'_> {
         ds.creation_txg.set(if txg == TXG_INITIAL { 1 } else { txg });
         ds.fsid_guid.set(self.random() & ((1 << FSID_GUID_BITS) - 1));
         ds.guid.set(self.random());
-        ds.deadlist_object.set(self.deadlist(&[0])?);
+        let keys = match origin {
+            Some(origin) => self.keys_of_clone(origin)?,
+            None => vec![0],
+        };
+        ds.deadlist_object.set(self.deadlist(&keys)?);
         if let Some(origin) = origin {
             self.link_to_origin(&mut ds, object, origin)?;
         }
@@ -86,6 +91,15 @@ impl Making<'_> {
         phys.origin_object.set(origin.unwrap_or(0));
         self.mos.set_dir(self.tx, dir, &phys)?;
         Ok(object)
+    }
+
+    /// Keys of the deadlist of a data set that starts from snapshot `origin`.
+    fn keys_of_clone(&self, origin: u64) -> Result<Vec<u64>> {
+        let snap = self.mos.dataset(origin)?;
+        let head = self.mos.dir(snap.dir_object.get())?.head_dataset_object.get();
+        let head = Deadlist::open(self, self.mos.dataset(head)?.deadlist_object.get())?;
+        let keys = head.keys();
+        Ok(format::deadlist::keys_of_clone(&keys, snap.creation_txg.get()).to_vec())
     }
 
     fn link_to_origin(&self, ds: &mut DslDatasetPhys, object: u64, origin: u64) -> Result<()> {
@@ -103,18 +117,31 @@ impl Making<'_> {
         };
         clones.add_int(self.tx, object)?;
         self.mos.set_dataset(self.tx, origin, &snap)?;
-        let dir = snap.dir_object.get();
+        self.add_clone(snap.dir_object.get(), object)
+    }
+
+    /// Head `object` started from a snapshot of directory `dir`.
+    pub(crate) fn add_clone(&self, dir: u64, object: u64) -> Result<()> {
         let mut phys = self.mos.dir(dir)?;
         let clones = match phys.clones_object.get() {
             0 => {
                 let zap = self.mos.create_zap(self.tx, ObjectType::DSL_CLONES, 0)?;
                 phys.clones_object.set(zap.number());
+                self.mos.set_dir(self.tx, dir, &phys)?;
                 zap
             }
             number => self.mos.zap(number)?,
         };
-        clones.add_int(self.tx, object)?;
-        self.mos.set_dir(self.tx, dir, &phys)
+        Ok(clones.add_int(self.tx, object)?)
+    }
+
+    /// Directory `dir` forgets the clone whose head is `object`.
+    pub(crate) fn remove_clone(&self, dir: u64, object: u64) -> Result<()> {
+        let clones = self.mos.dir(dir)?.clones_object.get();
+        if clones != 0 {
+            self.mos.zap(clones)?.remove_int(self.tx, object)?;
+        }
+        Ok(())
     }
 
     /// A deadlist with these keys, all empty.
@@ -146,6 +173,18 @@ impl Making<'_> {
         };
         self.features.add(self.tx, Feature::EmptyBpobj, 1)?;
         Ok(number)
+    }
+
+    /// One reference less to the shared empty bpobj; the last one takes it away.
+    pub(crate) fn drop_empty_bpobj(&self) -> Result<()> {
+        self.features.add(self.tx, Feature::EmptyBpobj, -1)?;
+        if self.features.count(Feature::EmptyBpobj)? == Some(0)
+            && let Some(number) = self.mos.find(key::EMPTY_BPOBJ)?
+        {
+            self.mos.directory()?.remove(self.tx, key::EMPTY_BPOBJ)?;
+            self.mos.objset.free(self.tx, number)?;
+        }
+        Ok(())
     }
 
     /// `$ORIGIN` with its head and its snapshot, from which all data sets descend.
@@ -187,6 +226,16 @@ impl Making<'_> {
         let guid = feature.guid().as_bytes();
         if zap.add_u64(self.tx, guid, 0)? {
             self.features.add(self.tx, feature, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Data set `object` uses a feature no more.
+    pub(crate) fn deactivate(&self, object: u64, feature: Feature) -> Result<()> {
+        if let Some(zap) = self.zap_of(object)?
+            && zap.remove(self.tx, feature.guid().as_bytes())?
+        {
+            self.features.add(self.tx, feature, -1)?;
         }
         Ok(())
     }

@@ -1,158 +1,237 @@
-//! Destroying a data set without snapshots: its blocks die, its objects go.
+//! Destroying data sets: names and objects go at once, blocks are left to `freeing`.
 //!
-//! FORMAT: section 8.5. The blocks are walked and freed within the txg.
+//! A snapshot hands what only it held to the list of what is freed, and the rest to its neighbour.
+//! FORMAT: section 8.5.
 
-use dmu::{Objset, Tx};
-use format::dsl_dir::Used;
+use dmu::Space;
+use format::dsl_dir::{DslDirPhys, Used};
 use format::features::Feature;
-use format::{BlkPtr, DnodePhys};
 
 use crate::dsl::account::{Delta, charge};
-use crate::error::Result;
-use crate::features::Features;
-use crate::mos::{Mos, key};
+use crate::dsl::create::Making;
+use crate::dsl::deadlist::{Deadlist, space, space_within};
+use crate::dsl::freeing;
+use crate::dsl::lookup::{DEPTH_MAX, Found};
+use crate::error::{PoolError, Result};
+use crate::ledger::Ledger;
 
-/// Calls `each` for every block of an object set that is younger than `min_txg`: the object set
-/// itself, its dnodes, and all their blocks.
-pub fn blocks(objset: &Objset, min_txg: u64, each: &mut dyn FnMut(&BlkPtr)) -> Result<()> {
-    let phys = objset.phys();
-    let mut visit = |dnode: &DnodePhys| -> Result<()> {
-        for bp in dnode.blkptrs().iter().chain(dnode.spill()) {
-            below(objset, bp, min_txg, each)?;
+fn damaged(detail: String) -> PoolError {
+    PoolError::Damaged { what: "DSL data set", detail }
+}
+
+fn negative(space: Space) -> Delta {
+    Delta::between(Space::default(), space)
+}
+
+impl Ledger<'_> {
+    /// Destroys a snapshot that nobody holds and that has no clones. `reserved`: the
+    /// refreservation of its head, in bytes.
+    pub(crate) fn destroy_snapshot(&self, found: &Found, reserved: u64) -> Result<()> {
+        let (making, mos, tx) = (self.making, self.making.mos, self.making.tx);
+        let (object, snap) = (found.object, mos.dataset(found.object)?);
+        let (before, born) = (snap.prev_snap_txg.get(), snap.creation_txg.get());
+        let next_object = snap.next_snap_object.get();
+        let prev_object = snap.prev_snap_object.get();
+        making.drop_features(object)?;
+
+        making.relink_next(prev_object, object, next_object)?;
+        let mut next = mos.dataset(next_object)?;
+        next.prev_snap_object = snap.prev_snap_object;
+        next.prev_snap_txg = snap.prev_snap_txg;
+        mos.set_dataset(tx, next_object, &next)?;
+
+        // What the snapshot before it shared with this one alone is its own now.
+        let mut deadlist = Deadlist::open(making, next.deadlist_object.get())?;
+        if prev_object != 0 {
+            let mut prev = mos.dataset(prev_object)?;
+            if prev.next_snap_object.get() == next_object {
+                let own = deadlist.space_within(prev.prev_snap_txg.get(), before)?;
+                prev.unique_bytes += own.used;
+                mos.set_dataset(tx, prev_object, &prev)?;
+            }
+        }
+
+        // What only this snapshot held.
+        let freed = deadlist.give_after(before, &freeing::list(mos)?)?;
+        charge(mos, tx, found.dir_object, Used::Snap, negative(freed))?;
+        self.charge_free(freed, 1)?;
+
+        deadlist.merge(Deadlist::open(making, snap.deadlist_object.get())?)?;
+        self.forget_in_clones(found.dir_object, born, 0)?;
+        if next.next_snap_object.get() != 0 {
+            self.gain_of_snapshot(next_object, before, born)?;
+            let head = mos.dataset(found.dir.head_dataset_object.get())?;
+            Deadlist::open(making, head.deadlist_object.get())?.remove_key(born)?;
+        } else {
+            self.gain_of_head(next_object, reserved)?;
+        }
+
+        let head = mos.dataset(found.dir.head_dataset_object.get())?;
+        let (_, name) = found.name.split_once('@').unwrap_or_default();
+        mos.zap(head.snapnames_zap_object.get())?.remove(tx, name.as_bytes())?;
+        for number in [snap.next_clones_object, snap.props_object, snap.userrefs_object] {
+            if number.get() != 0 {
+                mos.objset.free(tx, number.get())?;
+            }
+        }
+        Ok(mos.objset.free(tx, object)?)
+    }
+
+    /// A snapshot whose predecessor is gone holds alone what only the two had.
+    fn gain_of_snapshot(&self, object: u64, min_txg: u64, max_txg: u64) -> Result<()> {
+        let mos = self.making.mos;
+        let mut snap = mos.dataset(object)?;
+        let after = mos.dataset(snap.next_snap_object.get())?;
+        snap.unique_bytes +=
+            space_within(mos, after.deadlist_object.get(), min_txg, max_txg)?.used;
+        mos.set_dataset(self.making.tx, object, &snap)
+    }
+
+    /// A head whose last snapshot is gone holds alone what its new last one does not have.
+    fn gain_of_head(&self, object: u64, reserved: u64) -> Result<()> {
+        let (mos, tx) = (self.making.mos, self.making.tx);
+        let mut head = mos.dataset(object)?;
+        let shared = match head.prev_snap_object.get() {
+            0 => 0,
+            prev => {
+                let dead = space(mos, head.deadlist_object.get())?.used;
+                let prev = mos.dataset(prev)?.referenced_bytes.get();
+                let bad = || damaged(format!("object {object}: more dead than its snapshot had"));
+                prev.checked_sub(dead).ok_or_else(bad)?
+            }
+        };
+        let bad = || damaged(format!("object {object}: it shares more than it refers to"));
+        let unique = head.referenced_bytes.get().checked_sub(shared).ok_or_else(bad)?;
+        let old = head.unique_bytes.get();
+        head.unique_bytes.set(unique);
+        mos.set_dataset(tx, object, &head)?;
+        let covered = unique.min(reserved).saturating_sub(old.min(reserved));
+        if covered > 0 {
+            let delta = Delta { used: -(covered as i64), ..Delta::default() };
+            charge(mos, tx, head.dir_object.get(), Used::RefReserved, delta)?;
         }
         Ok(())
-    };
-    let mut next = 1;
-    while let Some((number, dnode)) = objset.next_object(next)? {
-        visit(&dnode)?;
-        next = number + dnode.slots() as u64;
     }
-    for dnode in phys.accounting.iter().flatten() {
-        visit(dnode)?;
-    }
-    visit(&phys.meta)?;
-    let root = objset.root();
-    if root.birth() > min_txg && !root.is_hole() {
-        each(&root);
-    }
-    Ok(())
-}
 
-fn below(objset: &Objset, bp: &BlkPtr, min_txg: u64, each: &mut dyn FnMut(&BlkPtr)) -> Result<()> {
-    if bp.is_hole() || bp.birth() <= min_txg {
-        return Ok(());
-    }
-    if bp.level() > 0 {
-        let block = objset.store().read(bp)?;
-        for child in block.chunks_exact(128) {
-            let child = <BlkPtr as zerocopy::FromBytes>::read_from_bytes(child);
-            if let Ok(child) = child {
-                // Levels must fall, so that a damaged tree ends.
-                if child.is_hole() || child.level() < bp.level() {
-                    below(objset, &child, min_txg, each)?;
-                }
+    /// Takes the key of a snapshot of `dir_object` born in `txg` out of the deadlists of all clones
+    /// that descend from later ones.
+    fn forget_in_clones(&self, dir_object: u64, txg: u64, depth: usize) -> Result<()> {
+        let mos = self.making.mos;
+        if depth > DEPTH_MAX {
+            return Err(damaged(format!("directory {dir_object}: clones without end")));
+        }
+        for head_object in self.making.clones_of(dir_object)? {
+            let head = mos.dataset(head_object)?;
+            let dir = mos.dir(head.dir_object.get())?;
+            let origin = mos.dataset(dir.origin_object.get())?;
+            if origin.creation_txg.get() > txg {
+                Deadlist::open(self.making, head.deadlist_object.get())?.remove_key(txg)?;
+                self.forget_in_clones(head.dir_object.get(), txg, depth + 1)?;
             }
         }
+        Ok(())
     }
-    each(bp);
-    Ok(())
+
+    /// Destroys a head without snapshots and its directory without children.
+    pub(crate) fn destroy_head(&self, found: &Found) -> Result<()> {
+        let (making, mos, tx) = (self.making, self.making.mos, self.making.tx);
+        let dir_object = found.dir_object;
+        // Reservations first: what they promised is not the blocks'.
+        let held = mos.dir(dir_object)?.used(Used::RefReserved);
+        let delta = Delta { used: -(held as i64), ..Delta::default() };
+        charge(mos, tx, dir_object, Used::RefReserved, delta)?;
+        self.unreserve(dir_object)?;
+
+        let (ds, dir) = (mos.dataset(found.object)?, mos.dir(dir_object)?);
+        let space = Space {
+            used: dir.used_bytes.get(),
+            compressed: dir.compressed_bytes.get(),
+            uncompressed: dir.uncompressed_bytes.get(),
+        };
+        charge(mos, tx, dir_object, Used::Head, negative(space))?;
+        if ds.bp.birth() > ds.prev_snap_txg.get() {
+            self.leave_tree(ds.bp, ds.prev_snap_txg.get(), space)?;
+        }
+        making.drop_livelist(dir_object)?;
+        making.unlink_from_origin(found.object, ds.prev_snap_object.get())?;
+        Deadlist::open(making, ds.deadlist_object.get())?.free()?;
+        self.remove_objects(found, &dir)
+    }
+
+    /// A directory gives back what is reserved for it beyond its use.
+    fn unreserve(&self, dir_object: u64) -> Result<()> {
+        let (mos, tx) = (self.making.mos, self.making.tx);
+        let mut dir = mos.dir(dir_object)?;
+        let rest = dir.reserved_bytes.get().saturating_sub(dir.used_bytes.get());
+        dir.reserved_bytes.set(0);
+        mos.set_dir(tx, dir_object, &dir)?;
+        let delta = Delta { used: -(rest as i64), ..Delta::default() };
+        charge(mos, tx, dir.parent_object.get(), Used::ChildReserved, delta)
+    }
+
+    fn remove_objects(&self, found: &Found, dir: &DslDirPhys) -> Result<()> {
+        let (making, mos, tx) = (self.making, self.making.mos, self.making.tx);
+        making.drop_features(found.object)?;
+        making.drop_features(found.dir_object)?;
+        let ds = mos.dataset(found.object)?;
+        for number in [
+            ds.snapnames_zap_object,
+            ds.props_object,
+            ds.userrefs_object,
+            found.object.into(),
+            dir.props_zap_object,
+            dir.child_dir_zap_object,
+            dir.clones_object,
+            dir.deleg_zap_object,
+            found.dir_object.into(),
+        ] {
+            if number.get() != 0 {
+                mos.objset.free(tx, number.get())?;
+            }
+        }
+        let parent = mos.dir(dir.parent_object.get())?;
+        let leaf = found.name.rsplit('/').next().unwrap_or_default();
+        mos.zap(parent.child_dir_zap_object.get())?.remove(tx, leaf.as_bytes())?;
+        Ok(())
+    }
 }
 
-/// Takes data set `object` with its directory `dir_object` out of the MOS. Its blocks have been
-/// freed; what its directory was charged with goes.
-pub fn remove(
-    mos: &Mos,
-    features: &Features,
-    tx: &Tx<'_>,
-    dir_object: u64,
-    name: &str,
-) -> Result<()> {
-    let dir = mos.dir(dir_object)?;
-    let object = dir.head_dataset_object.get();
-    let ds = mos.dataset(object)?;
-    // What is left of the charges (reservations of the head's own) goes with the directory.
-    for part in Used::ALL {
-        let bytes = mos.dir(dir_object)?.used(part);
-        if bytes != 0 {
-            let delta = Delta { used: -(bytes as i64), compressed: 0, uncompressed: 0 };
-            charge(mos, tx, dir_object, part, delta)?;
+impl Making<'_> {
+    /// Heads of the clones of a directory's snapshots.
+    pub(crate) fn clones_of(&self, dir_object: u64) -> Result<Vec<u64>> {
+        let clones = self.mos.dir(dir_object)?.clones_object.get();
+        if clones == 0 {
+            return Ok(Vec::new());
         }
+        let entries = self.mos.zap(clones)?.entries()?;
+        Ok(entries.iter().filter_map(|entry| entry.value.as_u64()).collect())
     }
-    let left = mos.dir(dir_object)?;
-    let delta = Delta {
-        used: 0,
-        compressed: -(left.compressed_bytes.get() as i64),
-        uncompressed: -(left.uncompressed_bytes.get() as i64),
-    };
-    charge(mos, tx, dir_object, Used::Head, delta)?;
-    if left.reserved_bytes.get() > 0 {
-        // The parent holds what was reserved beyond use.
-        let parent = left.parent_object.get();
-        let reserved = left.reserved_bytes.get() as i64;
-        let delta = Delta { used: -reserved, ..Delta::default() };
-        charge(mos, tx, parent, Used::ChildReserved, delta)?;
+
+    /// Forgets the list of what a clone wrote since its origin, which only speeds up its destroy and
+    /// which we do not keep.
+    pub(crate) fn drop_livelist(&self, dir_object: u64) -> Result<()> {
+        let Some(zap) = self.zap_of(dir_object)? else { return Ok(()) };
+        let key = format::dsl_dir::DIR_LIVELIST.as_bytes();
+        let Some(list) = zap.get_u64(key)? else { return Ok(()) };
+        Deadlist::open(self, list)?.free()?;
+        zap.remove(self.tx, key)?;
+        self.features.add(self.tx, Feature::Livelist, -1)?;
+        Ok(())
     }
-    // The origin forgets its clone.
-    let origin = ds.prev_snap_object.get();
-    if origin != 0 {
-        let mut snap = mos.dataset(origin)?;
-        snap.num_children -= 1;
-        mos.set_dataset(tx, origin, &snap)?;
+
+    /// Snapshot `origin` forgets that head `object` started from it.
+    fn unlink_from_origin(&self, object: u64, origin: u64) -> Result<()> {
+        if origin == 0 {
+            return Ok(());
+        }
+        let mut snap = self.mos.dataset(origin)?;
+        let fewer = snap.num_children.get().checked_sub(1);
+        let bad = || damaged(format!("object {origin}: a clone that it does not count"));
+        snap.num_children.set(fewer.ok_or_else(bad)?);
+        self.mos.set_dataset(self.tx, origin, &snap)?;
         if snap.next_clones_object.get() != 0 {
-            mos.zap(snap.next_clones_object.get())?.remove_int(tx, object)?;
+            self.mos.zap(snap.next_clones_object.get())?.remove_int(self.tx, object)?;
         }
-        let origin_dir = mos.dir(snap.dir_object.get())?;
-        if origin_dir.clones_object.get() != 0 {
-            mos.zap(origin_dir.clones_object.get())?.remove_int(tx, object)?;
-        }
+        self.remove_clone(snap.dir_object.get(), object)
     }
-    // Features of the data set.
-    for number in [object, dir_object] {
-        if mos.objset.object(number)?.header()?.kind() == format::ObjectType::ZAP_METADATA {
-            for entry in mos.zap(number)?.entries()? {
-                if let Some(feature) = Feature::from_guid(&entry.name)
-                    && feature.info().is_per_data_set()
-                {
-                    features.add(tx, feature, -1)?;
-                }
-            }
-            features.add(tx, Feature::ExtensibleDataset, -1)?;
-        }
-    }
-    // The (empty) deadlist gives back its references to the shared empty bpobj.
-    let deadlist = mos.zap(ds.deadlist_object.get())?;
-    let empty = mos.find(key::EMPTY_BPOBJ)?;
-    for entry in deadlist.entries()? {
-        match entry.value.as_u64() {
-            Some(number) if Some(number) == empty => {
-                features.add(tx, Feature::EmptyBpobj, -1)?;
-                if features.count(Feature::EmptyBpobj)? == Some(0) {
-                    mos.directory()?.remove(tx, key::EMPTY_BPOBJ)?;
-                    mos.objset.free(tx, number)?;
-                }
-            }
-            Some(number) => mos.objset.free(tx, number)?,
-            None => {}
-        }
-    }
-    for number in [
-        ds.deadlist_object.get(),
-        ds.snapnames_zap_object.get(),
-        ds.props_object.get(),
-        ds.userrefs_object.get(),
-        object,
-        dir.props_zap_object.get(),
-        dir.child_dir_zap_object.get(),
-        dir.clones_object.get(),
-        dir.deleg_zap_object.get(),
-        dir_object,
-    ] {
-        if number != 0 {
-            mos.objset.free(tx, number)?;
-        }
-    }
-    let parent = mos.dir(dir.parent_object.get())?;
-    let leaf = name.rsplit('/').next().unwrap_or(name);
-    mos.zap(parent.child_dir_zap_object.get())?.remove(tx, leaf.as_bytes())?;
-    Ok(())
 }

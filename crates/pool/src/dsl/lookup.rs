@@ -103,6 +103,54 @@ pub fn find(mos: &Mos, name: &str) -> Result<Found> {
     Ok(Found { name: name.into(), dir_object, dir, object, phys })
 }
 
+/// The head that a snapshot is one of.
+pub fn head_of(mos: &Mos, snapshot: &Found) -> Result<Found> {
+    find(mos, snapshot.name.split('@').next().unwrap_or_default())
+}
+
+/// The name of directory `number`, from the root down.
+pub fn name_of_dir(mos: &Mos, pool: &str, number: u64) -> Result<String> {
+    let mut parts = Vec::new();
+    let mut at = number;
+    for _ in 0..DEPTH_MAX {
+        let parent = mos.dir(at)?.parent_object.get();
+        if parent == 0 {
+            parts.push(pool.to_string());
+            parts.reverse();
+            return Ok(parts.join("/"));
+        }
+        let names = mos.zap(mos.dir(parent)?.child_dir_zap_object.get())?.entries()?;
+        let entry = names.iter().find(|entry| entry.value.as_u64() == Some(at));
+        let detail = || format!("object {at} is no child of its parent");
+        let lost = || PoolError::Damaged { what: "DSL directory", detail: detail() };
+        parts.push(String::from_utf8_lossy(&entry.ok_or_else(lost)?.name).into_owned());
+        at = parent;
+    }
+    let detail = format!("object {number}: parents without end");
+    Err(PoolError::Damaged { what: "DSL directory", detail })
+}
+
+/// The snapshot in object `number` with its name; `None`: it is not one that people see.
+pub fn snapshot_of_object(mos: &Mos, pool: &str, number: u64) -> Result<Option<Found>> {
+    if number == 0 {
+        return Ok(None);
+    }
+    let dir_object = mos.dataset(number)?.dir_object.get();
+    let dir = mos.dir(dir_object)?;
+    let head = mos.dataset(dir.head_dataset_object.get())?;
+    let names = snapshots(mos, &head)?;
+    let name = names.into_iter().find(|(_, object, _)| *object == number);
+    let path = name_of_dir(mos, pool, dir_object)?;
+    let made = name.filter(|_| !path.contains('$')).map(|(snapshot, object, phys)| Found {
+        name: format!("{path}@{snapshot}"),
+        dir_object,
+        dir,
+        object,
+        phys,
+    });
+    Ok(made)
+}
+
 /// All data sets below (and with) `name`, parents before children, snapshots after their head.
 pub fn walk(mos: &Mos, name: &str) -> Result<Vec<Found>> {
     let mut out = Vec::new();

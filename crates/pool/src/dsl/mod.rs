@@ -5,10 +5,17 @@
 
 pub mod account;
 pub mod create;
-pub mod destroy;
+pub(crate) mod deadlist;
+pub(crate) mod destroy;
+pub(crate) mod freeing;
 pub mod limits;
 pub mod lookup;
+pub(crate) mod promote;
 pub mod property;
+pub(crate) mod rename;
+pub(crate) mod rollback;
+pub(crate) mod snapshot;
+pub(crate) mod tree;
 
 use format::dsl_dataset::DslDatasetPhys;
 use format::dsl_dir::DslDirPhys;

@@ -3,7 +3,7 @@
 //! FORMAT: section 8.7. What a number means is in `crate::props`; here are only places and rules
 //! of inheritance.
 
-use dmu::Tx;
+use dmu::{Tx, Zap};
 use format::zap::Value;
 
 use crate::dsl::lookup::{DEPTH_MAX, Found};
@@ -125,10 +125,7 @@ pub fn change(mos: &Mos, tx: &Tx<'_>, props_zap: u64, name: &str, change: &Chang
     match change {
         Change::Set(value) => {
             zap.remove(tx, aside.as_bytes())?;
-            match value {
-                Stored::Number(number) => zap.put_u64(tx, name.as_bytes(), *number)?,
-                Stored::Text(text) => zap.put(tx, name.as_bytes(), &Value::string(text))?,
-            }
+            put(&zap, tx, name, value)?;
         }
         Change::Inherit => {
             zap.remove(tx, name.as_bytes())?;
@@ -140,6 +137,15 @@ pub fn change(mos: &Mos, tx: &Tx<'_>, props_zap: u64, name: &str, change: &Chang
             zap.remove(tx, name.as_bytes())?;
             zap.remove(tx, aside.as_bytes())?;
         }
+    }
+    Ok(())
+}
+
+/// Stores a value in a ZAP of properties.
+pub(crate) fn put(zap: &Zap, tx: &Tx<'_>, name: &str, value: &Stored) -> Result<()> {
+    match value {
+        Stored::Number(number) => zap.put_u64(tx, name.as_bytes(), *number)?,
+        Stored::Text(text) => zap.put(tx, name.as_bytes(), &Value::string(text))?,
     }
     Ok(())
 }

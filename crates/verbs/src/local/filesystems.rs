@@ -79,7 +79,7 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
     make(name, props)?;
     let quotas = || set_quotas(&session, name, &assigned.quotas, &doing);
     if let Err(e) = set_limits(&session.pool, name, limits) {
-        let gone = session.pool.destroy_filesystem(name);
+        let gone = session.pool.destroy_dataset(name);
         gone.map_err(|e| pool_error(doing.clone(), e))?;
         session.close(doing.clone())?;
         return Err(match e {
@@ -137,7 +137,7 @@ pub(super) fn destroy(file: &StateFile, request: &Destroy) -> Result<Destroyed> 
         below.iter().rev().map(|f| f.name.clone()).filter(|n| n.contains('/')).collect();
     if !request.dry_run {
         for name in &names {
-            session.pool.destroy_filesystem(name).map_err(|e| pool_error(doing.clone(), e))?;
+            session.pool.destroy_dataset(name).map_err(|e| pool_error(doing.clone(), e))?;
         }
         note(&session.pool, &request.command).map_err(|e| pool_error(doing.clone(), e))?;
     }

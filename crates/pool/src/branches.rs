@@ -1,0 +1,371 @@
+//! What commands ask of snapshots and clones. Each request is one task in one txg: several
+//! snapshots are of the same moment, and a destroy is done for all or for none.
+
+use std::collections::BTreeMap;
+
+use format::dsl_dataset::DslDatasetFlags;
+use rt::sync::atomic::Ordering;
+
+use crate::create::properties;
+use crate::dsl::lookup::{self, Found};
+use crate::dsl::property::{self, Stored};
+use crate::error::{PoolError, Result};
+use crate::pool::Pool;
+use crate::sync::TaskContext;
+
+/// Longest name of a data set with its snapshot, in bytes.
+const NAME_MAX: usize = 255;
+
+impl Pool {
+    /// A task that may have to wait for the next txg: `make` gives it anew each time.
+    fn task_in_its_txg<T, F>(&self, make: impl Fn() -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&TaskContext<'_>) -> Result<T> + Send + 'static,
+    {
+        loop {
+            match self.task(make()) {
+                Err(PoolError::SameTxg { .. }) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Takes the snapshots `names` (`pool/a@b`), all in one txg, with these properties.
+    pub fn snapshot(&self, names: &[String], props: &[(String, Stored)]) -> Result<()> {
+        self.task_in_its_txg(|| {
+            let (names, props) = (names.to_vec(), props.to_vec());
+            move |cx: &TaskContext<'_>| {
+                let mut heads = Vec::new();
+                for name in &names {
+                    heads.push(cx.may_snapshot(name)?);
+                }
+                for (head, name) in &heads {
+                    let reserved = cx.refreservation(head)?;
+                    cx.making.snapshot(head, name, reserved, &props)?;
+                }
+                Ok(())
+            }
+        })
+    }
+
+    /// Destroys the snapshots `names`, all in one txg. `defer`: those that are held or have clones
+    /// go when the last of these goes.
+    pub fn destroy_snapshots(&self, names: &[String], defer: bool) -> Result<()> {
+        let names = names.to_vec();
+        self.task(move |cx| {
+            let mos = cx.making.mos;
+            for name in &names {
+                let found = lookup::find(mos, name)?;
+                if !defer {
+                    cx.may_destroy_snapshot(&found)?;
+                }
+                cx.unfrozen(&lookup::head_of(mos, &found)?)?;
+            }
+            for name in &names {
+                let mut found = lookup::find(mos, name)?;
+                if cx.may_destroy_snapshot(&found).is_ok() {
+                    cx.destroy_snapshot(&found)?;
+                } else {
+                    let flags = found.phys.flags.get() | DslDatasetFlags::DEFER_DESTROY;
+                    found.phys.flags.set(flags);
+                    mos.set_dataset(cx.tx, found.object, &found.phys)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Destroys the file system or volume `name`, which must have no children and no snapshots.
+    pub fn destroy_dataset(&self, name: &str) -> Result<()> {
+        let name = name.to_string();
+        self.task(move |cx| {
+            let mos = cx.making.mos;
+            let found = lookup::find(mos, &name)?;
+            let children = !lookup::children(mos, &found.dir)?.is_empty();
+            if children || !lookup::snapshots(mos, &found.phys)?.is_empty() {
+                return Err(PoolError::HasChildren { name });
+            }
+            if found.dir.parent_object.get() == 0 {
+                let what = format!("operation does not apply to pools: {name}");
+                return Err(PoolError::Invalid(what));
+            }
+            cx.unfrozen(&found)?;
+            cx.pool.revoke(&found);
+            cx.ledger.destroy_head(&found)?;
+            cx.free_later();
+            // An origin that was only waiting for its last clone.
+            let origin = found.phys.prev_snap_object.get();
+            let origin = lookup::snapshot_of_object(mos, cx.pool.name(), origin)?;
+            if let Some(origin) = origin
+                && origin.phys.flags.get() & DslDatasetFlags::DEFER_DESTROY != 0
+                && cx.may_destroy_snapshot(&origin).is_ok()
+            {
+                cx.destroy_snapshot(&origin)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes `name` a clone of snapshot `origin`, with these properties of its own.
+    pub fn clone_snapshot(
+        &self,
+        origin: &str,
+        name: &str,
+        props: BTreeMap<String, Stored>,
+    ) -> Result<()> {
+        let (origin, name) = (origin.to_string(), name.to_string());
+        self.task(move |cx| {
+            let mos = cx.making.mos;
+            let origin = lookup::find(mos, &origin)?;
+            let (parent, leaf) = cx.free_name(&name)?;
+            cx.unfrozen(&origin)?;
+            let dir = cx.making.dir(Some(parent), &leaf)?;
+            let object = cx.making.dataset_object(dir, Some(origin.object))?;
+            let mut ds = mos.dataset(object)?;
+            ds.bp = origin.phys.bp;
+            ds.referenced_bytes = origin.phys.referenced_bytes;
+            ds.compressed_bytes = origin.phys.compressed_bytes;
+            ds.uncompressed_bytes = origin.phys.uncompressed_bytes;
+            let kept = origin.phys.flags.get() & DslDatasetFlags::CI_DATASET;
+            ds.flags.set(ds.flags.get() | kept);
+            mos.set_dataset(cx.tx, object, &ds)?;
+            cx.making.copy_features(origin.object, object)?;
+            properties(cx.making, dir, &props)?;
+            for (property, value) in &props {
+                cx.apply(&name, property, Some(value))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes the clone `name` the owner of the snapshots up to its origin.
+    pub fn promote(&self, name: &str) -> Result<()> {
+        let name = name.to_string();
+        self.task(move |cx| {
+            let mos = cx.making.mos;
+            let found = lookup::find(mos, &name)?;
+            let root = mos.dir(lookup::root_dir(mos)?)?;
+            let origin = found.dir.origin_object.get();
+            if origin == 0 || origin == root.origin_object.get() {
+                let what = format!("cannot promote '{name}': not a cloned filesystem");
+                return Err(PoolError::Invalid(what));
+            }
+            cx.unfrozen(&found)?;
+            let owner = mos.dir(mos.dataset(origin)?.dir_object.get())?;
+            let theirs = mos.dataset(owner.head_dataset_object.get())?;
+            let moving: Vec<u64> =
+                cx.ledger.shared_snapshots(&found)?.iter().map(|(object, _)| *object).collect();
+            let own = mos.zap(found.phys.snapnames_zap_object.get())?;
+            for (snapshot, object, _) in lookup::snapshots(mos, &theirs)? {
+                if moving.contains(&object) && own.get(snapshot.as_bytes())?.is_some() {
+                    let what = format!(
+                        "cannot promote '{name}': snapshot name '{snapshot}' from origin \n\
+                         conflicts with '{snapshot}' from target"
+                    );
+                    return Err(PoolError::Invalid(what));
+                }
+            }
+            cx.ledger.promote(&found)
+        })
+    }
+
+    /// Gives the file system or volume `from` the name `to`, whose parent must exist.
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let (from, to) = (from.to_string(), to.to_string());
+        self.task(move |cx| {
+            let mos = cx.making.mos;
+            let found = lookup::find(mos, &from)?;
+            if to.strip_prefix(&from).is_some_and(|rest| rest.starts_with('/')) {
+                let what = format!(
+                    "cannot rename '{from}': New dataset name cannot be a descendant of current \
+                     dataset name"
+                );
+                return Err(PoolError::Invalid(what));
+            }
+            if found.dir.parent_object.get() == 0 {
+                let what = format!("cannot rename '{from}': pools cannot be renamed so");
+                return Err(PoolError::Invalid(what));
+            }
+            let (parent, leaf) = cx.free_name(&to)?;
+            for below in lookup::walk(mos, &from)? {
+                if to.len() + below.name.len() - from.len() > NAME_MAX {
+                    let what = format!(
+                        "cannot rename '{from}': child name '{}' would exceed the maximum name \
+                         length",
+                        below.name
+                    );
+                    return Err(PoolError::Invalid(what));
+                }
+            }
+            cx.unfrozen(&found)?;
+            let old = found.dir.parent_object.get();
+            if parent != old && cx.pool.dir_available(parent)? < found.dir.used_bytes.get() {
+                // Within the pool the space stays the same: only a quota can be in the way.
+                cx.pool.fits_below(parent, old, found.dir.used_bytes.get())?;
+            }
+            cx.ledger.rename_dir(&found, parent, &leaf)?;
+            cx.pool.renamed(&from, &to)
+        })
+    }
+
+    /// Gives snapshots new names: pairs of full name and new last part, all in one txg.
+    pub fn rename_snapshots(&self, names: &[(String, String)]) -> Result<()> {
+        let names = names.to_vec();
+        self.task(move |cx| {
+            let mos = cx.making.mos;
+            let mut heads = Vec::new();
+            for (from, to) in &names {
+                let found = lookup::find(mos, from)?;
+                let head = lookup::head_of(mos, &found)?;
+                let new = format!("{}@{to}", head.name);
+                if lookup::find(mos, &new).is_ok() {
+                    return Err(PoolError::Exists { name: new });
+                }
+                heads.push((head, from.rsplit('@').next().unwrap_or_default(), to));
+            }
+            for (head, from, to) in heads {
+                cx.ledger.rename_snapshot(&head, from, to)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Rolls a file system back to its last snapshot: `name` is `pool/a@last`. Who has it open has
+    /// to open it anew.
+    pub fn rollback(&self, name: &str) -> Result<()> {
+        let name = name.to_string();
+        self.task(move |cx| {
+            let mos = cx.making.mos;
+            let snapshot = lookup::find(mos, &name)?;
+            let head = lookup::head_of(mos, &snapshot)?;
+            if head.phys.prev_snap_object.get() != snapshot.object {
+                let what = format!("cannot rollback to '{name}': more recent snapshots exist");
+                return Err(PoolError::Invalid(what));
+            }
+            cx.unfrozen(&head)?;
+            let reserved = cx.refreservation(&head)?;
+            cx.pool.revoke(&head);
+            cx.free_later();
+            cx.ledger.rollback(&head, reserved)
+        })
+    }
+
+    /// Whoever has a head open has it no more.
+    fn revoke(&self, found: &Found) {
+        if let Some(head) = self.heads.lock().remove(&found.object) {
+            head.revoked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Open data sets below `from` are told their new names.
+    fn renamed(&self, from: &str, to: &str) -> Result<()> {
+        let open: Vec<_> = self.heads.lock().values().cloned().collect();
+        for dataset in open {
+            let name = dataset.name();
+            if let Some(rest) = name.strip_prefix(from)
+                && (rest.is_empty() || rest.starts_with(['/', '@']))
+            {
+                dataset.set_name(format!("{to}{rest}"));
+                dataset.refresh(self)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Would `bytes` that move from below directory `old` to below `parent` exceed a quota there?
+    fn fits_below(&self, parent: u64, old: u64, bytes: u64) -> Result<()> {
+        let mut above_old = Vec::new();
+        let mut at = old;
+        while at != 0 && above_old.len() < lookup::DEPTH_MAX {
+            above_old.push(at);
+            at = self.mos.dir(at)?.parent_object.get();
+        }
+        let mut at = parent;
+        for _ in 0..lookup::DEPTH_MAX {
+            if at == 0 || above_old.contains(&at) {
+                break;
+            }
+            let dir = self.mos.dir(at)?;
+            let quota = dir.quota_bytes.get();
+            if quota != 0 && dir.used_bytes.get().saturating_add(bytes) > quota {
+                return Err(PoolError::Invalid("out of space".into()));
+            }
+            at = dir.parent_object.get();
+        }
+        Ok(())
+    }
+}
+
+impl TaskContext<'_> {
+    /// The refreservation of a head, in bytes.
+    pub(crate) fn refreservation(&self, head: &Found) -> Result<u64> {
+        property::number(self.making.mos, head, "refreservation", false, 0)
+    }
+
+    /// The parent's directory and the last part of a name that is to be made.
+    pub(crate) fn free_name(&self, name: &str) -> Result<(u64, String)> {
+        let mos = self.making.mos;
+        if lookup::find_dir(mos, name)?.is_some() {
+            return Err(PoolError::Exists { name: name.into() });
+        }
+        let missing = || PoolError::NoParent { name: name.into() };
+        let (parent, leaf) = name.rsplit_once('/').ok_or_else(missing)?;
+        let parent = lookup::find_dir(mos, parent)?.ok_or_else(missing)?;
+        Ok((parent, leaf.into()))
+    }
+
+    /// May a head (or a snapshot's root) get snapshots, clones or another place? Refused with the
+    /// reason (INV-12).
+    fn unfrozen(&self, found: &Found) -> Result<()> {
+        match self.pool.frozen_because(found)? {
+            None => Ok(()),
+            Some(reason) => Err(PoolError::ReadOnly { name: found.name.clone(), reason }),
+        }
+    }
+
+    /// The head of the snapshot to be taken as `name`, and the snapshot's own name.
+    fn may_snapshot(&self, name: &str) -> Result<(Found, String)> {
+        let mos = self.making.mos;
+        let none = || PoolError::Invalid(format!("'{name}' is not the name of a snapshot"));
+        let (path, snapshot) = name.split_once('@').ok_or_else(none)?;
+        let head = lookup::find(mos, path)?;
+        if mos.zap(head.phys.snapnames_zap_object.get())?.get(snapshot.as_bytes())?.is_some() {
+            return Err(PoolError::Exists { name: name.into() });
+        }
+        self.unfrozen(&head)?;
+        if head.phys.prev_snap_txg.get() >= self.tx.txg() {
+            return Err(PoolError::SameTxg { name: name.into() });
+        }
+        let again = head.phys.unique_bytes.get().min(self.refreservation(&head)?);
+        if again > 0 && again > self.pool.dir_available(head.dir_object)? {
+            return Err(PoolError::Invalid("out of space".into()));
+        }
+        Ok((head, snapshot.into()))
+    }
+
+    /// Something was left to be freed.
+    fn free_later(&self) {
+        *self.writing.freeing.lock() = true;
+    }
+
+    fn may_destroy_snapshot(&self, found: &Found) -> Result<()> {
+        let name = found.name.clone();
+        let holds = found.phys.userrefs_object.get();
+        if holds != 0 && self.making.mos.zap(holds)?.count()? > 0 {
+            return Err(PoolError::Held { name });
+        }
+        if found.phys.num_children.get() > 1 {
+            return Err(PoolError::HasClones { name });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn destroy_snapshot(&self, found: &Found) -> Result<()> {
+        let head = lookup::head_of(self.making.mos, found)?;
+        let reserved = self.refreservation(&head)?;
+        self.pool.revoke(found);
+        self.free_later();
+        self.ledger.destroy_snapshot(found, reserved)
+    }
+}

@@ -1,0 +1,173 @@
+//! What was destroyed and still takes space: worked off a portion per txg.
+//!
+//! A destroyed snapshot leaves lists of blocks (`free_bpobj`), a destroyed head its tree
+//! (`bptree_obj`); both wait under the directory `$FREE`, so a destroy costs the same however much
+//! it frees. What another writer has left over from its last txg (`sync_bplist`) goes first.
+//! FORMAT: sections 9.1, 9.2.
+
+use dmu::{Bpobj, Object, Space};
+use format::BlkPtr;
+use format::bptree::{BPTREE_BLOCK, BptreeEntry, BptreePhys};
+use format::dsl_dir::{FREE_DIR_NAME, Used};
+use format::features::Feature;
+use format::ObjectType;
+use rt::sync::Arc;
+use zerocopy::IntoBytes;
+
+use crate::dsl::account::{Delta, charge};
+use crate::dsl::{lookup, tree};
+use crate::error::{PoolError, Result};
+use crate::ledger::Ledger;
+use crate::mos::{Mos, key};
+
+/// Blocks that one txg frees, about: what a sync takes longer by stays well below what writing costs.
+pub(crate) const BLOCKS_PER_TXG: u64 = 50_000;
+
+/// How the freeing stands after a portion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Nothing is left.
+    Done,
+    /// The next txg goes on.
+    More,
+    /// A tree cannot be read: its space stays taken until somebody repairs it.
+    Stalled,
+}
+
+fn damaged(detail: impl std::fmt::Display) -> PoolError {
+    PoolError::Damaged { what: "list of destroyed trees", detail: detail.to_string() }
+}
+
+/// The list of what destroyed snapshots have left.
+pub(crate) fn list(mos: &Mos) -> Result<Bpobj> {
+    Ok(Bpobj::open(&mos.objset, mos.expect(key::FREE_BPOBJ)?)?)
+}
+
+fn trees(mos: &Mos) -> Result<Option<(Arc<Object>, BptreePhys)>> {
+    let Some(number) = mos.find(key::BPTREE)? else { return Ok(None) };
+    let object = mos.objset.object(number)?;
+    let phys = *BptreePhys::parse(&object.bonus()?).map_err(damaged)?;
+    Ok(Some((object, phys)))
+}
+
+/// The blocks that the last txg of another writer has left to the next.
+fn deferred(mos: &Mos) -> Result<Bpobj> {
+    Ok(Bpobj::open(&mos.objset, mos.expect(key::SYNC_BPLIST)?)?)
+}
+
+/// Is there anything to free?
+pub(crate) fn is_pending(mos: &Mos) -> Result<bool> {
+    let lists = !deferred(mos)?.phys()?.is_empty() || !list(mos)?.phys()?.is_empty();
+    Ok(lists || mos.find(key::BPTREE)?.is_some())
+}
+
+fn count(phys: &mut BptreePhys, change: fn(u64, u64) -> Option<u64>, space: Space) -> Result<()> {
+    for (sum, by) in [
+        (&mut phys.bytes, space.used),
+        (&mut phys.compressed_bytes, space.compressed),
+        (&mut phys.uncompressed_bytes, space.uncompressed),
+    ] {
+        let sums = || damaged("its sums are not those of its trees");
+        sum.set(change(sum.get(), by).ok_or_else(sums)?);
+    }
+    Ok(())
+}
+
+impl Ledger<'_> {
+    /// Charges `$FREE` with what was destroyed (`sign` 1) or has become free (-1).
+    pub(crate) fn charge_free(&self, space: Space, sign: i64) -> Result<()> {
+        let mos = self.making.mos;
+        let root = mos.dir(lookup::root_dir(mos)?)?;
+        let children = mos.zap(root.child_dir_zap_object.get())?;
+        let dir = children.get_u64(FREE_DIR_NAME.as_bytes())?;
+        let dir = dir.ok_or_else(|| damaged("the root has no child $FREE"))?;
+        let gone = Delta::between(space, Space::default());
+        let delta = Delta {
+            used: sign * gone.used,
+            compressed: sign * gone.compressed,
+            uncompressed: sign * gone.uncompressed,
+        };
+        charge(mos, self.making.tx, dir, Used::Head, delta)
+    }
+
+    /// Leaves the blocks of the object set at `root` that are younger than `min_txg` to be freed.
+    /// `space` is what they take.
+    pub(crate) fn leave_tree(&self, root: BlkPtr, min_txg: u64, space: Space) -> Result<()> {
+        let (mos, tx) = (self.making.mos, self.making.tx);
+        let (object, mut phys) = match trees(mos)? {
+            Some(found) => found,
+            None => {
+                let (kind, phys) = (ObjectType::UINT64_METADATA, BptreePhys::default());
+                let object =
+                    mos.objset.allocate(tx, kind, BPTREE_BLOCK, kind, phys.as_bytes(), 1)?;
+                mos.set(tx, key::BPTREE, object.number())?;
+                self.making.features.add(tx, Feature::AsyncDestroy, 1)?;
+                (object, phys)
+            }
+        };
+        let entry = BptreeEntry { bp: root, birth_txg: min_txg.into(), resume: Default::default() };
+        object.write(tx, BptreeEntry::offset(phys.end.get()), entry.as_bytes())?;
+        phys.end += 1;
+        count(&mut phys, u64::checked_add, space)?;
+        object.set_bonus(tx, phys.as_bytes(), None)?;
+        self.charge_free(space, 1)
+    }
+
+    /// Frees the next portion of what was destroyed.
+    pub(crate) fn free_portion(&self, max: u64) -> Result<Progress> {
+        let (mos, tx) = (self.making.mos, self.making.tx);
+        let of = |bp: &BlkPtr| Space::of(bp, self.store.dsize(bp));
+        for bp in deferred(mos)?.take(&mos.objset, tx, 4 * max, &of)? {
+            self.allocator.free(self.store, &bp)?;
+        }
+        let list = list(mos)?;
+        let mut left = max;
+        if !list.phys()?.is_empty() {
+            let blocks = list.take(&mos.objset, tx, max, &of)?;
+            left = left.saturating_sub(blocks.len() as u64);
+            let mut space = Space::default();
+            blocks.iter().for_each(|bp| space += of(bp));
+            self.free_all(&blocks, space)?;
+            if !list.phys()?.is_empty() {
+                return Ok(Progress::More);
+            }
+        }
+        while left > 0 {
+            let Some((object, mut phys)) = trees(mos)? else { return Ok(Progress::Done) };
+            if phys.pending() == 0 {
+                mos.directory()?.remove(tx, key::BPTREE)?;
+                mos.objset.free(tx, object.number())?;
+                self.making.features.add(tx, Feature::AsyncDestroy, -1)?;
+                return Ok(Progress::Done);
+            }
+            let at = BptreeEntry::offset(phys.begin.get());
+            let mut bytes = [0; size_of::<BptreeEntry>()];
+            object.read(at, &mut bytes)?;
+            let mut entry = *BptreeEntry::parse(&bytes).map_err(damaged)?;
+            let resume = Some(&entry.resume).filter(|place| **place != Default::default());
+            let part = tree::portion(self.store, &entry.bp, entry.birth_txg.get(), resume, left);
+            left = left.saturating_sub(part.blocks.len().max(1) as u64);
+            self.free_all(&part.blocks, part.space)?;
+            count(&mut phys, u64::checked_sub, part.space)?;
+            match part.resume {
+                Some(place) => {
+                    entry.resume = place;
+                    object.write(tx, at, entry.as_bytes())?;
+                }
+                None => phys.begin += 1,
+            }
+            object.set_bonus(tx, phys.as_bytes(), None)?;
+            if part.failed.is_some() {
+                return Ok(Progress::Stalled);
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    fn free_all(&self, blocks: &[BlkPtr], space: Space) -> Result<()> {
+        for bp in blocks {
+            self.allocator.free(self.store, bp)?;
+        }
+        self.charge_free(space, -1)
+    }
+}

@@ -1,0 +1,234 @@
+//! The blocks of an object set that are younger than a txg, in portions.
+//!
+//! The walk goes from the leaves up: a block comes after all below it, so a tree of which a part
+//! is freed can still be walked. It stops at data blocks only, and goes on there (the bookmarks
+//! mean what OpenZFS means by them; FORMAT: section 9.2).
+
+use dmu::Space;
+use format::bptree::BlockPlace;
+use format::dnode::{DNODE_SLOT, DNODES_PER_BLOCK};
+use format::{BlkPtr, DnodePhys, ObjsetPhys};
+use rt::sync::Arc;
+use store::Store;
+use zerocopy::FromBytes;
+
+use crate::error::PoolError;
+
+/// The object set that destroyed trees are said to be in.
+const DESTROYED: u64 = u64::MAX;
+/// Block number that stands for the spill block.
+const SPILL: u64 = u64::MAX;
+/// Numbers of the objects of accounts, in the order of the walk.
+const ACCOUNTS: [(u64, usize); 3] = [
+    (format::objset::PROJECTUSED_OBJECT, 2),
+    (format::objset::GROUPUSED_OBJECT, 1),
+    (format::objset::USERUSED_OBJECT, 0),
+];
+
+/// What one portion of a walk has found.
+#[derive(Default)]
+pub(crate) struct Portion {
+    /// Blocks, those below before those above.
+    pub(crate) blocks: Vec<BlkPtr>,
+    /// Their space.
+    pub(crate) space: Space,
+    /// Where the walk goes on; `None`: it has come to its end.
+    pub(crate) resume: Option<BlockPlace>,
+    /// What could not be read; the walk stopped before it.
+    pub(crate) failed: Option<PoolError>,
+}
+
+/// Order of the walk: object, block, and last the block of dnodes that the object is in.
+type Position = (u64, u64, bool);
+
+fn position(place: &BlockPlace) -> Position {
+    match (place.object.get(), place.blkid.get()) {
+        (0, block) => (last_in(block), u64::MAX, true),
+        (object, block) => (object, block, false),
+    }
+}
+
+/// The last object in a block of dnodes.
+fn last_in(block: u64) -> u64 {
+    block.saturating_mul(DNODES_PER_BLOCK).saturating_add(DNODES_PER_BLOCK - 1)
+}
+
+/// Walks the object set at `root`: the next blocks born after `min_txg`, about `max` of them.
+pub(crate) fn portion(
+    store: &Arc<Store>,
+    root: &BlkPtr,
+    min_txg: u64,
+    resume: Option<&BlockPlace>,
+    max: u64,
+) -> Portion {
+    let resume = resume.map(position);
+    let mut walk = Walk { store, min_txg, resume, left: max, out: Portion::default() };
+    match walk.objset(root) {
+        Ok(()) => walk.out.resume = None,
+        Err(Stop::Full) => {}
+        Err(Stop::Failed(e)) => walk.out.failed = Some(e),
+    }
+    walk.out
+}
+
+/// Why a walk ends before its end.
+enum Stop {
+    Full,
+    Failed(PoolError),
+}
+
+type Walked = Result<(), Stop>;
+
+impl From<PoolError> for Stop {
+    fn from(e: PoolError) -> Self {
+        Stop::Failed(e)
+    }
+}
+
+struct Walk<'a> {
+    store: &'a Arc<Store>,
+    min_txg: u64,
+    /// Everything before it was handed out.
+    resume: Option<Position>,
+    left: u64,
+    out: Portion,
+}
+
+impl Walk<'_> {
+    fn is_young(&self, bp: &BlkPtr) -> bool {
+        !bp.is_hole() && bp.birth() > self.min_txg
+    }
+
+    /// Was all up to (and with) `last` handed out before?
+    fn is_done(&self, last: Position) -> bool {
+        self.resume.is_some_and(|resume| last < resume)
+    }
+
+    fn take(&mut self, bp: &BlkPtr) {
+        self.out.blocks.push(*bp);
+        self.out.space += Space::of(bp, self.store.dsize(bp));
+    }
+
+    /// Marks where the walk is, which is where it goes on if it stops here.
+    fn at(&mut self, object: u64, block: u64) -> Walked {
+        let mut place = BlockPlace::default();
+        place.objset.set(DESTROYED);
+        place.object.set(object);
+        place.blkid.set(block);
+        self.out.resume = Some(place);
+        self.left = self.left.checked_sub(1).ok_or(Stop::Full)?;
+        Ok(())
+    }
+
+    fn objset(&mut self, root: &BlkPtr) -> Walked {
+        if !self.is_young(root) {
+            return Ok(());
+        }
+        let bytes = self.store.read(root).map_err(PoolError::from)?;
+        let phys = ObjsetPhys::parse(&bytes).map_err(|e| damaged(0, e))?;
+        self.dnode(0, &phys.meta)?;
+        for (number, index) in ACCOUNTS {
+            if let Some(dnode) = &phys.accounting[index] {
+                self.dnode(number, dnode)?;
+            }
+        }
+        self.take(root);
+        Ok(())
+    }
+
+    fn dnode(&mut self, object: u64, dnode: &DnodePhys) -> Walked {
+        let top = dnode.core().levels.saturating_sub(1);
+        for (block, bp) in dnode.blkptrs().iter().enumerate() {
+            self.block(object, dnode, top, block as u64, bp)?;
+        }
+        match dnode.spill() {
+            Some(spill) => self.leaf(object, SPILL, spill),
+            None => Ok(()),
+        }
+    }
+
+    /// A block of `level` with all below it.
+    fn block(
+        &mut self,
+        object: u64,
+        dnode: &DnodePhys,
+        level: u8,
+        block: u64,
+        bp: &BlkPtr,
+    ) -> Walked {
+        if !self.is_young(bp) {
+            return Ok(());
+        }
+        if bp.level() != level {
+            return Err(damaged(object, format!("a block of level {} in {level}", bp.level())).into());
+        }
+        let shift = dnode.pointers_shift() * u32::from(level);
+        let end = block.saturating_add(1).checked_shl(shift).unwrap_or(u64::MAX).saturating_sub(1);
+        let last = if object == 0 { (last_in(end), u64::MAX, true) } else { (object, end, false) };
+        if self.is_done(last) {
+            return Ok(());
+        }
+        if level == 0 {
+            if object == 0 {
+                self.dnodes(block, bp)?;
+            }
+            return self.leaf(object, block, bp);
+        }
+        let first = block.checked_shl(shift).unwrap_or(u64::MAX);
+        let children = self.read(object, first, bp)?;
+        let first = block << dnode.pointers_shift();
+        for (index, child) in children.as_chunks::<128>().0.iter().enumerate() {
+            if let Ok(child) = BlkPtr::read_from_bytes(child) {
+                self.block(object, dnode, level - 1, first + index as u64, &child)?;
+            }
+        }
+        self.take(bp);
+        Ok(())
+    }
+
+    /// The objects in a block of dnodes.
+    fn dnodes(&mut self, block: u64, bp: &BlkPtr) -> Walked {
+        let first = block.saturating_mul(DNODES_PER_BLOCK);
+        let bytes = self.read(first, 0, bp)?;
+        let mut slot = 0;
+        while slot < DNODES_PER_BLOCK {
+            let at = slot as usize * DNODE_SLOT;
+            let object = first + slot;
+            let dnode = DnodePhys::parse(bytes.get(at..).unwrap_or_default());
+            slot += match dnode.map_err(|e| damaged(object, e))? {
+                Some(dnode) => {
+                    if object > 0 && !self.is_done((object, u64::MAX, false)) {
+                        self.dnode(object, &dnode)?;
+                    }
+                    dnode.slots() as u64
+                }
+                None => 1,
+            };
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, object: u64, block: u64, bp: &BlkPtr) -> Walked {
+        let here = if object == 0 { (last_in(block), u64::MAX, true) } else { (object, block, false) };
+        if !self.is_young(bp) || self.is_done(here) {
+            return Ok(());
+        }
+        self.at(object, block)?;
+        self.take(bp);
+        Ok(())
+    }
+
+    /// Reads a block of pointers or dnodes; if that fails, the walk can go on at a data block.
+    fn read(&mut self, object: u64, first: u64, bp: &BlkPtr) -> Result<store::Block, Stop> {
+        let block = self.store.read(bp);
+        if block.is_err() {
+            self.left = self.left.max(1);
+            self.at(object, first)?;
+        }
+        Ok(block.map_err(PoolError::from)?)
+    }
+}
+
+fn damaged(object: u64, detail: impl std::fmt::Display) -> PoolError {
+    PoolError::Damaged { what: "destroyed data set", detail: format!("object {object}: {detail}") }
+}
