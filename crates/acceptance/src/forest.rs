@@ -93,9 +93,9 @@ impl Forest {
     }
 
     fn has_clones(&self, name: &str, snapshot: &str) -> bool {
-        self.branches.values().any(|b| {
-            b.origin.as_ref().is_some_and(|(of, from)| of == name && from == snapshot)
-        })
+        self.branches
+            .values()
+            .any(|b| b.origin.as_ref().is_some_and(|(of, from)| of == name && from == snapshot))
     }
 
     /// One random operation: most are on files.
@@ -107,12 +107,12 @@ impl Forest {
             0..4 => self.snapshot(pool),
             4..6 => self.destroy_snapshot(pool),
             6 => self.rollback(pool),
-            7..9 => self.clone_one(pool),
-            9 => self.promote(pool),
-            10 => self.rename(pool),
-            11 => self.rename_snapshot(pool),
-            12 => self.destroy(pool),
-            13 if self.branches.len() < BRANCHES_MAX => {
+            7..11 => self.clone_one(pool),
+            11 => self.promote(pool),
+            12 => self.rename(pool),
+            13 => self.rename_snapshot(pool),
+            14..16 => self.destroy(pool),
+            16 if self.branches.len() < BRANCHES_MAX => {
                 self.grow(pool);
                 Some("create")
             }
@@ -255,12 +255,18 @@ impl Forest {
 
     fn destroy(&mut self, pool: &Arc<Pool>) -> Option<&'static str> {
         let name = self.any();
-        if self.branches.len() < 2 {
+        if self.branches.len() < 3 {
             return None;
         }
-        if !self.branches[&name].snapshots.is_empty() {
+        let branch = self.branches.get_mut(&name)?;
+        if !branch.snapshots.is_empty() {
             assert!(pool.destroy_dataset(&name).is_err(), "{name} has snapshots");
-            return Some("refused");
+            let all: Vec<String> = branch.snapshots.iter().map(|(s, _)| s.clone()).collect();
+            if all.iter().any(|snapshot| self.has_clones(&name, snapshot)) {
+                return Some("refused");
+            }
+            let full: Vec<String> = all.iter().map(|s| format!("{name}@{s}")).collect();
+            pool.destroy_snapshots(&full, false).unwrap_or_else(|e| panic!("{full:?}: {e}"));
         }
         pool.destroy_dataset(&name).unwrap_or_else(|e| panic!("destroy {name}: {e}"));
         self.branches.remove(&name);

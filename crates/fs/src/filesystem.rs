@@ -50,7 +50,7 @@ pub struct Filesystem {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) objset: Arc<Objset>,
     registry: Registry,
-    layouts: RwLock<Layouts>,
+    pub(crate) shared: Arc<Shared>,
     layouts_zap: Option<Zap>,
     root: u64,
     delete_queue: u64,
@@ -65,6 +65,12 @@ pub struct Filesystem {
     project: bool,
     /// Why its files cannot be changed though its data set could.
     read_only_because: Option<String>,
+}
+
+/// What all who have the same file system open must have in common.
+pub(crate) struct Shared {
+    /// Those that were made here are on disk after the next sync.
+    layouts: RwLock<Layouts>,
     pub(crate) quotas: Quotas,
     tree: Mutex<()>,
     locks: Vec<Mutex<()>>,
@@ -119,9 +125,15 @@ impl Filesystem {
         if !quota_zaps(&objset)?.is_empty() {
             dataset.set_user_quotas(true);
         }
+        let shared = dataset.shared(|| Shared {
+            layouts: RwLock::new(layouts),
+            quotas: Quotas::default(),
+            tree: Mutex::new(()),
+            locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
+        });
         Ok(Filesystem {
             registry,
-            layouts: RwLock::new(layouts),
+            shared,
             layouts_zap,
             root,
             delete_queue: word(key::DELETE_QUEUE)?.unwrap_or(0),
@@ -134,9 +146,6 @@ impl Filesystem {
             read_only_because: (version < ZPL_VERSION).then(|| {
                 format!("it is a file system of version {version}, without system attributes")
             }),
-            quotas: Quotas::default(),
-            tree: Mutex::new(()),
-            locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
             pool: pool.clone(),
             dataset,
             objset,
@@ -195,13 +204,13 @@ impl Filesystem {
 
     /// Locks an object against other changes.
     pub(crate) fn lock(&self, object: u64) -> MutexGuard<'_, ()> {
-        self.locks[object as usize % LOCKS].lock()
+        self.shared.locks[object as usize % LOCKS].lock()
     }
 
     /// Locks several objects, in the order of their locks.
     fn lock_all(&self, objects: &[u64]) -> Vec<MutexGuard<'_, ()>> {
         let places: BTreeSet<usize> = objects.iter().map(|o| *o as usize % LOCKS).collect();
-        places.into_iter().map(|place| self.locks[place].lock()).collect()
+        places.into_iter().map(|place| self.shared.locks[place].lock()).collect()
     }
 
     /// Locks a directory and what `name` in it leads to.
@@ -232,7 +241,7 @@ impl Filesystem {
     pub fn attrs_of(&self, object: &Arc<Object>) -> Result<Attrs> {
         let header = object.header()?;
         let spill = object.spill()?;
-        let layouts = self.layouts.read();
+        let layouts = self.shared.layouts.read();
         let read = self
             .view(&header, spill.as_deref().map(Vec::as_slice), &layouts)
             .and_then(|view| Ok((Attrs::parse(&view, header.bonus())?, view.is_old_znode())));
@@ -268,7 +277,7 @@ impl Filesystem {
     /// The attributes of fixed size of an open object.
     pub fn znode_of(&self, object: &Arc<Object>) -> Result<Znode> {
         let spill = object.spill()?;
-        let layouts = self.layouts.read();
+        let layouts = self.shared.layouts.read();
         object
             .with_header(|header| {
                 let view = self.view(header, spill.as_deref().map(Vec::as_slice), &layouts)?;
@@ -289,7 +298,7 @@ impl Filesystem {
             change(&mut attrs.znode);
             return self.set_attrs(tx, object, &attrs);
         }
-        let layouts = self.layouts.read();
+        let layouts = self.shared.layouts.read();
         let done = object.change_header(tx, |header| {
             let mut znode = Znode::read(&self.view(header, None, &layouts)?)?;
             change(&mut znode);
@@ -312,7 +321,7 @@ impl Filesystem {
         let header = object.header()?;
         let spill = object.spill()?;
         let image = {
-            let mut layouts = self.layouts.write();
+            let mut layouts = self.shared.layouts.write();
             let old = layouts.clone();
             let spill = spill.as_deref().map(Vec::as_slice);
             let view =
@@ -442,7 +451,7 @@ impl Filesystem {
             attrs.rdev = Some(new.rdev);
         }
         let image = {
-            let mut layouts = self.layouts.write();
+            let mut layouts = self.shared.layouts.write();
             let image = attrs
                 .build(None, &self.registry, &mut layouts, format::sa::bonus_max(1))
                 .map_err(|e| self.damaged(0, e))?;
@@ -566,7 +575,7 @@ impl Filesystem {
     /// Moves an entry; what the new name stood for is replaced, as rename(2) does.
     pub fn rename(&self, from: u64, name: &[u8], to: u64, new_name: &[u8]) -> Result<()> {
         self.check_name(new_name)?;
-        let _tree = self.tree.lock();
+        let _tree = self.shared.tree.lock();
         let (moved, old, _locks) = loop {
             let (moved, old) = (self.must_find(from, name)?, self.lookup(to, new_name)?);
             let replaced = old.as_ref().map_or(moved.object, |old| old.object);

@@ -139,7 +139,7 @@ impl Filesystem {
     /// Has each used less than his quota? If so, the change is noted. `careful`: with all that was
     /// changed since the last sync.
     fn is_within(&self, limits: &[Limit], careful: bool) -> Result<bool> {
-        let mut unsynced = self.quotas.unsynced.lock();
+        let mut unsynced = self.shared.quotas.unsynced.lock();
         // What was noted for a txg that is on disk is counted by now.
         *unsynced = unsynced.split_off(&(self.pool.txg() + 1));
         for (key @ (owner, objects, id), quota, amount) in limits {

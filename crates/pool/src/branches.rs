@@ -346,7 +346,7 @@ impl TaskContext<'_> {
 
     /// Something was left to be freed.
     fn free_later(&self) {
-        *self.writing.freeing.lock() = true;
+        self.writing.freeing.lock().pending = true;
     }
 
     fn may_destroy_snapshot(&self, found: &Found) -> Result<()> {

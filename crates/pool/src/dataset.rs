@@ -1,5 +1,7 @@
 //! An open data set: a head that can be changed, or a snapshot that cannot.
 
+use std::any::Any;
+
 use codec::compress::ZstdLevel;
 use dmu::{Objset, Owner, Policy, RedundantMetadata};
 use format::objset::ObjsetType;
@@ -31,6 +33,8 @@ pub struct Dataset {
     set_readonly: AtomicBool,
     /// Some user, group or project has a quota; only `fs` knows which.
     user_quotas: AtomicBool,
+    /// What the storey above keeps with it.
+    shared: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     /// Room as of a txg: looked up once per txg, not once per change.
     room: Mutex<Option<(u64, Room)>>,
 }
@@ -57,6 +61,16 @@ impl Dataset {
 
     pub(crate) fn set_name(&self, name: String) {
         *self.name.lock() = name;
+    }
+
+    /// What all who have it open share; `make` makes it for the first of them.
+    ///
+    /// # Panics
+    /// If another type was asked for before: only one storey has data sets open.
+    pub fn shared<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut shared = self.shared.lock();
+        let any = shared.get_or_insert_with(|| Arc::new(make())).clone();
+        any.downcast().unwrap_or_else(|_| panic!("one type is shared by those who open a data set"))
     }
 
     /// What the MOS says of it now.
@@ -196,6 +210,7 @@ impl Pool {
                 property::number(&self.mos, found, "readonly", true, 0)? != 0,
             ),
             user_quotas: AtomicBool::new(false),
+            shared: Mutex::new(None),
             room: Mutex::new(None),
         })
     }

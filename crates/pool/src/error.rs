@@ -39,7 +39,9 @@ pub enum PoolError {
         name: String,
     },
     /// Somebody holds the snapshot.
-    #[error("cannot destroy snapshot {name}: it's being held. Run 'zfs holds -r {name}' to see holders.")]
+    #[error(
+        "cannot destroy snapshot {name}: it's being held. Run 'zfs holds -r {name}' to see holders."
+    )]
     Held {
         /// The snapshot.
         name: String,

@@ -20,7 +20,7 @@ use crate::features::Features;
 use crate::intent;
 use crate::logmaps;
 use crate::mos::{Mos, key};
-use crate::pool::{BUFFERS_IDLE_BYTES, CACHE_BYTES, DIRTY_MAX_BYTES, Pool, Writing};
+use crate::pool::{BUFFERS_IDLE_BYTES, CACHE_BYTES, DIRTY_MAX_BYTES, Freeing, Pool, Writing};
 use crate::space::ALLOCATION_BIAS;
 use crate::spacemaps::{PoolSpaceMaps, Slabs};
 
@@ -302,7 +302,11 @@ pub(crate) fn writing(
         syncing: Mutex::default(),
         uberblock_wanted: Mutex::default(),
         labels_stale: Mutex::new(true),
-        freeing: Mutex::new(mos.find(key::FREE_BPOBJ)?.is_some() && freeing::is_pending(mos)?),
+        freeing: Mutex::new(Freeing {
+            pending: mos.find(key::FREE_BPOBJ)?.is_some() && freeing::is_pending(mos)?,
+            blocks_per_txg: freeing::BLOCKS_PER_TXG,
+            by_itself: true,
+        }),
         suspended: Mutex::default(),
         bell: Arc::default(),
         thread: Mutex::default(),

@@ -46,13 +46,24 @@ pub(crate) struct Writing {
     pub(crate) uberblock_wanted: Mutex<bool>,
     /// The labels are as whoever had the pool before left them.
     pub(crate) labels_stale: Mutex<bool>,
-    /// Something that was destroyed is still to be freed.
-    pub(crate) freeing: Mutex<bool>,
+    /// How what was destroyed is freed.
+    pub(crate) freeing: Mutex<Freeing>,
     /// Why the pool takes no more changes.
     pub(crate) suspended: Mutex<Option<String>>,
     /// Wakes the syncing thread.
     pub(crate) bell: Arc<Bell>,
     pub(crate) thread: Mutex<Option<rt::thread::JoinHandle<()>>>,
+}
+
+/// How what was destroyed is freed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Freeing {
+    /// Something is left.
+    pub(crate) pending: bool,
+    /// About so many blocks in one txg.
+    pub(crate) blocks_per_txg: u64,
+    /// A txg that leaves something asks for the next one.
+    pub(crate) by_itself: bool,
 }
 
 /// What the syncing thread waits for. It outlives the pool, which the thread does not keep alive.
@@ -231,9 +242,17 @@ impl Pool {
     /// so. A pool that is closed before goes on with it when it is opened anew.
     pub fn finish_freeing(&self, mut go_on: impl FnMut(u64) -> bool) -> Result<()> {
         let writing = self.writing()?;
-        while *writing.freeing.lock() && go_on(self.freeing()?) {
+        while writing.freeing.lock().pending && go_on(self.freeing()?) {
             self.sync()?;
         }
+        Ok(())
+    }
+
+    /// Frees about `blocks_per_txg` blocks in a txg; `by_itself`: in txgs of its own, if no other
+    /// comes. Ordinarily that is so, with so many blocks that no txg takes noticeably longer.
+    pub fn set_freeing(&self, blocks_per_txg: u64, by_itself: bool) -> Result<()> {
+        let mut freeing = self.writing()?.freeing.lock();
+        *freeing = Freeing { blocks_per_txg, by_itself, ..*freeing };
         Ok(())
     }
 

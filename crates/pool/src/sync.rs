@@ -10,7 +10,7 @@ use rt::sync::Arc;
 
 use crate::dataset::Dataset;
 use crate::dsl::create::Making;
-use crate::dsl::freeing::{BLOCKS_PER_TXG, Progress};
+use crate::dsl::freeing::Progress;
 use crate::error::{PoolError, Result};
 use crate::ledger::Ledger;
 use crate::pool::{Pool, Writing};
@@ -59,7 +59,8 @@ impl Pool {
         match self.sync_frozen(writing, txg) {
             Ok(()) => {
                 writing.txgs.synced(txg);
-                if *writing.freeing.lock() {
+                let freeing = *writing.freeing.lock();
+                if freeing.pending && freeing.by_itself {
                     writing.bell.ask(txg + 1);
                 }
                 Ok(txg)
@@ -92,11 +93,12 @@ impl Pool {
         for task in tasks {
             task(&cx)?;
         }
-        if *writing.freeing.lock() {
+        let freeing = *writing.freeing.lock();
+        if freeing.pending {
             // What goes may have been written in this very txg.
             allocator.settle_all();
-            let progress = ledger.free_portion(BLOCKS_PER_TXG)?;
-            *writing.freeing.lock() = progress == Progress::More;
+            let progress = ledger.free_portion(freeing.blocks_per_txg)?;
+            writing.freeing.lock().pending = progress == Progress::More;
         }
         self.sync_mos(writing, tx, ledger)?;
         // Frees age by uberblocks, not by txgs that had nothing to write (INV-1).

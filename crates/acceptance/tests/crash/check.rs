@@ -6,7 +6,7 @@ use device::sim::SimSet;
 use fs::{Filesystem, mode};
 use pool::{Pool, PoolError, Stored};
 use rt::sync::Arc;
-use testkit::model::{Content, Form, Node};
+use testkit::model::{Content, Form, Node, Tree};
 use testkit::truth::UNKNOWN_TIME;
 use verify::FindingKind;
 
@@ -111,11 +111,31 @@ pub(crate) fn holds(pool: &Arc<Pool>, state: &State) -> Result<(), String> {
     }
     for name in NAMES {
         match (state.filesystems.get(name), Filesystem::open(pool, name)) {
-            (Some(files), Ok(fs)) => same(&fs, files).map_err(|e| format!("{name}: {e}"))?,
+            (Some(files), Ok(fs)) => {
+                same(&fs, files).map_err(|e| format!("{name}: {e}"))?;
+                snapshots(pool, name, files)?;
+            }
             (None, Err(fs::FsError::Pool(PoolError::NoDataset { .. }))) => {}
             (None, Ok(_)) => return Err(format!("{name} must not be there")),
             (_, Err(e)) => return Err(format!("{name}: {e}")),
         }
+    }
+    Ok(())
+}
+
+/// Has the file system the snapshots that it must have, and do they hold what they must?
+fn snapshots(pool: &Arc<Pool>, name: &str, files: &Files) -> Result<(), String> {
+    let all = pool::dsl::lookup::walk(pool.mos(), rig::POOL).map_err(|e| e.to_string())?;
+    let prefix = format!("{name}@");
+    let have: Vec<&str> = all.iter().filter_map(|f| f.name.strip_prefix(&prefix)).collect();
+    let want: Vec<&str> = files.snapshots.iter().map(|(snapshot, _)| *snapshot).collect();
+    if have != want {
+        return Err(format!("{name} has snapshots {have:?}, not {want:?}"));
+    }
+    for (snapshot, tree) in &files.snapshots {
+        let full = format!("{name}@{snapshot}");
+        let fs = Filesystem::open(pool, &full).map_err(|e| format!("{full}: {e}"))?;
+        same_tree(&fs, tree).map_err(|e| format!("{full}: {e}"))?;
     }
     Ok(())
 }
@@ -125,6 +145,10 @@ fn same(fs: &Filesystem, files: &Files) -> Result<(), String> {
     if record != files.record {
         return Err(format!("recordsize is {record}, not {}", files.record));
     }
+    same_tree(fs, &files.tree)
+}
+
+fn same_tree(fs: &Filesystem, tree: &Tree) -> Result<(), String> {
     let mut seen: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     let mut links: BTreeMap<u64, u64> = BTreeMap::new();
     let mut todo = vec![(Vec::new(), fs.root())];
@@ -140,7 +164,7 @@ fn same(fs: &Filesystem, files: &Files) -> Result<(), String> {
         }
         seen.insert(path, object);
     }
-    let wanted: BTreeMap<Vec<u8>, &Node> = files.tree.paths().into_iter().collect();
+    let wanted: BTreeMap<Vec<u8>, &Node> = tree.paths().into_iter().collect();
     if let Some(path) = wanted.keys().find(|path| !seen.contains_key(*path)) {
         return Err(format!("{} is not there", shown(path)));
     }

@@ -49,6 +49,9 @@ fn attach(disk: SimDisk, deadline_ms: Option<u64>) -> Arc<dyn WriteDevice> {
 /// The host that makes the pool, and the one that takes it over.
 pub(crate) const HOSTS: [u64; 2] = [0x7468_756d, 0xb0b];
 
+/// So few that what was destroyed is freed by several txgs, which are those of the next steps.
+const BLOCKS_PER_TXG: u64 = 25;
+
 /// One worker: the writes come in the same order every time.
 fn options(host_id: u64) -> OpenOptions {
     let host_name = format!("host-{host_id:x}");
@@ -67,7 +70,7 @@ pub(crate) fn create(set: &SimSet, shape: Shape) -> pool::Result<Arc<Pool>> {
         ("recordsize".to_string(), Stored::Number(16 << 10)),
         ("xattr".to_string(), Stored::Number(2)),
     ]);
-    Pool::create(NewPool {
+    let pool = Pool::create(NewPool {
         name: POOL.into(),
         tops: vec![NewTop {
             joined: shape.joined,
@@ -81,7 +84,9 @@ pub(crate) fn create(set: &SimSet, shape: Shape) -> pool::Result<Arc<Pool>> {
         make: make_filesystem,
         command: format!("zpool create {POOL}"),
         options: options(HOSTS[0]),
-    })
+    })?;
+    pool.set_freeing(BLOCKS_PER_TXG, false)?;
+    Ok(pool)
 }
 
 /// Looks for pools on the disks with these numbers, through handles that cannot write.
@@ -140,5 +145,7 @@ pub(crate) fn open_on(
     }
     let tree = WriteTree::open(&found.root, devices).map_err(|e| e.to_string())?;
     let devices = Devices::Writable(tree);
-    Pool::open(devices, &found.uberblocks, &options(host)).map_err(|e| e.to_string())
+    let pool = Pool::open(devices, &found.uberblocks, &options(host)).map_err(|e| e.to_string())?;
+    pool.set_freeing(BLOCKS_PER_TXG, false).map_err(|e| e.to_string())?;
+    Ok(pool)
 }

@@ -24,6 +24,16 @@ pub(crate) enum Step {
     Files(&'static str, Vec<Op>),
     Create(&'static str),
     Destroy(&'static str),
+    /// Of these file systems, by one name, in one txg.
+    Snapshot(&'static [&'static str], &'static str),
+    /// File system, and the name of its snapshot.
+    DestroySnapshot(&'static str, &'static str),
+    /// To its last snapshot.
+    Rollback(&'static str),
+    /// File system, snapshot, clone.
+    Clone(&'static str, &'static str, &'static str),
+    Promote(&'static str),
+    Rename(&'static str, &'static str),
     Set(&'static str, &'static str, u64),
     /// `zpool set autoreplace=on`.
     SetPool,
@@ -42,6 +52,14 @@ pub(crate) enum Step {
 pub(crate) struct Files {
     pub tree: Tree,
     pub record: u32,
+    /// Oldest first.
+    pub snapshots: Vec<(&'static str, Tree)>,
+}
+
+impl Files {
+    fn of(tree: Tree) -> Files {
+        Files { tree, record: 16 << 10, snapshots: Vec::new() }
+    }
 }
 
 /// What the pool must be.
@@ -57,7 +75,7 @@ pub(crate) struct State {
 }
 
 /// Names of all file systems that ever are.
-pub(crate) const NAMES: [&str; 2] = [POOL, "tank/a"];
+pub(crate) const NAMES: [&str; 4] = [POOL, "tank/a", "tank/c", "tank/d"];
 
 /// What happened, as the checker needs it.
 pub(crate) struct History {
@@ -83,6 +101,7 @@ pub(crate) fn steps(seed: u64) -> Vec<Step> {
     random(&mut other, 1);
     steps.push(Step::Files("tank/a", take(&other, &mut 0)));
     steps.push(Step::Set("tank/a", "recordsize", 4096));
+    branches(&mut steps, &mut root, &mut done, &mut other);
     steps.push(Step::Destroy("tank/a"));
     steps.push(Step::Reopen);
     // A tree that is put in two txgs: a put that takes long is in several.
@@ -100,6 +119,28 @@ pub(crate) fn steps(seed: u64) -> Vec<Step> {
     steps.push(Step::Files(POOL, take(&root, &mut done)));
     steps.push(Step::DestroyPool);
     steps
+}
+
+/// Snapshots, a clone that takes the place of its origin, and the end of all of them. What goes is
+/// freed in several txgs, which are those of the steps that follow.
+fn branches(steps: &mut Vec<Step>, root: &mut Workload, done: &mut usize, other: &mut Workload) {
+    let mut in_other = other.ops.len();
+    steps.push(Step::Snapshot(&[POOL, "tank/a"], "one"));
+    other.push(Op::Remove { path: b"large".to_vec() });
+    random(other, 2);
+    steps.push(Step::Files("tank/a", take(other, &mut in_other)));
+    steps.push(Step::Snapshot(&["tank/a"], "two"));
+    steps.push(Step::Clone("tank/a", "one", "tank/c"));
+    let mut clone = Workload::new(7);
+    clone.file(b"own", Look::Noise, 30_000);
+    steps.push(Step::Files("tank/c", take(&clone, &mut 0)));
+    random(root, 2);
+    steps.push(Step::Files(POOL, take(root, done)));
+    steps.push(Step::Promote("tank/c"));
+    steps.push(Step::DestroySnapshot("tank/a", "two"));
+    steps.push(Step::Rename("tank/c", "tank/d"));
+    steps.push(Step::Rollback("tank/d"));
+    steps.push(Step::DestroySnapshot(POOL, "one"));
 }
 
 fn random(load: &mut Workload, count: usize) {
@@ -189,11 +230,39 @@ fn after(state: &State, step: &Step) -> State {
             }
         }
         Step::Create(name) => {
-            all.insert(name, Files { tree: Tree::new(), record: 16 << 10 });
+            all.insert(name, Files::of(Tree::new()));
         }
         Step::Destroy(name) => drop(all.remove(name)),
         Step::Set(name, "recordsize", value) => {
             all.get_mut(name).expect("it is there").record = *value as u32;
+        }
+        Step::Snapshot(names, snapshot) => {
+            for name in *names {
+                let files = all.get_mut(name).expect("it is there");
+                files.snapshots.push((snapshot, files.tree.clone()));
+            }
+        }
+        Step::DestroySnapshot(name, snapshot) => {
+            let files = all.get_mut(name).expect("it is there");
+            files.snapshots.retain(|(own, _)| own != snapshot);
+        }
+        Step::Rollback(name) => {
+            let files = all.get_mut(name).expect("it is there");
+            files.tree = files.snapshots.last().expect("it has one").1.clone();
+        }
+        Step::Clone(of, snapshot, name) => {
+            let from = all[of].snapshots.iter().find(|(own, _)| own == snapshot);
+            let tree = from.expect("it has it").1.clone();
+            all.insert(name, Files::of(tree));
+        }
+        Step::Promote(name) => {
+            // The story promotes a clone of the first snapshot of "tank/a".
+            let moved = all.get_mut("tank/a").expect("its origin").snapshots.remove(0);
+            all.get_mut(name).expect("it is there").snapshots.insert(0, moved);
+        }
+        Step::Rename(from, to) => {
+            let files = all.remove(from).expect("it is there");
+            all.insert(to, files);
         }
         Step::SetPool => next.autoreplace = true,
         Step::Export => next.held.0 = PoolState::Exported,
@@ -219,7 +288,7 @@ pub(crate) struct Told {
 /// Makes a pool on the disks and does the steps up to the first error. `before` is called with the
 /// number of each step, for faults to be put in.
 pub(crate) fn tell(set: &SimSet, shape: Shape, steps: &[Step], before: impl Fn(usize)) -> Told {
-    let files = Files { tree: Tree::new(), record: 16 << 10 };
+    let files = Files::of(Tree::new());
     let first = State {
         txg: 0,
         filesystems: BTreeMap::from([(POOL, files)]),
@@ -308,6 +377,19 @@ fn act(pool: &Arc<Pool>, step: &Step) -> Result<(), String> {
             pool.create_filesystem(name, BTreeMap::new(), make_filesystem).map_err(text)
         }
         Step::Destroy(name) => pool.destroy_dataset(name).map_err(text),
+        Step::Snapshot(names, snapshot) => {
+            let full: Vec<String> = names.iter().map(|n| format!("{n}@{snapshot}")).collect();
+            pool.snapshot(&full, &[]).map_err(text)
+        }
+        Step::DestroySnapshot(name, snapshot) => {
+            pool.destroy_snapshots(&[format!("{name}@{snapshot}")], false).map_err(text)
+        }
+        Step::Rollback(name) => pool.rollback(&format!("{name}@one")).map_err(text),
+        Step::Clone(of, snapshot, name) => {
+            pool.clone_snapshot(&format!("{of}@{snapshot}"), name, BTreeMap::new()).map_err(text)
+        }
+        Step::Promote(name) => pool.promote(name).map_err(text),
+        Step::Rename(from, to) => pool.rename(from, to).map_err(text),
         Step::Set(name, property, value) => {
             pool.set_property(name, property, Some(Stored::Number(*value))).map_err(text)
         }

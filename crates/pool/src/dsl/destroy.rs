@@ -82,8 +82,7 @@ impl Ledger<'_> {
         let mos = self.making.mos;
         let mut snap = mos.dataset(object)?;
         let after = mos.dataset(snap.next_snap_object.get())?;
-        snap.unique_bytes +=
-            space_within(mos, after.deadlist_object.get(), min_txg, max_txg)?.used;
+        snap.unique_bytes += space_within(mos, after.deadlist_object.get(), min_txg, max_txg)?.used;
         mos.set_dataset(self.making.tx, object, &snap)
     }
 

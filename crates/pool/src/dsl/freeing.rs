@@ -7,10 +7,10 @@
 
 use dmu::{Bpobj, Object, Space};
 use format::BlkPtr;
+use format::ObjectType;
 use format::bptree::{BPTREE_BLOCK, BptreeEntry, BptreePhys};
 use format::dsl_dir::{FREE_DIR_NAME, Used};
 use format::features::Feature;
-use format::ObjectType;
 use rt::sync::Arc;
 use zerocopy::IntoBytes;
 

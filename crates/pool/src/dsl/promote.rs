@@ -82,7 +82,8 @@ impl Ledger<'_> {
         }
         moved -= self.space_of(&root);
         let root_txg = root.creation_txg.get();
-        let clone_snaps = self.dead_within(&shared, root_txg)? + self.dead_within(&own, root_txg)?;
+        let clone_snaps =
+            self.dead_within(&shared, root_txg)? + self.dead_within(&own, root_txg)?;
         let old_snaps = self.dead_within(&others, origin.creation_txg.get())?;
         let first_own_list = first_own.1.deadlist_object.get();
         let unique = space_within(mos, first_own_list, origin.prev_snap_txg.get(), u64::MAX)?.used;

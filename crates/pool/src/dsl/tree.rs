@@ -160,7 +160,9 @@ impl Walk<'_> {
             return Ok(());
         }
         if bp.level() != level {
-            return Err(damaged(object, format!("a block of level {} in {level}", bp.level())).into());
+            return Err(
+                damaged(object, format!("a block of level {} in {level}", bp.level())).into()
+            );
         }
         let shift = dnode.pointers_shift() * u32::from(level);
         let end = block.saturating_add(1).checked_shl(shift).unwrap_or(u64::MAX).saturating_sub(1);
@@ -209,7 +211,8 @@ impl Walk<'_> {
     }
 
     fn leaf(&mut self, object: u64, block: u64, bp: &BlkPtr) -> Walked {
-        let here = if object == 0 { (last_in(block), u64::MAX, true) } else { (object, block, false) };
+        let here =
+            if object == 0 { (last_in(block), u64::MAX, true) } else { (object, block, false) };
         if !self.is_young(bp) || self.is_done(here) {
             return Ok(());
         }
