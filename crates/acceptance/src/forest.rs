@@ -10,6 +10,7 @@ use pool::Pool;
 use rt::sync::Arc;
 use testkit::model::Tree;
 use testkit::random::Rng;
+use testkit::truth::Entry;
 use testkit::workload::{Op, Workload};
 use testkit::{Compare, assert_same};
 
@@ -29,6 +30,89 @@ struct Branch {
     /// The snapshot it started from: data set and name.
     origin: Option<(String, String)>,
     open: Option<Filesystem>,
+}
+
+/// A change of data sets; snapshots by their full names.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A new file system.
+    Create(String),
+    /// Snapshots, all of the same moment.
+    Snapshot(Vec<String>),
+    /// Snapshots go.
+    DestroySnapshots(Vec<String>),
+    /// To this snapshot, the last one.
+    Rollback(String),
+    /// Of this snapshot, by this name.
+    Clone(String, String),
+    /// Of a clone.
+    Promote(String),
+    /// Of a file system.
+    Rename(String, String),
+    /// Of a snapshot: full name, new last part.
+    RenameSnapshot(String, String),
+    /// Of a file system without snapshots.
+    Destroy(String),
+}
+
+impl Change {
+    fn kind(&self) -> &'static str {
+        match self {
+            Change::Create(_) => "create",
+            Change::Snapshot(_) => "snapshot",
+            Change::DestroySnapshots(_) => "destroy snapshot",
+            Change::Rollback(_) => "rollback",
+            Change::Clone(..) => "clone",
+            Change::Promote(_) => "promote",
+            Change::Rename(..) => "rename",
+            Change::RenameSnapshot(..) => "rename snapshot",
+            Change::Destroy(_) => "destroy",
+        }
+    }
+
+    /// The engine does it.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn by_engine(&self, pool: &Arc<Pool>) -> pool::Result<()> {
+        match self {
+            Change::Create(name) => {
+                pool.create_filesystem(name, BTreeMap::new(), fs::make_filesystem)
+            }
+            Change::Snapshot(names) => pool.snapshot(names, &[]),
+            Change::DestroySnapshots(names) => pool.destroy_snapshots(names, false),
+            Change::Rollback(name) => pool.rollback(name),
+            Change::Clone(of, name) => pool.clone_snapshot(of, name, BTreeMap::new()),
+            Change::Promote(name) => pool.promote(name),
+            Change::Rename(from, to) => pool.rename(from, to),
+            Change::RenameSnapshot(from, to) => {
+                pool.rename_snapshots(&[(from.clone(), to.clone())])
+            }
+            Change::Destroy(name) => pool.destroy_dataset(name),
+        }
+    }
+
+    /// The commands that have the kernel do it.
+    #[must_use]
+    pub fn commands(&self) -> String {
+        match self {
+            Change::Create(name) => format!("zfs create {name}"),
+            Change::Snapshot(names) => format!("zfs snapshot {}", names.join(" ")),
+            Change::DestroySnapshots(names) => {
+                let each: Vec<String> = names.iter().map(|n| format!("zfs destroy {n}")).collect();
+                each.join("\n")
+            }
+            Change::Rollback(name) => format!("zfs rollback {name}"),
+            Change::Clone(of, name) => format!("zfs clone {of} {name}"),
+            Change::Promote(name) => format!("zfs promote {name}"),
+            Change::Rename(from, to) => format!("zfs rename {from} {to}"),
+            Change::RenameSnapshot(from, to) => {
+                let head = from.split('@').next().unwrap_or_default();
+                format!("zfs rename {from} {head}@{to}")
+            }
+            Change::Destroy(name) => format!("zfs destroy {name}"),
+        }
+    }
 }
 
 /// Data sets of a pool, as they should be.
@@ -54,23 +138,15 @@ impl Forest {
             done: BTreeMap::new(),
         };
         for name in PARENTS {
-            pool.create_filesystem(name, BTreeMap::new(), fs::make_filesystem).unwrap();
+            Change::Create(name.into()).by_engine(pool).unwrap();
         }
-        forest.grow(pool);
+        forest.grow().by_engine(pool).unwrap();
         forest
     }
 
     fn fresh(&mut self, letter: char) -> String {
         self.names += 1;
         format!("{letter}{}", self.names)
-    }
-
-    fn grow(&mut self, pool: &Arc<Pool>) {
-        let name = format!("{}/{}", self.parent(), self.fresh('f'));
-        pool.create_filesystem(&name, BTreeMap::new(), fs::make_filesystem).unwrap();
-        let load = Workload::new(self.rng.word());
-        let branch = Branch { load, snapshots: Vec::new(), origin: None, open: None };
-        self.branches.insert(name, branch);
     }
 
     fn parent(&mut self) -> &'static str {
@@ -98,45 +174,85 @@ impl Forest {
             .any(|b| b.origin.as_ref().is_some_and(|(of, from)| of == name && from == snapshot))
     }
 
+    /// Full names of the snapshots of `name`, if it may be rid of them.
+    fn removable(&self, name: &str) -> Option<Vec<String>> {
+        let all = self.branches[name].snapshots.iter();
+        let all: Vec<&String> = all.map(|(snapshot, _)| snapshot).collect();
+        let kept = all.iter().any(|snapshot| self.has_clones(name, snapshot));
+        (!kept).then(|| all.iter().map(|snapshot| format!("{name}@{snapshot}")).collect())
+    }
+
     /// One random operation: most are on files.
     ///
     /// # Panics
-    /// If the engine refuses what the model allows.
+    /// If the engine refuses what the model allows, or does what the model does not.
     pub fn step(&mut self, pool: &Arc<Pool>) {
-        let what = match self.rng.below(60) {
-            0..4 => self.snapshot(pool),
-            4..6 => self.destroy_snapshot(pool),
-            6 => self.rollback(pool),
-            7..11 => self.clone_one(pool),
-            11 => self.promote(pool),
-            12 => self.rename(pool),
-            13 => self.rename_snapshot(pool),
-            14..16 => self.destroy(pool),
-            16 if self.branches.len() < BRANCHES_MAX => {
-                self.grow(pool);
-                Some("create")
-            }
-            _ => self.file(pool),
-        };
-        if let Some(what) = what {
-            *self.done.entry(what).or_default() += 1;
+        if self.rng.below(60) >= 17 {
+            *self.done.entry("file").or_default() += 1;
+            return self.file(pool);
+        }
+        for change in self.change() {
+            *self.done.entry(change.kind()).or_default() += 1;
+            change.by_engine(pool).unwrap_or_else(|e| panic!("{change:?}: {e}"));
+        }
+        self.ask_too_much(pool);
+    }
+
+    /// What the model does not allow, the engine refuses.
+    fn ask_too_much(&mut self, pool: &Arc<Pool>) {
+        let Some((name, at)) = self.any_snapshot() else { return };
+        let snapshot = self.branches[&name].snapshots[at].0.clone();
+        let refused = [
+            self.has_clones(&name, &snapshot)
+                .then(|| Change::DestroySnapshots(vec![format!("{name}@{snapshot}")])),
+            Some(Change::Destroy(name.clone())),
+            Some(Change::Snapshot(vec![format!("{name}@{snapshot}")])),
+            Some(Change::Rename(name.clone(), format!("{name}/below"))),
+            self.branches[&name].origin.is_none().then_some(Change::Promote(name)),
+        ];
+        for change in refused.into_iter().flatten() {
+            let said = change.by_engine(pool);
+            assert!(said.is_err_and(|e| e.is_refusal()), "{change:?}");
+            *self.done.entry("refused").or_default() += 1;
         }
     }
 
-    fn file(&mut self, pool: &Arc<Pool>) -> Option<&'static str> {
+    fn file(&mut self, pool: &Arc<Pool>) {
         let name = self.any();
-        let branch = self.branches.get_mut(&name)?;
+        let Some(branch) = self.branches.get_mut(&name) else { return };
         let fs = branch.open.get_or_insert_with(|| Filesystem::open(pool, &name).unwrap());
         branch.load.step();
-        let op = branch.load.ops.pop()?;
-        match op {
-            Op::Sync => drop(pool.sync().unwrap()),
-            op => engine::change(fs, &op).unwrap_or_else(|e| panic!("{name}: {op}: {e}")),
+        match branch.load.ops.pop() {
+            Some(Op::Sync) | None => drop(pool.sync().unwrap()),
+            Some(op) => engine::change(fs, &op).unwrap_or_else(|e| panic!("{name}: {op}: {e}")),
         }
-        Some("file")
     }
 
-    fn snapshot(&mut self, pool: &Arc<Pool>) -> Option<&'static str> {
+    /// One random change of data sets, done in the model: usually one, none if it does not fit.
+    pub fn change(&mut self) -> Vec<Change> {
+        let one = match self.rng.below(17) {
+            0..4 => self.snapshot(),
+            4..6 => self.destroy_snapshot(),
+            6 => self.rollback(),
+            7..11 => self.clone_one(),
+            11 => self.promote(),
+            12 => self.rename(),
+            13 => self.rename_snapshot(),
+            14..16 => return self.destroy(),
+            _ => (self.branches.len() < BRANCHES_MAX).then(|| self.grow()),
+        };
+        one.into_iter().collect()
+    }
+
+    fn grow(&mut self) -> Change {
+        let name = format!("{}/{}", self.parent(), self.fresh('f'));
+        let load = Workload::new(self.rng.word());
+        let branch = Branch { load, snapshots: Vec::new(), origin: None, open: None };
+        self.branches.insert(name.clone(), branch);
+        Change::Create(name)
+    }
+
+    fn snapshot(&mut self) -> Option<Change> {
         let every = self.rng.one_in(4);
         let chosen = self.any();
         let snapshot = self.fresh('s');
@@ -147,38 +263,29 @@ impl Forest {
                 names.push(format!("{name}@{snapshot}"));
             }
         }
-        if names.is_empty() {
-            return None;
-        }
-        pool.snapshot(&names, &[]).unwrap_or_else(|e| panic!("snapshot {names:?}: {e}"));
-        Some("snapshot")
+        (!names.is_empty()).then_some(Change::Snapshot(names))
     }
 
-    fn destroy_snapshot(&mut self, pool: &Arc<Pool>) -> Option<&'static str> {
+    fn destroy_snapshot(&mut self) -> Option<Change> {
         let (name, at) = self.any_snapshot()?;
         let snapshot = self.branches[&name].snapshots[at].0.clone();
-        let full = format!("{name}@{snapshot}");
         if self.has_clones(&name, &snapshot) {
-            assert!(pool.destroy_snapshots(&[full], false).is_err());
-            return Some("refused");
+            return None;
         }
-        pool.destroy_snapshots(&[full.clone()], false).unwrap_or_else(|e| panic!("{full}: {e}"));
         self.branches.get_mut(&name)?.snapshots.remove(at);
-        Some("destroy snapshot")
+        Some(Change::DestroySnapshots(vec![format!("{name}@{snapshot}")]))
     }
 
-    fn rollback(&mut self, pool: &Arc<Pool>) -> Option<&'static str> {
+    fn rollback(&mut self) -> Option<Change> {
         let name = self.any();
         let branch = self.branches.get_mut(&name)?;
         let (snapshot, tree) = branch.snapshots.last()?.clone();
         branch.load.tree = tree;
         branch.open = None;
-        let full = format!("{name}@{snapshot}");
-        pool.rollback(&full).unwrap_or_else(|e| panic!("rollback {full}: {e}"));
-        Some("rollback")
+        Some(Change::Rollback(format!("{name}@{snapshot}")))
     }
 
-    fn clone_one(&mut self, pool: &Arc<Pool>) -> Option<&'static str> {
+    fn clone_one(&mut self) -> Option<Change> {
         if self.branches.len() >= BRANCHES_MAX {
             return None;
         }
@@ -186,21 +293,19 @@ impl Forest {
         let new = format!("{}/{}", self.parent(), self.fresh('c'));
         let (snapshot, tree) = self.branches[&name].snapshots[at].clone();
         let full = format!("{name}@{snapshot}");
-        pool.clone_snapshot(&full, &new, BTreeMap::new())
-            .unwrap_or_else(|e| panic!("clone {full} {new}: {e}"));
         let mut load = Workload::new(self.rng.word());
         load.tree = tree;
         let origin = Some((name, snapshot));
-        self.branches.insert(new, Branch { load, snapshots: Vec::new(), origin, open: None });
-        Some("clone")
+        let branch = Branch { load, snapshots: Vec::new(), origin, open: None };
+        self.branches.insert(new.clone(), branch);
+        Some(Change::Clone(full, new))
     }
 
-    fn promote(&mut self, pool: &Arc<Pool>) -> Option<&'static str> {
+    fn promote(&mut self) -> Option<Change> {
         let clones = self.branches.iter().filter(|(_, branch)| branch.origin.is_some());
         let clones: Vec<String> = clones.map(|(name, _)| name.clone()).collect();
         let name = clones.get(self.rng.index(clones.len().max(1)))?.clone();
         let (of, from) = self.branches[&name].origin.clone()?;
-        pool.promote(&name).unwrap_or_else(|e| panic!("promote {name}: {e}"));
         let owner = self.branches.get_mut(&of)?;
         let end = owner.snapshots.iter().position(|(s, _)| *s == from)? + 1;
         let moved: Vec<_> = owner.snapshots.drain(..end).collect();
@@ -216,13 +321,12 @@ impl Forest {
         let branch = self.branches.get_mut(&name)?;
         branch.origin = origin;
         branch.snapshots.splice(..0, moved);
-        Some("promote")
+        Some(Change::Promote(name))
     }
 
-    fn rename(&mut self, pool: &Arc<Pool>) -> Option<&'static str> {
+    fn rename(&mut self) -> Option<Change> {
         let name = self.any();
         let new = format!("{}/{}", self.parent(), self.fresh('r'));
-        pool.rename(&name, &new).unwrap_or_else(|e| panic!("rename {name} {new}: {e}"));
         let branch = self.branches.remove(&name)?;
         self.branches.insert(new.clone(), branch);
         for branch in self.branches.values_mut() {
@@ -232,16 +336,14 @@ impl Forest {
                 *owner = new.clone();
             }
         }
-        Some("rename")
+        Some(Change::Rename(name, new))
     }
 
-    fn rename_snapshot(&mut self, pool: &Arc<Pool>) -> Option<&'static str> {
+    fn rename_snapshot(&mut self) -> Option<Change> {
         let (name, at) = self.any_snapshot()?;
         let new = self.fresh('t');
         let branch = self.branches.get_mut(&name)?;
         let old = std::mem::replace(&mut branch.snapshots[at].0, new.clone());
-        pool.rename_snapshots(&[(format!("{name}@{old}"), new.clone())])
-            .unwrap_or_else(|e| panic!("rename {name}@{old} {new}: {e}"));
         for branch in self.branches.values_mut() {
             if let Some((owner, snapshot)) = &mut branch.origin
                 && *owner == name
@@ -250,27 +352,18 @@ impl Forest {
                 *snapshot = new.clone();
             }
         }
-        Some("rename snapshot")
+        Some(Change::RenameSnapshot(format!("{name}@{old}"), new))
     }
 
-    fn destroy(&mut self, pool: &Arc<Pool>) -> Option<&'static str> {
+    fn destroy(&mut self) -> Vec<Change> {
         let name = self.any();
-        if self.branches.len() < 3 {
-            return None;
-        }
-        let branch = self.branches.get_mut(&name)?;
-        if !branch.snapshots.is_empty() {
-            assert!(pool.destroy_dataset(&name).is_err(), "{name} has snapshots");
-            let all: Vec<String> = branch.snapshots.iter().map(|(s, _)| s.clone()).collect();
-            if all.iter().any(|snapshot| self.has_clones(&name, snapshot)) {
-                return Some("refused");
-            }
-            let full: Vec<String> = all.iter().map(|s| format!("{name}@{s}")).collect();
-            pool.destroy_snapshots(&full, false).unwrap_or_else(|e| panic!("{full:?}: {e}"));
-        }
-        pool.destroy_dataset(&name).unwrap_or_else(|e| panic!("destroy {name}: {e}"));
+        let Some(snapshots) = self.removable(&name).filter(|_| self.branches.len() >= 3) else {
+            return Vec::new();
+        };
         self.branches.remove(&name);
-        Some("destroy")
+        let mut out = vec![Change::DestroySnapshots(snapshots), Change::Destroy(name)];
+        out.retain(|change| !matches!(change, Change::DestroySnapshots(all) if all.is_empty()));
+        out
     }
 
     /// Lets go of the pool, so that it can be closed.
@@ -280,22 +373,29 @@ impl Forest {
         }
     }
 
+    /// Every data set and snapshot with what must be in it.
+    #[must_use]
+    pub fn everything(&self) -> Vec<(String, Vec<Entry>)> {
+        let mut out = Vec::new();
+        for (name, branch) in &self.branches {
+            out.push((name.clone(), branch.load.tree.entries()));
+            for (snapshot, tree) in &branch.snapshots {
+                out.push((format!("{name}@{snapshot}"), tree.entries()));
+            }
+        }
+        out
+    }
+
     /// Compares everything with what the pool says.
     ///
     /// # Panics
     /// With what differs.
     #[track_caller]
     pub fn check(&self, pool: &Arc<Pool>) {
-        let list = |name: &str| {
-            let fs = Filesystem::open(pool, name).unwrap_or_else(|e| panic!("{name}: {e}"));
-            engine::list(&fs).unwrap_or_else(|e| panic!("{name}: {e}"))
-        };
-        for (name, branch) in &self.branches {
-            assert_same(&branch.load.tree.entries(), &list(name), Compare::MODEL);
-            for (snapshot, tree) in &branch.snapshots {
-                let full = format!("{name}@{snapshot}");
-                assert_same(&tree.entries(), &list(&full), Compare::MODEL);
-            }
+        for (name, entries) in self.everything() {
+            let fs = Filesystem::open(pool, &name).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let found = engine::list(&fs).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_same(&entries, &found, Compare::MODEL);
         }
     }
 }

@@ -7,12 +7,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use acceptance::forest::Forest;
 use acceptance::{SHAPES, Session, Shape, engine};
 use fs::{Filesystem, NewObject, Who, make_filesystem, mode};
 use pool::Stored;
 use testkit::truth::Entry;
 use testkit::workload::acceptance;
-use testkit::{Compare, Ran, Truth, assert_same, kernel, poolaudit_kernels, tool, vm};
+use testkit::{Compare, Ran, Truth, assert_same, kernel, poolaudit_kernels, rounds, tool, vm};
 
 /// The entries that the kernel lists for the root file system of our pool.
 fn entries(truth: &Truth) -> Vec<Entry> {
@@ -45,6 +46,11 @@ fn add_file_systems(session: &Session) {
 /// What the kernel says of the data sets, `thumper` says of them on the same images: `zfs list -p`
 /// line by line, and each property's value and source.
 fn assert_told_alike(dir: &Path, truth: &Truth) {
+    assert_eq!(assert_alike(dir, truth), 4);
+}
+
+/// The same, for however many data sets; returns their number.
+fn assert_alike(dir: &Path, truth: &Truth) -> usize {
     let aside = testkit::temp_dir();
     let thumper = |words: &str| {
         let mut command = acceptance::thumper(&aside.path().join("pools"));
@@ -56,7 +62,7 @@ fn assert_told_alike(dir: &Path, truth: &Truth) {
     let list = truth.command_name("zfs list").to_string();
     let ours = thumper(&list);
     assert_eq!(ours.lines().collect::<Vec<_>>(), truth.command(&list).lines().collect::<Vec<_>>());
-    assert_eq!(ours.lines().count(), 4, "{ours}");
+    let count = ours.lines().count();
     let mut seen = 0;
     for line in thumper(&format!("zfs get -Hp -r -t all all {}", engine::POOL)).lines() {
         let words: Vec<&str> = line.split('\t').collect();
@@ -68,6 +74,7 @@ fn assert_told_alike(dir: &Path, truth: &Truth) {
         }
     }
     assert!(seen > 200, "{seen}");
+    count
 }
 
 /// Ours beside the kernel's: everything but the block size, which only the kernel makes up.
@@ -112,6 +119,54 @@ fn there_and_back(shape: &Shape, record_bytes: u64) {
     let found = engine::list(session.filesystem()).unwrap();
     drop(session);
     assert_same(&load.tree.entries(), &found, Compare::MODEL);
+    tool::zdb_content(images.path(), engine::POOL);
+    drop(poolaudit_kernels(images.path(), engine::POOL).expect_ok());
+}
+
+/// Snapshots, clones and half-freed data sets of ours: the kernel sees what we see, works on them,
+/// and we on what it made of them.
+#[test]
+fn branches() {
+    if !vm::wanted("that the OpenZFS kernel takes our snapshots and clones") {
+        return;
+    }
+    let (images, mut session) = Session::create(&SHAPES[0], 16 << 10);
+    session.pool().set_freeing(5, false).unwrap();
+    let none = Some(Stored::Text(b"none".to_vec()));
+    session.pool().set_property(engine::POOL, "mountpoint", none).unwrap();
+    let mut forest = Forest::plant(session.pool(), 77);
+    for round in 1..=rounds(1, 3) {
+        for _ in 0..400 {
+            forest.step(session.pool());
+        }
+        // The kernel goes on with what we have begun to free.
+        session.pool().set_freeing(2, false).unwrap();
+        while session.pool().freeing().unwrap() < 100_000 {
+            forest.step(session.pool());
+        }
+        forest.let_go();
+        session.close().unwrap();
+
+        let truth = kernel::truth_of(images.path(), engine::POOL, &[]);
+        assert_alike(images.path(), &truth);
+        for (name, expected) in forest.everything() {
+            let mut theirs = truth.entries(&name).unwrap();
+            theirs.sort_by(|a, b| a.path.cmp(&b.path));
+            assert_same(&expected, &theirs, Compare::MODEL);
+        }
+        let changes: Vec<String> =
+            (0..40).flat_map(|_| forest.change()).map(|change| change.commands()).collect();
+        assert!(changes.len() > 20, "{changes:?}");
+        let _status = kernel::commands(images.path(), engine::POOL, &changes);
+
+        session = Session::open(images.path(), engine::POOL, engine::POOL).unwrap();
+        forest.check(session.pool());
+        session.pool().set_freeing(5 + round, true).unwrap();
+    }
+    (0..200).for_each(|_| forest.step(session.pool()));
+    forest.check(session.pool());
+    forest.let_go();
+    session.close().unwrap();
     tool::zdb_content(images.path(), engine::POOL);
     drop(poolaudit_kernels(images.path(), engine::POOL).expect_ok());
 }

@@ -58,6 +58,30 @@ pub fn work(dir: &Path, pool: &str, dataset: &str, ops: &[Op]) -> Ran {
     ran
 }
 
+/// The kernel imports `pool` for writing, mounts nothing, gives `commands`, scrubs and exports. The scrub must
+/// find nothing.
+///
+/// # Panics
+/// If any of it fails, with what the kernel said.
+#[track_caller]
+pub fn commands(dir: &Path, pool: &str, commands: &[String]) -> Ran {
+    let commands = commands.join("\n");
+    let script = format!(
+        "set -euxo pipefail\n\
+         zpool import -N -d /d -o cachefile=none '{pool}'\n\
+         {commands}\n\
+         zpool sync '{pool}'\n\
+         zpool wait -t free '{pool}'\n\
+         zpool scrub -w '{pool}'\n\
+         zpool status -v '{pool}'\n\
+         zpool export '{pool}'\n"
+    );
+    let ran = Vm::new(dir).run(&script).expect_ok();
+    assert!(ran.out.contains("repaired 0B") && ran.out.contains("with 0 errors"), "{ran}");
+    assert!(ran.out.contains("No known data errors"), "{ran}");
+    ran
+}
+
 /// A directory `kit` among the images, as long as it lives.
 struct Kit<'a> {
     dir: &'a Path,
