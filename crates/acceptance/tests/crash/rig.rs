@@ -50,7 +50,7 @@ fn attach(disk: SimDisk, deadline_ms: Option<u64>) -> Arc<dyn WriteDevice> {
 pub(crate) const HOSTS: [u64; 2] = [0x7468_756d, 0xb0b];
 
 /// So few that what was destroyed is freed by several txgs, which are those of the next steps.
-const BLOCKS_PER_TXG: u64 = 25;
+const BLOCKS_PER_TXG: u64 = 12;
 
 /// One worker: the writes come in the same order every time.
 fn options(host_id: u64) -> OpenOptions {
@@ -146,6 +146,8 @@ pub(crate) fn open_on(
     let tree = WriteTree::open(&found.root, devices).map_err(|e| e.to_string())?;
     let devices = Devices::Writable(tree);
     let pool = Pool::open(devices, &found.uberblocks, &options(host)).map_err(|e| e.to_string())?;
-    pool.set_freeing(BLOCKS_PER_TXG, false).map_err(|e| e.to_string())?;
+    if pool.read_only_reason().is_none() {
+        pool.set_freeing(BLOCKS_PER_TXG, false).map_err(|e| e.to_string())?;
+    }
     Ok(pool)
 }

@@ -34,6 +34,8 @@ pub(crate) enum Step {
     Clone(&'static str, &'static str, &'static str),
     Promote(&'static str),
     Rename(&'static str, &'static str),
+    /// A txg that frees all that is left of what was destroyed.
+    Free,
     Set(&'static str, &'static str, u64),
     /// `zpool set autoreplace=on`.
     SetPool,
@@ -103,6 +105,7 @@ pub(crate) fn steps(seed: u64) -> Vec<Step> {
     steps.push(Step::Set("tank/a", "recordsize", 4096));
     branches(&mut steps, &mut root, &mut done, &mut other);
     steps.push(Step::Destroy("tank/a"));
+    steps.push(Step::Free);
     steps.push(Step::Reopen);
     // A tree that is put in two txgs: a put that takes long is in several.
     put(&mut root, b"tree");
@@ -126,7 +129,9 @@ pub(crate) fn steps(seed: u64) -> Vec<Step> {
 fn branches(steps: &mut Vec<Step>, root: &mut Workload, done: &mut usize, other: &mut Workload) {
     let mut in_other = other.ops.len();
     steps.push(Step::Snapshot(&[POOL, "tank/a"], "one"));
-    other.push(Op::Remove { path: b"large".to_vec() });
+    if other.tree.get(b"large").is_some() {
+        other.push(Op::Remove { path: b"large".to_vec() });
+    }
     random(other, 2);
     steps.push(Step::Files("tank/a", take(other, &mut in_other)));
     steps.push(Step::Snapshot(&["tank/a"], "two"));
@@ -268,7 +273,7 @@ fn after(state: &State, step: &Step) -> State {
         Step::Export => next.held.0 = PoolState::Exported,
         Step::Import => next.held = (PoolState::Active, rig::HOSTS[1]),
         Step::DestroyPool => next.held.0 = PoolState::Destroyed,
-        Step::Set(..) | Step::Reopen => {}
+        Step::Set(..) | Step::Free | Step::Reopen => {}
     }
     next
 }
@@ -390,6 +395,13 @@ fn act(pool: &Arc<Pool>, step: &Step) -> Result<(), String> {
         }
         Step::Promote(name) => pool.promote(name).map_err(text),
         Step::Rename(from, to) => pool.rename(from, to).map_err(text),
+        Step::Free => {
+            pool.set_freeing(u64::MAX, false).map_err(text)?;
+            // Something changes even if nothing is left.
+            pool.set_property(POOL, "devices", Some(Stored::Number(0))).map_err(text)?;
+            let left = pool.freeing().map_err(text)?;
+            if left == 0 { Ok(()) } else { Err(format!("{left} bytes are not freed")) }
+        }
         Step::Set(name, property, value) => {
             pool.set_property(name, property, Some(Stored::Number(*value))).map_err(text)
         }

@@ -117,8 +117,12 @@ impl Ledger<'_> {
     pub(crate) fn free_portion(&self, max: u64) -> Result<Progress> {
         let (mos, tx) = (self.making.mos, self.making.tx);
         let of = |bp: &BlkPtr| Space::of(bp, self.store.dsize(bp));
-        for bp in deferred(mos)?.take(&mos.objset, tx, 4 * max, &of)? {
-            self.allocator.free(self.store, &bp)?;
+        let late = deferred(mos)?;
+        if !late.phys()?.is_empty() {
+            for bp in late.take(&mos.objset, tx, max, &of)? {
+                self.allocator.free(self.store, &bp)?;
+            }
+            return Ok(Progress::More);
         }
         let list = list(mos)?;
         let mut left = max;
