@@ -129,7 +129,7 @@ impl Accounts {
     }
 
     fn quota_zap(&self, owner: Owner, objects: bool) -> Result<Option<Zap>> {
-        match self.shared.quotas.get(quota_of(owner, objects).key()) {
+        match self.quotas.get(quota_of(owner, objects).key()) {
             Some(number) => Ok(Some(Zap::open(&self.objset, *number)?)),
             None => Ok(None),
         }

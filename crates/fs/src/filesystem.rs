@@ -180,7 +180,7 @@ impl Filesystem {
     pub(crate) fn enter(&self, bytes: u64) -> Result<Tx<'_>> {
         if self.dataset.is_set_readonly() {
             let reason = "its property readonly is on".into();
-            return Err(FsError::ReadOnly { name: self.name().into(), reason });
+            return Err(FsError::ReadOnly { name: self.name(), reason });
         }
         self.enter_readonly(bytes)
     }

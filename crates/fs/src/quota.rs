@@ -129,7 +129,7 @@ impl Filesystem {
         if !self.is_within(&limits, true)? {
             self.pool.sync()?;
             if !self.is_within(&limits, false)? {
-                let (name, reason) = (self.name().into(), "Disk quota exceeded");
+                let (name, reason) = (self.name(), "Disk quota exceeded");
                 return Err(FsError::NoSpace { name, reason });
             }
         }

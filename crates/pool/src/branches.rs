@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use format::ObjectType;
 use format::dsl_dataset::DslDatasetFlags;
 use rt::sync::atomic::Ordering;
 
 use crate::create::properties;
+use crate::dsl::limits::{self, Counted};
 use crate::dsl::lookup::{self, Found};
 use crate::dsl::property::{self, Stored};
 use crate::error::{PoolError, Result};
@@ -43,6 +45,7 @@ impl Pool {
                 for (head, name) in &heads {
                     let reserved = cx.refreservation(head)?;
                     cx.making.snapshot(head, name, reserved, &props)?;
+                    limits::adjust(cx.making, head.dir_object, Counted::Snapshots, 1)?;
                 }
                 Ok(())
             }
@@ -92,6 +95,8 @@ impl Pool {
             }
             cx.unfrozen(&found)?;
             cx.pool.revoke(&found);
+            let parent = found.dir.parent_object.get();
+            limits::adjust(cx.making, parent, Counted::Filesystems, -1)?;
             cx.ledger.destroy_head(&found)?;
             cx.free_later();
             // An origin that was only waiting for its last clone.
@@ -121,6 +126,8 @@ impl Pool {
             let (parent, leaf) = cx.free_name(&name)?;
             cx.unfrozen(&origin)?;
             let dir = cx.making.dir(Some(parent), &leaf)?;
+            limits::adjust(cx.making, parent, Counted::Filesystems, 1)?;
+            limits::start_new(cx.making, dir)?;
             let object = cx.making.dataset_object(dir, Some(origin.object))?;
             let mut ds = mos.dataset(object)?;
             ds.bp = origin.phys.bp;
@@ -166,6 +173,10 @@ impl Pool {
                     return Err(PoolError::Invalid(what));
                 }
             }
+            let count = moving.len() as i64;
+            let old = mos.dataset(origin)?.dir_object.get();
+            limits::adjust(cx.making, old, Counted::Snapshots, -count)?;
+            limits::adjust(cx.making, found.dir_object, Counted::Snapshots, count)?;
             cx.ledger.promote(&found)
         })
     }
@@ -204,6 +215,7 @@ impl Pool {
                 // Within the pool the space stays the same: only a quota can be in the way.
                 cx.pool.fits_below(parent, old, found.dir.used_bytes.get())?;
             }
+            limits::move_counts(cx.making, found.dir_object, (old, parent))?;
             cx.ledger.rename_dir(&found, parent, &leaf)?;
             cx.pool.renamed(&from, &to)
         })
@@ -249,6 +261,69 @@ impl Pool {
             cx.free_later();
             cx.ledger.rollback(&head, reserved)
         })
+    }
+
+    /// Holds snapshots for somebody who calls it `tag`: they cannot be destroyed.
+    pub fn hold(&self, names: &[String], tag: &str) -> Result<()> {
+        let (names, tag) = (names.to_vec(), tag.to_string());
+        self.task(move |cx| {
+            let (mos, tx) = (cx.making.mos, cx.tx);
+            let mut snapshots = Vec::new();
+            for name in &names {
+                let found = lookup::find(mos, name)?;
+                let holds = found.phys.userrefs_object.get();
+                if holds != 0 && mos.zap(holds)?.get(tag.as_bytes())?.is_some() {
+                    return Err(PoolError::Exists { name: name.clone() });
+                }
+                snapshots.push(found);
+            }
+            for mut found in snapshots {
+                if found.phys.userrefs_object.get() == 0 {
+                    let zap = mos.create_zap(tx, ObjectType::USERREFS, 0)?;
+                    found.phys.userrefs_object.set(zap.number());
+                    mos.set_dataset(tx, found.object, &found.phys)?;
+                }
+                let zap = mos.zap(found.phys.userrefs_object.get())?;
+                zap.put_u64(tx, tag.as_bytes(), cx.making.now_secs)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Lets go of what [`Pool::hold`] holds. Snapshots whose destroy waited for it go.
+    pub fn release(&self, names: &[String], tag: &str) -> Result<()> {
+        let (names, tag) = (names.to_vec(), tag.to_string());
+        self.task(move |cx| {
+            let mos = cx.making.mos;
+            for name in &names {
+                let holds = lookup::find(mos, name)?.phys.userrefs_object.get();
+                if holds == 0 || mos.zap(holds)?.get(tag.as_bytes())?.is_none() {
+                    return Err(PoolError::NoTag { name: name.clone() });
+                }
+            }
+            for name in &names {
+                let found = lookup::find(mos, name)?;
+                let holds = found.phys.userrefs_object.get();
+                mos.zap(holds)?.remove(cx.tx, tag.as_bytes())?;
+                let waits = found.phys.flags.get() & DslDatasetFlags::DEFER_DESTROY != 0;
+                if waits && cx.may_destroy_snapshot(&found).is_ok() {
+                    cx.destroy_snapshot(&found)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Who holds a snapshot: tags with the seconds since 1970 at which it began.
+    pub fn holds(&self, found: &Found) -> Result<Vec<(String, u64)>> {
+        let holds = found.phys.userrefs_object.get();
+        if holds == 0 {
+            return Ok(Vec::new());
+        }
+        let entries = self.mos.zap(holds)?.entries()?;
+        let tag = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let since = entries.iter().map(|e| (tag(&e.name), e.value.as_u64().unwrap_or(0)));
+        Ok(since.collect())
     }
 
     /// Whoever has a head open has it no more.
@@ -366,6 +441,7 @@ impl TaskContext<'_> {
         let reserved = self.refreservation(&head)?;
         self.pool.revoke(found);
         self.free_later();
+        limits::adjust(self.making, found.dir_object, Counted::Snapshots, -1)?;
         self.ledger.destroy_snapshot(found, reserved)
     }
 }

@@ -39,10 +39,14 @@ pub enum PoolError {
         name: String,
     },
     /// Somebody holds the snapshot.
-    #[error(
-        "cannot destroy snapshot {name}: it's being held. Run 'zfs holds -r {name}' to see holders."
-    )]
+    #[error("cannot destroy snapshot {name}: dataset is busy")]
     Held {
+        /// The snapshot.
+        name: String,
+    },
+    /// Nobody of that name holds the snapshot.
+    #[error("cannot release hold from snapshot '{name}': no such tag on this dataset")]
+    NoTag {
         /// The snapshot.
         name: String,
     },
@@ -122,6 +126,7 @@ impl PoolError {
                 | E::HasChildren { .. }
                 | E::HasClones { .. }
                 | E::Held { .. }
+                | E::NoTag { .. }
                 | E::SameTxg { .. }
                 | E::ReadOnly { .. }
                 | E::QuotaExceeded { .. }

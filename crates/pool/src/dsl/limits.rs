@@ -76,6 +76,22 @@ pub fn adjust(making: &Making<'_>, dir: u64, counted: Counted, delta: i64) -> Re
     Ok(())
 }
 
+/// Directory `dir` with all below it moves from one parent to another.
+pub(crate) fn move_counts(making: &Making<'_>, dir: u64, (from, to): (u64, u64)) -> Result<()> {
+    let mos = making.mos;
+    // Where the new ancestors count, it counts too.
+    if count(mos, to, Counted::Filesystems)?.is_some() {
+        start_below(making, dir, DEPTH_MAX)?;
+    }
+    let filesystems = count(mos, dir, Counted::Filesystems)?.map_or(1, |below| below + 1) as i64;
+    let snapshots = count(mos, dir, Counted::Snapshots)?.unwrap_or(0) as i64;
+    for (at, sign) in [(from, -1), (to, 1)] {
+        adjust(making, at, Counted::Filesystems, sign * filesystems)?;
+        adjust(making, at, Counted::Snapshots, sign * snapshots)?;
+    }
+    Ok(())
+}
+
 /// Starts to count in a new directory without children, if some directory of the pool counts.
 pub fn start_new(making: &Making<'_>, dir: u64) -> Result<()> {
     if making.features.is_active(Feature::FilesystemLimits)? {
