@@ -138,9 +138,9 @@ impl Forest {
             done: BTreeMap::new(),
         };
         for name in PARENTS {
-            Change::Create(name.into()).by_engine(pool).unwrap();
+            Change::Create(name.into()).by_engine(pool).expect("a fresh pool takes it");
         }
-        forest.grow().by_engine(pool).unwrap();
+        forest.grow().by_engine(pool).expect("a fresh pool takes it");
         forest
     }
 
@@ -220,10 +220,12 @@ impl Forest {
     fn file(&mut self, pool: &Arc<Pool>) {
         let name = self.any();
         let Some(branch) = self.branches.get_mut(&name) else { return };
-        let fs = branch.open.get_or_insert_with(|| Filesystem::open(pool, &name).unwrap());
+        let fs = branch.open.get_or_insert_with(|| {
+            Filesystem::open(pool, &name).unwrap_or_else(|e| panic!("{name}: {e}"))
+        });
         branch.load.step();
         match branch.load.ops.pop() {
-            Some(Op::Sync) | None => drop(pool.sync().unwrap()),
+            Some(Op::Sync) | None => drop(pool.sync().expect("a sync")),
             Some(op) => engine::change(fs, &op).unwrap_or_else(|e| panic!("{name}: {op}: {e}")),
         }
     }
