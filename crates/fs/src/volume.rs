@@ -82,6 +82,6 @@ impl Volume {
             return Ok(());
         }
         let reason = "a write beyond the end of the volume";
-        Err(FsError::Invalid { path: self.dataset.name.clone(), reason })
+        Err(FsError::Invalid { path: self.dataset.name(), reason })
     }
 }
