@@ -26,6 +26,7 @@ mod operations;
 mod pool;
 mod pool_props;
 pub mod props;
+mod removed;
 mod space;
 mod spacemaps;
 mod sync;

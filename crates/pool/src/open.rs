@@ -21,7 +21,8 @@ use crate::intent;
 use crate::logmaps;
 use crate::mos::{Mos, key};
 use crate::pool::{BUFFERS_IDLE_BYTES, CACHE_BYTES, DIRTY_MAX_BYTES, Freeing, Pool, Writing};
-use crate::space::ALLOCATION_BIAS;
+use crate::removed;
+use crate::space::{ALLOCATION_BIAS, CHECKPOINT};
 use crate::spacemaps::{PoolSpaceMaps, Slabs};
 
 /// The last version before feature flags.
@@ -149,6 +150,7 @@ impl Pool {
                 detail: "its guids do not add up to the uberblock's sum".into(),
             });
         }
+        removed::map(store, &mos, &config)?;
         Ok((mos, config))
     }
 
@@ -403,7 +405,7 @@ fn unwritable(
             _ => {}
         }
     }
-    if mos.find(b"com.delphix:zpool_checkpoint")?.is_some() {
+    if mos.directory()?.get(CHECKPOINT)?.is_some() {
         return Ok(Some("it has a checkpoint".into()));
     }
     if uberblock.mmp_delay.get() != 0 {

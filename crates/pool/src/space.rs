@@ -2,7 +2,7 @@
 //!
 //! The rules are those of OpenZFS (format notes 8.6, 18), since users compare the numbers.
 
-use dmu::Tx;
+use dmu::{SpaceMap, Tx};
 use rt::sync::Arc;
 use rt::sync::atomic::Ordering;
 
@@ -13,6 +13,10 @@ use crate::error::{PoolError, Result};
 use crate::mos::key;
 use crate::pool::Pool;
 
+/// Key of the directory, if there is a checkpoint.
+pub(crate) const CHECKPOINT: &[u8] = b"com.delphix:zpool_checkpoint";
+/// Key of a top-level vdev's ZAP: the space map of what a checkpoint keeps.
+const CHECKPOINT_MAP: &[u8] = b"com.delphix:pool_checkpoint_sm";
 /// Key of a top-level vdev's ZAP, if not all data may be put on it.
 pub(crate) const ALLOCATION_BIAS: &[u8] = b"org.zfsonlinux:allocation_bias";
 /// Space kept free in any case: a 32nd of the pool, at most this.
@@ -90,6 +94,7 @@ impl Pool {
         }
         usable += self.dedup()?.saved();
         let slop = slop_of(usable, logs);
+        usable = usable.saturating_sub(self.kept_by_checkpoint()?);
         if let Some(deferred) = self.mos.find(key::SYNC_BPLIST)? {
             let phys = dmu::Bpobj::open(&self.mos.objset, deferred)?.phys()?;
             usable = usable.saturating_sub(phys.bytes.get());
@@ -105,6 +110,24 @@ impl Pool {
             }
         }
         Ok(false)
+    }
+
+    /// Bytes that were freed since a checkpoint was taken, and are kept for it.
+    fn kept_by_checkpoint(&self) -> Result<u64> {
+        if self.mos.directory()?.get(CHECKPOINT)?.is_none() {
+            return Ok(0);
+        }
+        let zaps: Vec<u64> =
+            self.config.lock().vdev_tree.children.iter().filter_map(|top| top.zap_top).collect();
+        let mut kept = 0;
+        for zap in zaps.into_iter().filter(|zap| *zap != 0) {
+            if let Some(object) = self.mos.zap(zap)?.get_u64(CHECKPOINT_MAP)? {
+                // It holds frees only.
+                let alloc = SpaceMap::open(&self.mos.objset, object)?.phys()?.0.alloc.get();
+                kept = u64::saturating_add(kept, alloc.min(0).unsigned_abs());
+            }
+        }
+        Ok(kept)
     }
 
     /// What may be put on a top-level vdev.

@@ -47,6 +47,11 @@ impl Tree {
         scratch: &mut ReadScratch,
         check: Check<'_>,
     ) -> Result<Examined> {
+        if self.is_mapped(top) {
+            // Which leaf lied cannot be told from the pieces; whether it is whole, can.
+            let lost = self.read_indirect(top, offset, buf, scratch, check).err();
+            return Ok(Examined { lost, ..Examined::default() });
+        }
         let (vdev, layout) = self.locate(top, offset, buf.len())?;
         match layout {
             Layout::Plain { .. } => self.examine_copies(vdev, offset, buf, scratch, check),

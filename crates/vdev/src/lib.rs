@@ -9,6 +9,7 @@ mod error;
 mod examine;
 pub mod foreign;
 pub mod import;
+mod indirect;
 mod inuse;
 pub mod label;
 mod label_parts;

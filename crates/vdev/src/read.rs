@@ -100,7 +100,13 @@ impl Tree {
         scratch: &mut ReadScratch,
         check: Check<'_>,
     ) -> Result<ReadReport> {
-        let (vdev, layout) = self.locate(top, offset, buf.len())?;
+        let (vdev, layout) = match self.locate(top, offset, buf.len()) {
+            Ok(found) => found,
+            Err(_) if self.is_mapped(top) => {
+                return self.read_indirect(top, offset, buf, scratch, check);
+            }
+            Err(error) => return Err(error),
+        };
         match layout {
             Layout::Plain { .. } => self.read_copies(vdev, offset, buf, check),
             Layout::Raidz(geometry) => {

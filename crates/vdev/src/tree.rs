@@ -9,6 +9,7 @@
 //! Nothing here changes while the tree is in use but counters (atomic): no lock per block.
 
 use crate::error::{Result, VdevError};
+use crate::indirect::Mappings;
 use crate::raidz::{ASHIFTS, DISKS_MAX, Geometry};
 use crate::sizes::Layout;
 use device::{Device, DeviceError};
@@ -183,6 +184,7 @@ impl Top {
 pub struct Tree {
     tops: Vec<Top>,
     leaves: Vec<Leaf>,
+    mappings: Mappings,
 }
 
 impl Tree {
@@ -194,7 +196,11 @@ impl Tree {
     /// [`VdevError::Config`] if the config says what cannot be.
     pub fn open(root: &VdevConfig, mut found: BTreeMap<u64, Found>) -> Result<Tree> {
         check_shape(root, TOPS_MAX, 1)?;
-        let mut tree = Tree { tops: Vec::with_capacity(root.children.len()), leaves: Vec::new() };
+        let mut tree = Tree {
+            tops: Vec::with_capacity(root.children.len()),
+            leaves: Vec::new(),
+            mappings: Mappings::default(),
+        };
         for (config, id) in root.children.iter().zip(0..) {
             let top = tree.add_top(id, config, &mut found)?;
             tree.tops.push(top);
@@ -275,6 +281,10 @@ impl Tree {
         self.tops.get(top as usize).ok_or(VdevError::NoSuchTop { top, tops })
     }
 
+    pub(crate) fn mappings(&self) -> &Mappings {
+        &self.mappings
+    }
+
     /// All leaves. Reports name leaves by their place in this list.
     pub fn leaves(&self) -> &[Leaf] {
         &self.leaves
@@ -303,7 +313,10 @@ impl Tree {
             Some(layout) => {
                 top.slots.len() - top.slots.iter().filter(online).count() <= layout.parity()
             }
-            None => matches!(top.config.kind, VdevKind::Hole | VdevKind::Indirect),
+            None => {
+                matches!(top.config.kind, VdevKind::Hole | VdevKind::Indirect)
+                    || self.is_mapped(top.id)
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 
 use crate::error::{Result, VdevError};
 use crate::raidz::{Columns, PARITY_MAX};
-use crate::read::{Fault, FaultKind, ReadReport, clip};
+use crate::read::{Fault, FaultKind, ReadReport, ReadScratch, clip};
 use crate::rebuild::rebuild;
 use crate::sizes::Layout;
 use crate::tree::{Top, Tree};
@@ -21,6 +21,10 @@ impl Tree {
     /// # Errors
     /// As [`Tree::read`].
     pub fn read_unverified(&self, top: u32, offset: u64, buf: &mut [u8]) -> Result<ReadReport> {
+        if self.is_mapped(top) {
+            let scratch = &mut ReadScratch::default();
+            return self.read_indirect(top, offset, buf, scratch, &mut |_| true);
+        }
         let (vdev, layout) = self.locate(top, offset, buf.len())?;
         let mut report = ReadReport::default();
         let mut tally = Tally::default();

@@ -58,6 +58,7 @@ golden! {
     without_features_is_read = "nofeat", "nofeat", 15;
     not_exported_is_read_as_it_is = "dirty", "dirty.ro", 50;
     resilvering_is_read = "resilvering", "resilvering", 3000;
+    removed_vdevs_are_read = "features", "features", 40;
 }
 
 /// Reads everything of a golden pool with each of these choices of its disks away.

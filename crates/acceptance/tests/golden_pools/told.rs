@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use testkit::{Ran, golden, temp_dir, truth};
 
 /// Golden pools that open, with the truth about each.
-const POOLS: [(&str, &str); 13] = [
+const POOLS: [(&str, &str); 14] = [
     ("single", "single"),
     ("mir", "mir"),
     ("rz1", "rz1"),
@@ -20,6 +20,7 @@ const POOLS: [(&str, &str); 13] = [
     ("hurt2", "hurt2"),
     ("dirty", "dirty.ro"),
     ("resilvering", "resilvering"),
+    ("features", "features"),
 ];
 
 /// Runs `thumper -d IMAGES WORDS`.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use device::DeviceError;
-use format::config::PoolState;
+use format::config::{PoolState, VdevConfig};
 use pool::devices::{Candidate, FoundPool, Scan, VdevError, scan};
 use pool::{Devices, OpenOptions, Pool, PoolError};
 use rt::sync::Arc;
@@ -120,19 +120,24 @@ pub(crate) fn open_located(
         let description = find::describe(found, &[], host_id);
         return Err(cannot(other_system(&description, hostid)));
     }
-    let is_gone = |there: &dyn Fn(u64) -> bool| {
-        let tree = crate::health::tree(&found.root, false, &mut |leaf| crate::health::Known {
+    let is_gone = |root: &VdevConfig, there: &dyn Fn(u64) -> bool| {
+        let tree = crate::health::tree(root, false, &mut |leaf| crate::health::Known {
             path: there(leaf.guid).then(PathBuf::new),
             ..Default::default()
         });
         tree.state == crate::pools::State::Unavail
     };
     let devices = found.devices();
-    if is_gone(&|guid| devices.contains_key(&guid)) {
+    let is_there = |guid| devices.contains_key(&guid);
+    // A top-level vdev without a label may have been removed: only the pool itself knows.
+    let may_be_removed = !found.missing_tops().is_empty();
+    let gone = is_gone(&found.root, &is_there);
+    if gone && !may_be_removed {
         return Err(cannot(Why::Unavailable));
     }
     // Devices without a label that can be read may hold what is needed, or nothing at all.
-    let hangs_on_suspects = is_gone(&|guid| found.members.iter().any(|m| m.guid == guid));
+    let is_member = |guid| found.members.iter().any(|m| m.guid == guid);
+    let hangs_on_suspects = is_gone(&found.root, &is_member);
     let options = OpenOptions {
         workers: 0,
         host_id,
@@ -149,6 +154,9 @@ pub(crate) fn open_located(
         true => cannot(Why::Unavailable),
         false => pool_error(doing.clone(), error),
     })?;
+    if gone && is_gone(&pool.config().vdev_tree, &is_there) {
+        return Err(cannot(Why::Unavailable));
+    }
     if mode == For::Writing
         && let Some(reason) = pool.read_only_reason()
     {
