@@ -62,6 +62,7 @@ pub(crate) fn dataset(
             own_since: prev.shared_until(datasets),
             origin_until: origin.map_or(0, |origin| origin.phys.bp.birth()),
             gone,
+            hole_births: walk.hole_births,
             left: walk.progress.blocks.saturating_mul(4).saturating_add(DIFF_MIN),
             walk: &mut *walk,
         };

@@ -68,7 +68,11 @@ pub(crate) fn list(
     let keys: Vec<u64> = lists.keys().copied().collect();
     for (index, (key, list)) in lists.iter().enumerate() {
         if empty == Some(*list) {
+            // There are many that lead to it: it is looked at once.
             dead.empty += 1;
+            if dead.empty > 1 {
+                continue;
+            }
         }
         let end = keys.get(index + 1).copied().unwrap_or(u64::MAX);
         let sums = sublist(walk, mos, *list, name, number, (*key, end))?;

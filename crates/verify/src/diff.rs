@@ -9,8 +9,12 @@ use crate::object::{Result, Unread};
 use crate::report::FindingKind;
 use crate::walk::{Charge, Walk, named};
 use format::dnode::DNODE_SLOT;
-use format::{BlkPtr, DnodePhys};
+use format::sa::SaHeader;
+use format::{BlkPtr, DnodePhys, ObjectType};
 use zerocopy::FromBytes;
+
+/// Where the txg of its creation stands behind the header of a file's attributes.
+const GEN_AT: usize = 16;
 
 /// Whose a block is, as the sorter of deadlists keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub(crate) struct Diff<'w, 'a, 'p> {
     /// What was born until then is the origin's.
     pub origin_until: u64,
     pub gone: Gone,
+    /// Do holes say when they came?
+    pub hole_births: bool,
     /// Blocks that may still be looked at: hostile trees could have more than there are.
     pub left: u64,
 }
@@ -57,6 +63,8 @@ struct At<'d> {
     level: u8,
     /// Is it below the object of dnodes?
     meta: bool,
+    /// Is it of one object on both sides, whose holes say when they came?
+    kept: bool,
 }
 
 impl Diff<'_, '_, '_> {
@@ -98,12 +106,14 @@ impl Diff<'_, '_, '_> {
             dnode.map_or_else(Vec::new, |dnode| dnode.blkptrs().to_vec())
         };
         let (mut olds, mut news) = ((top(old), pointers(old)), (top(new), pointers(new)));
+        let made = |dnode: Option<&DnodePhys>| dnode.and_then(made_in);
+        let kept = self.hole_births && made(old).is_some() && made(old) == made(new);
         // The higher tree's first block stands above all that the lower one has.
         while olds.0 != news.0 && !olds.1.is_empty() && !news.1.is_empty() {
             let (side, (level, list)) =
                 if olds.0 > news.0 { (Side::Old, &mut olds) } else { (Side::New, &mut news) };
             for bp in list.iter().skip(1) {
-                self.one(At { bp, level: *level, meta }, side)?;
+                self.one(At { bp, level: *level, meta, kept }, side)?;
             }
             let first = list.first().copied().unwrap_or(BlkPtr::ZERO);
             *list = if first.is_hole() {
@@ -114,12 +124,12 @@ impl Diff<'_, '_, '_> {
             };
             *level -= 1;
         }
-        self.lists((olds.0, &olds.1), (news.0, &news.1), meta)?;
+        self.lists((olds.0, &olds.1), (news.0, &news.1), (meta, kept))?;
         let spill = |dnode: Option<&DnodePhys>| {
             dnode.and_then(|dnode| dnode.spill().copied()).unwrap_or(BlkPtr::ZERO)
         };
         let (old, new) = (spill(old), spill(new));
-        let at = |bp| At { bp, level: 0, meta: false };
+        let at = |bp| At { bp, level: 0, meta: false, kept: false };
         self.pair(at(&old), at(&new))
     }
 
@@ -127,13 +137,13 @@ impl Diff<'_, '_, '_> {
         &mut self,
         (old_level, olds): (u8, &[BlkPtr]),
         (new_level, news): (u8, &[BlkPtr]),
-        meta: bool,
+        (meta, kept): (bool, bool),
     ) -> Result<()> {
         for index in 0..olds.len().max(news.len()) {
             let old = olds.get(index).unwrap_or(&BlkPtr::ZERO);
             let new = news.get(index).unwrap_or(&BlkPtr::ZERO);
-            let old = At { bp: old, level: old_level, meta };
-            self.pair(old, At { bp: new, level: new_level, meta })?;
+            let old = At { bp: old, level: old_level, meta, kept };
+            self.pair(old, At { bp: new, level: new_level, meta, kept })?;
         }
         Ok(())
     }
@@ -143,6 +153,19 @@ impl Diff<'_, '_, '_> {
             return Ok(());
         }
         let both = !old.bp.is_hole() && !new.bp.is_hole();
+        let freed = !old.bp.is_hole() && new.bp.is_hole();
+        if freed && new.kept && old.level == new.level && new.bp.birth() <= self.shared_until {
+            let names = &self.walk.names;
+            self.walk.findings.add(FindingKind::Pointer, || {
+                let (name, birth) = (named(names, self.dataset), new.bp.birth());
+                format!(
+                    "{name}: a hole born in txg {birth} where its previous snapshot has a block of \
+                     {} level {}",
+                    old.bp.kind().name(),
+                    old.level
+                )
+            });
+        }
         if !both || old.level != new.level {
             self.one(old, Side::Old)?;
             return self.one(new, Side::New);
@@ -152,7 +175,7 @@ impl Diff<'_, '_, '_> {
         if old.level > 0 {
             let (olds, news) = (self.children(old.bp)?, self.children(new.bp)?);
             let level = old.level - 1;
-            return self.lists((level, &olds), (level, &news), old.meta);
+            return self.lists((level, &olds), (level, &news), (old.meta, old.kept));
         }
         if !old.meta {
             return Ok(());
@@ -270,4 +293,14 @@ impl Diff<'_, '_, '_> {
         self.walk.note_dead(self.dataset, bp, side);
         Ok(())
     }
+}
+
+/// When a file was made: another one may have got its number. Of other objects that is not known.
+fn made_in(dnode: &DnodePhys) -> Option<u64> {
+    if dnode.bonus_kind() != ObjectType::SA {
+        return None;
+    }
+    let bonus = dnode.bonus();
+    let head = SaHeader::parse(bonus).ok()?.size;
+    bonus.get(head + GEN_AT..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
 }

@@ -26,6 +26,9 @@ const DIRECTORY: u64 = 4;
 /// Bytes that an entry of a ZAP takes at least.
 const ENTRY_MIN: u64 = 24;
 
+/// Directories of which the ways up are followed, in memory; each takes 20 bytes.
+const PARENTS_MAX: usize = 1 << 20;
+
 /// What a record says of its object; in this order they are read.
 mod tag {
     /// Its mode and the number of its links.
@@ -95,8 +98,14 @@ pub(crate) fn check(
     let sorted = objects.finish().map_err(scratch_error)?;
     let failed = sorted.failed();
     let mut sorted = sorted.peekable();
+    let mut parents = Parents::default();
     while let Some(first) = sorted.peek().copied() {
-        judge(&mut sorted, first[0], root, name, &mut subdirs, findings);
+        judge(&mut sorted, first[0], root, name, (&mut subdirs, &mut parents), findings);
+    }
+    if let Some(object) = parents.astray() {
+        findings.add(FindingKind::Files, || {
+            format!("{name} object {object}: a directory that the root does not lead to")
+        });
     }
     let more = subdirs.finish().map_err(scratch_error)?;
     let failed_too = more.failed();
@@ -215,7 +224,7 @@ fn judge(
     object: u64,
     root: u64,
     name: &str,
-    subdirs: &mut Sorter,
+    (subdirs, parents): (&mut Sorter, &mut Parents),
     findings: &mut Findings,
 ) {
     let mut tell = |what: String| {
@@ -284,11 +293,69 @@ fn judge(
         if names != u64::from(!free) {
             tell(format!("a directory with {names} names"));
         }
+        parents.add(object, if free { object } else { place.0 });
         if !queued {
             subdirs.push([object, 0, links, 0]);
         }
     } else if !queued && links != names {
         tell(format!("{links} links, it has {names} names"));
+    }
+}
+
+/// Directories with their parents, to find those that only lead to each other.
+#[derive(Default)]
+struct Parents {
+    /// In order of the first; a top is its own parent.
+    list: Vec<(u64, u64)>,
+    /// There are too many.
+    over: bool,
+}
+
+impl Parents {
+    fn add(&mut self, object: u64, parent: u64) {
+        self.over |= self.list.len() >= PARENTS_MAX;
+        if !self.over {
+            self.list.push((object, parent));
+        }
+    }
+
+    /// A directory from which no way up ends at a top. One with a parent that does not exist is
+    /// told of already.
+    fn astray(&self) -> Option<u64> {
+        const UNKNOWN: u32 = 0;
+        const GOOD: u32 = u32::MAX;
+        if self.over {
+            return None;
+        }
+        let place = |object: u64| self.list.binary_search_by_key(&object, |(own, _)| *own).ok();
+        let mut state = vec![UNKNOWN; self.list.len()];
+        for start in 0..self.list.len() {
+            let mark = start as u32 + 1;
+            let mut at = start;
+            while state[at] == UNKNOWN {
+                state[at] = mark;
+                let (own, parent) = self.list[at];
+                match place(parent).filter(|_| own != parent) {
+                    Some(up) => at = up,
+                    None => break,
+                }
+            }
+            let (own, parent) = self.list[at];
+            let ends = own == parent || place(parent).is_none() || state[at] != mark;
+            if !ends {
+                return Some(own);
+            }
+            // What was passed leads to a top, too.
+            let mut at = start;
+            while state[at] == mark {
+                state[at] = GOOD;
+                match place(self.list[at].1) {
+                    Some(up) => at = up,
+                    None => break,
+                }
+            }
+        }
+        None
     }
 }
 
@@ -305,5 +372,27 @@ fn links(mut records: Peekable<impl Iterator<Item = Record>>, name: &str, findin
                 format!("{name} object {object}: {said} links, it has {count} subdirectories")
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Parents;
+
+    fn astray(list: &[(u64, u64)]) -> Option<u64> {
+        let mut parents = Parents::default();
+        list.iter().for_each(|(object, parent)| parents.add(*object, *parent));
+        parents.astray()
+    }
+
+    #[test]
+    fn directories_that_only_lead_to_each_other_are_found() {
+        assert_eq!(astray(&[]), None);
+        assert_eq!(astray(&[(1, 1), (2, 1), (3, 2), (5, 9), (7, 3), (9, 7)]), None);
+        // One that is in itself but for its name; two in each other, with one below.
+        assert!(astray(&[(1, 1), (2, 3), (3, 2), (4, 3)]).is_some());
+        assert!(astray(&[(1, 5), (2, 1), (5, 2), (7, 7)]).is_some());
+        // A parent that is not there is another's finding.
+        assert_eq!(astray(&[(1, 1), (2, 8), (3, 2)]), None);
     }
 }

@@ -186,6 +186,9 @@ fn judge(
     walk.names.extend(datasets.list.iter().map(|dataset| dataset.name.clone()));
     chain::check(walk, mos, &datasets, txg);
     let marks = Marks::read(walk, mos, &datasets);
+    let counts_of_features = features::counts(&mut walk.blocks, mos).unwrap_or_default();
+    let hole_birth = Feature::HoleBirth.guid().as_bytes();
+    walk.hole_births = counts_of_features.get(hole_birth).is_some_and(|count| *count > 0);
     let projects_since = features::enabled_since(&mut walk.blocks, mos, Feature::ProjectQuota);
     let mut dead = Dead::default();
     let mut counts: Counts = vec![Default::default(); datasets.list.len()];

@@ -137,6 +137,8 @@ pub(crate) struct Walk<'a, 'p> {
     pub born: Charge,
     /// What it uses that needs a feature.
     pub uses: Uses,
+    /// Do holes say when they came?
+    pub hole_births: bool,
     /// Space maps of the MOS with a histogram.
     pub histograms: u64,
     /// What is gone, and what the deadlists have.
@@ -176,6 +178,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             incomplete: false,
             born: Charge::default(),
             uses: Uses::default(),
+            hole_births: false,
             histograms: 0,
             dead,
             subtrees: Subtrees::default(),

@@ -335,6 +335,21 @@ pub(crate) const LIES: &[Lie] = &[
     },
     Lie {
         golden: "mir",
+        what: "when a hole came",
+        kind: Pointer,
+        text: "a hole born in txg 28 where its previous snapshot has a block",
+        tell: |f| {
+            in_both(f, "mir/work", "mir/work@renamed", |f, os| {
+                // Of this file blocks were freed between two snapshots.
+                let file = 132;
+                assert!(f.pointer(os, file, 0, 1).is_hole());
+                assert!(f.pointer(fs(f, "mir/work@s2"), file, 0, 1).has_space());
+                f.edit_pointer(os, file, (0, 1), |words| words[10] = 28);
+            });
+        },
+    },
+    Lie {
+        golden: "mir",
         what: "whose a directory of attributes is",
         kind: Files,
         text: "but it is the attributes of object",
