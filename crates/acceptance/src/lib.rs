@@ -10,6 +10,7 @@ pub mod forest;
 pub mod judges;
 pub mod program;
 pub mod stage;
+pub mod transcript;
 
 pub use engine::{SHAPES, Session, Shape};
 pub use judges::{choose, judge};

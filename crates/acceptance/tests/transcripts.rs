@@ -6,16 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use testkit::{Ran, TempDir, temp_dir};
-
-/// The directory that the scenarios were recorded in. Ours is as long: it shows in columns.
-const STAGE: &str = "/tmp/t-0000000";
+use acceptance::transcript::{Played, cases, text, undated};
 
 /// Answers that say what is missing: `SHORTCOMINGS.md` says so, too.
 const NOT_YET: [&str; 5] = [
@@ -127,14 +118,9 @@ const LINES_OTHERWISE: &[(&str, &str)] = &[
 
 /// What of an output is compared: without times, and without what is another pool's.
 fn comparable(output: &str) -> Vec<String> {
-    let own = |line: &&str| {
-        !LINES_OTHERWISE.iter().any(|(w, _)| line.split_whitespace().any(|word| word == *w))
-    };
-    let undated = |line: &str| {
-        let dated = line.as_bytes().get(10) == Some(&b'.') && line.starts_with("20");
-        line.get(if dated { 19 } else { 0 }..).unwrap_or_default().to_string()
-    };
-    output.trim_end().lines().filter(own).map(undated).collect()
+    let other = |word: &str| LINES_OTHERWISE.iter().any(|(otherwise, _)| word == *otherwise);
+    let same = |line: &&str| !line.split_whitespace().any(other);
+    output.trim_end().lines().filter(same).map(|line| undated(line).to_string()).collect()
 }
 
 /// What is refused in part, or taken back after it was done: disks are written to.
@@ -151,98 +137,10 @@ const TOUCHED: [&str; 10] = [
     "reservation=10G quota=70M",
 ];
 
-/// One command with what OpenZFS answered.
-struct Case {
-    command: String,
-    out: String,
-    err: String,
-    status: i32,
-}
-
-fn text(name: &str, ending: &str) -> String {
-    let dir = testkit::paths::repository().join("crates/cli/tests/transcripts");
-    let path = dir.join(format!("{name}.{ending}"));
-    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
-
-fn cases(name: &str) -> Vec<Case> {
-    let mut cases: Vec<Case> = Vec::new();
-    for line in text(name, "transcript").lines() {
-        let rest = line.get(2..).unwrap_or("");
-        match (line.chars().next(), cases.last_mut()) {
-            (Some('$'), _) => {
-                let (out, err) = (String::new(), String::new());
-                cases.push(Case { command: rest.into(), out, err, status: 0 });
-            }
-            (Some('|'), Some(case)) => case.out += &format!("{rest}\n"),
-            (Some('!'), Some(case)) => case.err += &format!("{rest}\n"),
-            (Some('='), Some(case)) => case.status = rest.parse().unwrap(),
-            _ => {}
-        }
-    }
-    cases
-}
-
-/// The stage of a scenario: a directory with disks, and one with the program under its three names.
-struct Play {
-    dir: PathBuf,
-    aside: TempDir,
-}
-
-impl Play {
-    fn new(name: &str) -> Play {
-        let number = std::process::id() % 1_000_000;
-        let letter = match name {
-            "create-errors" => 'e',
-            "create-inuse" => 'u',
-            "props" => 'r',
-            other => other.chars().next().unwrap(),
-        };
-        let dir = PathBuf::from(format!("/tmp/t-{letter}{number:06}"));
-        assert_eq!(dir.as_os_str().len(), STAGE.len());
-        fs::create_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
-        let aside = temp_dir();
-        for name in ["zpool", "zfs"] {
-            symlink(acceptance::thumper_path(), aside.path().join(name)).unwrap();
-        }
-        Play { dir, aside }
-    }
-
-    fn bash(&self, script: &str) -> Ran {
-        let path = std::env::var("PATH").unwrap_or_default();
-        let mut command = Command::new("bash");
-        command.args(["-c", script]).current_dir(&self.dir);
-        command.env("PATH", format!("{}:{path}", self.aside.path().display()));
-        command.env("D", &self.dir).env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
-        command.env("THUMPER_STATE", self.aside.path().join("pools"));
-        let mut ran = Ran::of(&mut command);
-        let here = self.dir.display().to_string();
-        ran.err = ran.err.replace(&here, STAGE);
-        ran.out = ran.out.replace(&here, STAGE);
-        ran
-    }
-
-    /// What shows that a file was written to.
-    fn traces(&self) -> BTreeMap<PathBuf, (i64, i64, u64, u64)> {
-        let trace = |path: &Path| {
-            let meta = fs::symlink_metadata(path).unwrap();
-            (meta.mtime(), meta.mtime_nsec(), meta.blocks(), meta.size())
-        };
-        let files = fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().path());
-        files.filter(|p| p.is_file()).map(|p| (p.clone(), trace(&p))).collect()
-    }
-}
-
-impl Drop for Play {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.dir));
-    }
-}
-
-/// Plays a scenario, with `outputs` those of what goes through are compared, too; what we answer otherwise without saying so in [`OTHERWISE`], and how many refusals
-/// were compared.
+/// Plays a scenario; with `outputs` what is printed by what goes through is compared, too. What we
+/// answer otherwise without saying so in [`OTHERWISE`], and how many refusals were compared.
 fn play(name: &str, outputs: bool) -> (Vec<String>, usize) {
-    let stage = Play::new(name);
+    let stage = Played::new(name);
     let mut cases = cases(name).into_iter();
     let (mut wrong, mut refusals) = (Vec::new(), 0);
     for line in text(name, "scenario").lines() {

@@ -117,7 +117,13 @@ impl Engine for Local {
         let scan = crate::find::look(&request.places);
         let free = |guid| !ours.pools.iter().any(|known| known.guid == guid);
         let pools = scan.pools.iter().filter(|pool| free(pool.guid()));
-        let described = pools.map(|pool| crate::find::describe(pool, &request.places, hostid));
+        let described = pools.map(|pool| {
+            let mut told = crate::find::describe(pool, &request.places, hostid);
+            if told.destroyed == request.destroyed && !told.hopeless {
+                (told.spares, told.cache) = status::found_others(&scan, pool);
+            }
+            told
+        });
         Ok(described.filter(|pool| pool.destroyed == request.destroyed).collect())
     }
 

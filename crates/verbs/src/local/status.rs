@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use format::config::{VdevConfig, aux_from_nvlist};
 use format::features::Feature;
 use format::scan::{Scan as ScanPhys, ScanFlags, ScanFunction, ScanState};
+use pool::devices::{FoundPool, Scan as Devices};
 use pool::mos::key;
 use pool::props::{PoolKey, PoolProp, Source, Value, default_pool_value};
-use pool::{Pool, PoolError, Stored};
+use pool::{OpenOptions, Pool, PoolError, Stored};
+use rt::sync::Arc;
 
 use super::catalogue::Catalogue;
 use super::session::Session;
@@ -79,6 +81,23 @@ fn fragmentation_of(tree: &Vdev) -> Option<u64> {
         }
     }
     weighed.checked_div(total).map(|percent| percent as u64)
+}
+
+/// Spares and cache devices of a pool that was found: its labels do not name them, so it is opened
+/// to be read. None of one that does not open.
+pub(crate) fn found_others(scan: &Devices, found: &FoundPool) -> (Vec<Vdev>, Vec<Vdev>) {
+    let open = || -> Result<(Vec<Vdev>, Vec<Vdev>)> {
+        let options =
+            OpenOptions { workers: 1, host_id: 0, host_name: String::new(), new_name: None };
+        let tree = Arc::new(found.open_tree()?);
+        let pool = Pool::open(pool::Devices::ReadOnly(tree), &found.uberblocks, &options)?;
+        let paths = scan.aux.iter();
+        let paths = paths.filter_map(|aux| Some((aux.label.guid, aux.candidate.shown_path()?)));
+        let paths = paths.collect();
+        let spares = others(&pool, key::SPARES, "spares", &paths)?;
+        Ok((spares, others(&pool, b"l2cache", "l2cache", &paths)?))
+    };
+    open().unwrap_or_default()
 }
 
 fn classes(pool: &Pool, root: &VdevConfig) -> Result<BTreeMap<u64, Class>> {
