@@ -70,7 +70,10 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
         made.map_err(|e| pool_error(doing.clone(), e))
     };
     if let Err(e) = may_make(&session.pool, above, missing.len() as u64 + 1) {
-        return Err(pool_error(doing, e));
+        return Err(match e {
+            PoolError::QuotaExceeded { .. } => cannot(Why::NoSpace),
+            e => pool_error(doing, e),
+        });
     }
     for parent in missing.iter().rev() {
         make(parent, BTreeMap::new())?;
