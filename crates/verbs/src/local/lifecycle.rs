@@ -138,9 +138,18 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
     pool.close().map_err(|e| pool_error(Doing::Create(name.clone()), e))?;
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let paths = request.layout.devices().map(absolute).collect();
-    let known = Known { name: name.clone(), guid, readonly: false, altroot: None, paths };
+    let altroot = altroot(&request.properties);
+    let known = Known { name: name.clone(), guid, readonly: false, altroot, paths };
     file.change(|state| state.remember(known))?;
     Ok(Vec::new())
+}
+
+/// Where the mount points of a pool are to be below, on this system.
+fn altroot(properties: &[(PoolKey, Value)]) -> Option<Vec<u8>> {
+    properties.iter().find_map(|(key, value)| match (key, value) {
+        (PoolKey::Native(PoolProp::Altroot), Value::Text(root)) => Some(root.clone()),
+        _ => None,
+    })
 }
 
 /// Opens a located pool, gives it a state on disk, and forgets it.
@@ -262,12 +271,21 @@ fn import_one(file: &StateFile, request: &Import, guid: u64) -> Result<(String, 
     };
     let paths = session.places();
     if !readonly {
+        for (key, value) in &request.properties {
+            if let PoolKey::Native(prop) = key
+                && !NOT_STORED.contains(prop)
+            {
+                let set = session.pool.set_pool_property(&key.name(), Some(stored(value)));
+                set.map_err(|e| pool_error(doing.clone(), e))?;
+            }
+        }
         let done = session.pool.set_state(PoolState::Active);
         let done = done.and_then(|()| note(&session.pool, &request.command));
         done.map_err(|e| pool_error(doing.clone(), e))?;
     }
     session.close(doing)?;
-    let known = Known { name: name.clone(), guid, readonly, altroot: None, paths };
+    let altroot = altroot(&request.properties);
+    let known = Known { name: name.clone(), guid, readonly, altroot, paths };
     file.change(|state| state.remember(known))?;
     Ok((name, notes))
 }
