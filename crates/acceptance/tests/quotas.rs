@@ -231,7 +231,7 @@ fn numbers_of_file_systems_are_limited_for_who_cannot_change_the_limit() {
     may("tank/a/b", Counted::Snapshots, 1).unwrap();
     assert!(may("tank/a/b/c", Counted::Snapshots, 2).is_err());
     may("tank/a", Counted::Snapshots, 2).unwrap();
-    pool.destroy_filesystem("tank/a/b/c").unwrap();
+    pool.destroy_dataset("tank/a/b/c").unwrap();
     may("tank/a/b", Counted::Filesystems, 1).unwrap();
     session.close().unwrap();
     judge(&images, engine::POOL, 0, 1);

@@ -1,5 +1,7 @@
 //! `COMPAT.md` has a row for every property, feature and verb of OpenZFS 2.1.
 
+#![allow(clippy::unwrap_used)]
+
 use std::process::Command;
 
 use verbs::props::space::PREFIXES;
