@@ -115,6 +115,57 @@ const ZFS: &[Verb] = &[
         run: zfs::change::destroy,
     },
     Verb {
+        name: "snapshot",
+        usage: "snapshot [-r] [-o property=value] ... <filesystem|volume>@<snap> ...",
+        appendix: Appendix::Pointer,
+        run: zfs::branch::snapshot,
+    },
+    Verb {
+        name: "rollback",
+        usage: "rollback [-rRf] <snapshot>",
+        appendix: Appendix::Pointer,
+        run: zfs::branch::rollback,
+    },
+    Verb {
+        name: "clone",
+        usage: "clone [-p] [-o property=value] ... <snapshot> <filesystem|volume>",
+        appendix: Appendix::Pointer,
+        run: zfs::branch::clone,
+    },
+    Verb {
+        name: "promote",
+        usage: "promote <clone-filesystem>",
+        appendix: Appendix::Pointer,
+        run: zfs::branch::promote,
+    },
+    Verb {
+        name: "rename",
+        usage: "rename [-f] <filesystem|volume|snapshot> <filesystem|volume|snapshot>\n\
+                rename -p [-f] <filesystem|volume> <filesystem|volume>\n\
+                rename -u [-f] <filesystem> <filesystem>\n\
+                rename -r <snapshot> <snapshot>",
+        appendix: Appendix::Pointer,
+        run: zfs::branch::rename,
+    },
+    Verb {
+        name: "hold",
+        usage: "hold [-r] <tag> <snapshot> ...",
+        appendix: Appendix::Pointer,
+        run: zfs::branch::hold,
+    },
+    Verb {
+        name: "holds",
+        usage: "holds [-rH] <snapshot> ...",
+        appendix: Appendix::Pointer,
+        run: zfs::branch::holds,
+    },
+    Verb {
+        name: "release",
+        usage: "release [-r] <tag> <snapshot> ...",
+        appendix: Appendix::Pointer,
+        run: zfs::branch::release,
+    },
+    Verb {
         name: "list",
         usage: "list [-Hjp] [-r|-d max] [-o property[,...]] [-s property]...\n    \
                 [-S property]... [-t type[,...]] [filesystem|volume|snapshot] ...",

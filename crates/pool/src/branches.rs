@@ -8,6 +8,7 @@ use format::dsl_dataset::DslDatasetFlags;
 use rt::sync::atomic::Ordering;
 
 use crate::create::properties;
+use crate::dsl::deadlist;
 use crate::dsl::limits::{self, Counted};
 use crate::dsl::lookup::{self, Found};
 use crate::dsl::property::{self, Stored};
@@ -15,6 +16,8 @@ use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::sync::TaskContext;
 
+/// Snapshots of one data set that are followed.
+const SNAPSHOTS_MAX: usize = 1 << 20;
 /// Longest name of a data set with its snapshot, in bytes.
 const NAME_MAX: usize = 255;
 
@@ -155,8 +158,7 @@ impl Pool {
             let root = mos.dir(lookup::root_dir(mos)?)?;
             let origin = found.dir.origin_object.get();
             if origin == 0 || origin == root.origin_object.get() {
-                let what = format!("cannot promote '{name}': not a cloned filesystem");
-                return Err(PoolError::Invalid(what));
+                return Err(PoolError::NoClone { name });
             }
             cx.unfrozen(&found)?;
             let owner = mos.dir(mos.dataset(origin)?.dir_object.get())?;
@@ -166,11 +168,9 @@ impl Pool {
             let own = mos.zap(found.phys.snapnames_zap_object.get())?;
             for (snapshot, object, _) in lookup::snapshots(mos, &theirs)? {
                 if moving.contains(&object) && own.get(snapshot.as_bytes())?.is_some() {
-                    let what = format!(
-                        "cannot promote '{name}': snapshot name '{snapshot}' from origin \n\
-                         conflicts with '{snapshot}' from target"
-                    );
-                    return Err(PoolError::Invalid(what));
+                    let origin = lookup::snapshot_of_object(mos, cx.pool.name(), origin)?;
+                    let origin = origin.map_or_else(String::new, |origin| origin.name);
+                    return Err(PoolError::Conflict { snapshot, origin });
                 }
             }
             let count = moving.len() as i64;
@@ -324,6 +324,40 @@ impl Pool {
         let tag = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let since = entries.iter().map(|e| (tag(&e.name), e.value.as_u64().unwrap_or(0)));
         Ok(since.collect())
+    }
+
+    /// Names of the clones of a snapshot, in order.
+    pub fn clones_of(&self, snapshot: &Found) -> Result<Vec<String>> {
+        let next = snapshot.phys.next_clones_object.get();
+        if next == 0 {
+            return Ok(Vec::new());
+        }
+        let mut names = Vec::new();
+        for entry in self.mos.zap(next)?.entries()? {
+            if let Some(first) = entry.value.as_u64() {
+                let dir = self.mos.dataset(first)?.dir_object.get();
+                names.push(lookup::name_of_dir(&self.mos, &self.name, dir)?);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Bytes that come back when the snapshots from `first` to `last` of one head are destroyed.
+    pub fn would_free(&self, first: &Found, last: &Found) -> Result<u64> {
+        let mut bytes = last.phys.unique_bytes.get();
+        let (mut at, mut phys) = (last.object, last.phys);
+        for _ in 0..SNAPSHOTS_MAX {
+            if at == first.object || at == 0 {
+                break;
+            }
+            let list = phys.deadlist_object.get();
+            let from = first.phys.prev_snap_txg.get();
+            bytes += deadlist::space_within(&self.mos, list, from, u64::MAX)?.used;
+            at = phys.prev_snap_object.get();
+            phys = self.mos.dataset(at)?;
+        }
+        Ok(bytes)
     }
 
     /// Whoever has a head open has it no more.

@@ -44,6 +44,20 @@ pub enum PoolError {
         /// The snapshot.
         name: String,
     },
+    /// A data set that is no clone.
+    #[error("cannot promote '{name}': not a cloned filesystem")]
+    NoClone {
+        /// The data set.
+        name: String,
+    },
+    /// A promotion would bring two snapshots of one name together.
+    #[error("conflicting snapshot '{snapshot}' from parent '{origin}'")]
+    Conflict {
+        /// The name that both have.
+        snapshot: String,
+        /// The clone's origin.
+        origin: String,
+    },
     /// Nobody of that name holds the snapshot.
     #[error("cannot release hold from snapshot '{name}': no such tag on this dataset")]
     NoTag {
@@ -127,6 +141,8 @@ impl PoolError {
                 | E::HasClones { .. }
                 | E::Held { .. }
                 | E::NoTag { .. }
+                | E::NoClone { .. }
+                | E::Conflict { .. }
                 | E::SameTxg { .. }
                 | E::ReadOnly { .. }
                 | E::QuotaExceeded { .. }

@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use crate::{Error, Result, datasets, dump, files, judge, pools};
+use crate::{Error, Result, branches, datasets, dump, files, judge, pools};
 
 /// Executes requests.
 pub trait Engine {
@@ -77,6 +77,18 @@ pub trait Engine {
     /// # Errors
     /// See [`Engine::pool_create`].
     fn dataset_query(&mut self, request: &datasets::Query) -> Result<datasets::QueryReport>;
+
+    /// `zfs snapshot`, `rollback`, `clone`, `promote`, `rename`, `hold`, `release`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn dataset_branch(&mut self, request: &branches::Branch) -> Result<()>;
+
+    /// `zfs holds`: of the snapshots named in the request, whatever its tag.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn dataset_holds(&mut self, request: &branches::Hold) -> Result<branches::Holds>;
 
     /// `zfs set`.
     ///

@@ -18,6 +18,22 @@ pub enum Doing {
     Destroy(String),
     /// Destroying one snapshot.
     DestroySnapshot(String),
+    /// Taking a snapshot.
+    CreateSnapshot(String),
+    /// Taking several, whichever it was.
+    CreateSnapshots,
+    /// Rolling back to a snapshot.
+    Rollback(String),
+    /// Promoting a clone.
+    Promote(String),
+    /// Giving a data set another name.
+    Rename(String),
+    /// Giving a data set this name.
+    RenameTo(String),
+    /// Holding a snapshot.
+    Hold(String),
+    /// Letting go of a snapshot.
+    Release(String),
     /// Exporting a pool.
     Export(String),
     /// Importing a pool.
@@ -41,6 +57,14 @@ impl fmt::Display for Doing {
             Doing::Create(name) => ("create", name),
             Doing::Destroy(name) => ("destroy", name),
             Doing::DestroySnapshot(name) => return write!(f, "cannot destroy snapshot {name}"),
+            Doing::CreateSnapshot(name) => ("create snapshot", name),
+            Doing::CreateSnapshots => return write!(f, "cannot create snapshots "),
+            Doing::Rollback(name) => ("rollback to", name),
+            Doing::Promote(name) => ("promote", name),
+            Doing::Rename(name) => ("rename", name),
+            Doing::RenameTo(name) => ("rename to", name),
+            Doing::Hold(name) => ("hold snapshot", name),
+            Doing::Release(name) => ("release hold from snapshot", name),
             Doing::Export(name) => ("export", name),
             Doing::Import(name) => ("import", name),
             Doing::ImportWith(name) => ("import pool", name),
@@ -163,6 +187,55 @@ pub enum Why {
         /// The clones.
         list: Vec<String>,
     },
+    /// Snapshots that a rollback would have to destroy.
+    #[error(
+        "more recent snapshots or bookmarks exist\n\
+         use '-r' to force deletion of the following snapshots and bookmarks:\n{}",
+        .0.join("\n")
+    )]
+    NewerSnapshots(Vec<String>),
+    /// Clones that a rollback would have to destroy.
+    #[error(
+        "clones of previous snapshots exist\n\
+         use '-R' to force deletion of the following clones and dependents:\n{}",
+        .0.join("\n")
+    )]
+    NewerClones(Vec<String>),
+    /// A clone in another pool.
+    #[error("source and target pools differ")]
+    PoolsDiffer,
+    /// Names of several pools.
+    #[error("snapshots must be in the same pool")]
+    OtherPool,
+    /// A data set that would move to another pool.
+    #[error("datasets must be within same pool")]
+    CrossesPools,
+    /// A snapshot that would move to another data set.
+    #[error("snapshots must be part of same dataset")]
+    OtherFilesystem,
+    /// A data set that would be below itself.
+    #[error("New dataset name cannot be a descendant of current dataset name")]
+    Descendant,
+    /// A snapshot below has the new name.
+    #[error("a child dataset already has a snapshot with the new name")]
+    ChildSnapshotExists,
+    /// It has no origin.
+    #[error("not a cloned filesystem")]
+    NoClone,
+    /// A promotion would bring two snapshots of one name together.
+    #[error("conflicting snapshot '{snapshot}' from parent '{origin}'")]
+    ConflictingSnapshot {
+        /// The name that both have.
+        snapshot: String,
+        /// The clone's origin.
+        origin: String,
+    },
+    /// A hold of that name is there.
+    #[error("tag already exists on this dataset")]
+    TagExists,
+    /// No hold of that name.
+    #[error("no such tag on this dataset")]
+    NoTag,
     /// The name of a pool or data set.
     #[error(transparent)]
     Name(#[from] NameError),

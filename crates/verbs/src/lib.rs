@@ -4,6 +4,7 @@
 //! makes a request and prints a report; it never sees how it is done, so that a command line, a
 //! socket and a test ask for the same thing in the same way.
 
+pub mod branches;
 pub mod datasets;
 pub mod dump;
 pub mod engine;

@@ -13,7 +13,7 @@ use crate::door::{Door, Ran, Stop, bad_letter, bad_option, split_assignment, tex
 use crate::getopt::{Opt, sort};
 
 /// Properties as typed, each once.
-fn add(
+pub(super) fn add(
     typed: &mut Vec<(String, Vec<u8>)>,
     name: &[u8],
     value: &[u8],

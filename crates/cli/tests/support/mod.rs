@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 
-use verbs::{Engine, Error, Result, datasets, dump, files, judge, pools};
+use verbs::{Engine, Error, Result, branches, datasets, dump, files, judge, pools};
 
 /// The directory that scenarios ran in when they were recorded.
 pub(crate) const STAGE: &str = "/tmp/t-0000000";
@@ -165,6 +165,14 @@ impl Engine for Told {
         };
         let datasets = self.datasets.iter().filter(wanted).cloned().collect();
         Ok(datasets::QueryReport { datasets, errors: Vec::new() })
+    }
+
+    fn dataset_branch(&mut self, request: &branches::Branch) -> Result<()> {
+        self.ask(request)
+    }
+
+    fn dataset_holds(&mut self, request: &branches::Hold) -> Result<branches::Holds> {
+        self.ask(request)
     }
 
     fn dataset_set(&mut self, request: &datasets::Set) -> Result<datasets::SetReport> {

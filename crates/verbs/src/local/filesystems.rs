@@ -1,11 +1,12 @@
 //! `zfs create destroy`: file systems come and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pool::PoolError;
-use pool::dsl::lookup;
+use pool::dsl::lookup::{self, Found};
 use pool::props::{Kind, Target};
 
+use super::dependents::{Dependent, dependents};
 use super::lifecycle::note;
 use super::limits::{Limit, limits, set_limits};
 use super::properties::{assigned, set_quotas};
@@ -19,7 +20,7 @@ pub(super) fn pool_of(name: &str) -> &str {
     name.split(['/', '@']).next().unwrap_or_default()
 }
 
-fn session(
+pub(super) fn session(
     file: &StateFile,
     name: &str,
     places: &[std::path::PathBuf],
@@ -117,33 +118,141 @@ pub(super) fn destroy(file: &StateFile, request: &Destroy) -> Result<Destroyed> 
         _ => e,
     })?;
     if name.contains('@') {
-        return Err(match lookup::find(session.pool.mos(), name) {
-            Ok(_) => cannot(Why::NotDone("snapshots cannot be destroyed yet".into())),
-            Err(PoolError::NoDataset { .. }) => Error::NoSnapshots,
-            Err(e) => pool_error(doing, e),
-        });
+        return destroy_snapshots(session, request, doing);
     }
-    let below = lookup::walk(session.pool.mos(), name).map_err(|e| match e {
-        PoolError::NoDataset { name } => Error::open(name, Why::NoDataset),
-        e => pool_error(doing.clone(), e),
-    })?;
-    // In the order in which they would go.
-    let children: Vec<String> = below.iter().skip(1).rev().map(|f| f.name.clone()).collect();
+    let failed = |e| pool_error(doing.clone(), e);
+    let found = lookup::find(session.pool.mos(), name).map_err(failed)?;
     if !name.contains('/') && !request.recursive {
         return Err(cannot(Why::IsPool(name.clone())));
     }
-    if !children.is_empty() && !request.recursive {
-        return Err(cannot(Why::Children { what: "filesystem", list: children }));
-    }
-    // Children before parents; the root of the pool stays.
-    let names: Vec<String> =
-        below.iter().rev().map(|f| f.name.clone()).filter(|n| n.contains('/')).collect();
+    let before = dependents(&session.pool, &found).map_err(failed)?;
+    refuse_dependents(request, &found, &before, &doing)?;
+    let mut names: Vec<String> = before.into_iter().map(|dependent| dependent.name).collect();
+    // The root of the pool stays.
+    names.extend(name.contains('/').then(|| name.clone()));
     if !request.dry_run {
-        for name in &names {
-            session.pool.destroy_dataset(name).map_err(|e| pool_error(doing.clone(), e))?;
-        }
-        note(&session.pool, &request.command).map_err(|e| pool_error(doing.clone(), e))?;
+        destroy_all(&session.pool, &names, request.defer).map_err(failed)?;
+        note(&session.pool, &request.command).map_err(failed)?;
+        finish(&session)?;
     }
     session.close(doing)?;
     Ok(Destroyed { names, reclaimed: None })
+}
+
+/// Says what else would go, unless it was asked for.
+fn refuse_dependents(
+    request: &Destroy,
+    found: &Found,
+    before: &[Dependent],
+    doing: &Doing,
+) -> Result<()> {
+    let what = if found.is_snapshot() { "snapshot" } else { "filesystem" };
+    let list = |below: bool| -> Vec<String> {
+        let those = before.iter().filter(|dependent| dependent.below == below);
+        those.map(|dependent| dependent.name.clone()).collect()
+    };
+    let (children, clones) = (list(true), list(false));
+    if !children.is_empty() && !request.recursive {
+        return Err(Error::cannot(doing.clone(), Why::Children { what, list: children }));
+    }
+    if !clones.is_empty() && !request.dependents && (request.recursive || found.is_snapshot()) {
+        return Err(Error::cannot(doing.clone(), Why::Clones { what, list: clones }));
+    }
+    Ok(())
+}
+
+/// Destroys data sets in this order; snapshots that follow each other in one txg.
+pub(super) fn destroy_all(
+    pool: &pool::Pool,
+    names: &[String],
+    defer: bool,
+) -> std::result::Result<(), PoolError> {
+    for group in names.chunk_by(|a, b| a.contains('@') && b.contains('@')) {
+        match group {
+            [name] if !name.contains('@') => pool.destroy_dataset(name)?,
+            snapshots => pool.destroy_snapshots(snapshots, defer)?,
+        }
+    }
+    Ok(())
+}
+
+/// Works off what was destroyed: this process is all there is to do it.
+fn finish(session: &Session) -> Result<()> {
+    let freed = session.pool.finish_freeing(|_| true);
+    freed.map_err(|e| pool_error(Doing::Open(session.pool.name().into()), e))
+}
+
+/// The snapshots of `head` that a list with ranges means (`a,b%c,%d`), oldest first.
+fn chosen(
+    pool: &pool::Pool,
+    head: &Found,
+    list: &str,
+) -> std::result::Result<Vec<Found>, PoolError> {
+    let all = lookup::snapshots(pool.mos(), &head.phys)?;
+    let place = |name: &str| all.iter().position(|(own, _, _)| own == name);
+    let mut wanted = BTreeSet::new();
+    for part in list.split(',') {
+        let range = match part.split_once('%') {
+            None => place(part).map(|at| (at, at)),
+            Some((first, last)) => {
+                let first = if first.is_empty() { Some(0) } else { place(first) };
+                let last = if last.is_empty() { all.len().checked_sub(1) } else { place(last) };
+                first.zip(last)
+            }
+        };
+        if let Some((first, last)) = range {
+            wanted.extend(first..=last);
+        }
+    }
+    let found = wanted.into_iter().filter_map(|at| all.get(at));
+    found.map(|(name, _, _)| lookup::find(pool.mos(), &format!("{}@{name}", head.name))).collect()
+}
+
+/// Bytes that come back with these snapshots of one head, given oldest first: those that follow
+/// each other free what they share.
+fn reclaimed(pool: &pool::Pool, chosen: &[Found]) -> std::result::Result<u64, PoolError> {
+    let mut bytes = 0;
+    let follows = |a: &Found, b: &Found| a.phys.next_snap_object.get() == b.object;
+    for run in chosen.chunk_by(follows) {
+        if let (Some(first), Some(last)) = (run.first(), run.last()) {
+            bytes += pool.would_free(first, last)?;
+        }
+    }
+    Ok(bytes)
+}
+
+fn destroy_snapshots(session: Session, request: &Destroy, doing: Doing) -> Result<Destroyed> {
+    let failed = |e| pool_error(doing.clone(), e);
+    let (path, list) = request.name.split_once('@').unwrap_or_default();
+    let mos = session.pool.mos();
+    let head = lookup::find(mos, path).map_err(failed)?;
+    let heads = match request.recursive {
+        true => lookup::walk(mos, path).map_err(failed)?,
+        false => vec![head],
+    };
+    let (mut names, mut bytes) = (Vec::new(), 0);
+    for head in heads.iter().filter(|head| !head.is_snapshot()) {
+        let chosen = chosen(&session.pool, head, list).map_err(failed)?;
+        bytes += reclaimed(&session.pool, &chosen).map_err(failed)?;
+        for found in &chosen {
+            let before = dependents(&session.pool, found).map_err(failed)?;
+            if !request.defer {
+                let doing = Doing::Destroy(found.name.clone());
+                refuse_dependents(request, found, &before, &doing)?;
+                names.extend(before.into_iter().map(|dependent| dependent.name));
+            }
+            names.push(found.name.clone());
+        }
+    }
+    if names.is_empty() {
+        return Err(Error::NoSnapshots);
+    }
+    if !request.dry_run {
+        destroy_all(&session.pool, &names, request.defer).map_err(failed)?;
+        note(&session.pool, &request.command).map_err(failed)?;
+        finish(&session)?;
+    }
+    names.retain(|name| name.contains('@'));
+    session.close(doing)?;
+    Ok(Destroyed { names, reclaimed: Some(bytes) })
 }

@@ -1,11 +1,13 @@
 //! The engine in this process: opens pools, acts, syncs and closes, one command at a time.
 
 mod accounts;
+mod branches;
 mod capacity;
 mod catalogue;
 mod copy_in;
 mod copy_out;
 mod copying;
+mod dependents;
 mod dump;
 mod files;
 mod filesystems;
@@ -185,6 +187,14 @@ impl Engine for Local {
             }
         }
         Ok(report)
+    }
+
+    fn dataset_branch(&mut self, request: &crate::branches::Branch) -> Result<()> {
+        branches::change(&self.state, request)
+    }
+
+    fn dataset_holds(&mut self, request: &crate::branches::Hold) -> Result<crate::branches::Holds> {
+        branches::holds(&self.state, request)
     }
 
     fn dataset_set(&mut self, request: &datasets::Set) -> Result<datasets::SetReport> {

@@ -244,6 +244,11 @@ pub(crate) fn pool_error(doing: Doing, error: PoolError) -> Error {
         PoolError::Unopenable { reason, .. } => Why::Damaged(reason),
         PoolError::NoSpace { .. } => Why::NoSpace,
         PoolError::QuotaExceeded { .. } => Why::Quota,
+        PoolError::Held { name } => {
+            return Error::cannot(Doing::DestroySnapshot(name), Why::DatasetBusy);
+        }
+        PoolError::NoClone { .. } => Why::NoClone,
+        PoolError::Conflict { snapshot, origin } => Why::ConflictingSnapshot { snapshot, origin },
         PoolError::Vdev(VdevError::Device(DeviceError::Busy { .. })) => Why::Held,
         other => Why::Damaged(other.to_string()),
     };

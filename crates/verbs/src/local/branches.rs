@@ -1,0 +1,312 @@
+//! `zfs snapshot rollback clone promote rename hold release holds`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pool::PoolError;
+use pool::dsl::lookup;
+use pool::props::{Kind, Target};
+
+use super::dependents::dependents;
+use super::filesystems::{destroy_all, pool_of, session};
+use super::lifecycle::note;
+use super::properties::assigned;
+use super::session::{For, Session, open, pool_error};
+use crate::branches::{
+    Branch, Fork, Held, Hold, Holds, Promote, Rename, Rollback, Setting, Snapshot,
+};
+use crate::state::StateFile;
+use crate::{Doing, Error, Result, Why};
+
+pub(super) fn change(file: &StateFile, request: &Branch) -> Result<()> {
+    match request {
+        Branch::Snapshot(request) => snapshot(file, request),
+        Branch::Rollback(request) => rollback(file, request),
+        Branch::Clone(request) => clone(file, request),
+        Branch::Promote(request) => promote(file, request),
+        Branch::Rename(request) => rename(file, request),
+        Branch::Hold(request) => hold(file, request, true),
+        Branch::Release(request) => hold(file, request, false),
+    }
+}
+
+/// The pool of `name`, which is there; else it cannot be opened.
+fn opened(file: &StateFile, name: &str, setting: &Setting, doing: &Doing) -> Result<Session> {
+    session(file, name, &setting.places, doing).map_err(|e| match e.why() {
+        Some(Why::NoPoolOf(_)) => Error::open(name, Why::NoDataset),
+        _ => e,
+    })
+}
+
+/// Notes what was done, and ends.
+fn done(session: Session, setting: &Setting, doing: Doing) -> Result<()> {
+    note(&session.pool, &setting.command).map_err(|e| pool_error(doing.clone(), e))?;
+    session.close(doing)
+}
+
+fn snapshot(file: &StateFile, request: &Snapshot) -> Result<()> {
+    let Some(first) = request.names.first() else { return Ok(()) };
+    let doing = Doing::CreateSnapshot(first.clone());
+    let failed = |e| pool_error(doing.clone(), e);
+    if let Some(other) = request.names.iter().find(|name| pool_of(name) != pool_of(first)) {
+        return Err(Error::cannot(Doing::CreateSnapshot(other.clone()), Why::OtherPool));
+    }
+    let session =
+        opened(file, first.split('@').next().unwrap_or_default(), &request.setting, &doing)?;
+    let mos = session.pool.mos();
+    let mut names = Vec::new();
+    for name in &request.names {
+        let (path, snapshot) = name.split_once('@').unwrap_or_default();
+        if !request.recursive {
+            names.push(name.clone());
+            continue;
+        }
+        let below = lookup::walk(mos, path).map_err(failed)?;
+        let heads = below.iter().filter(|found| !found.is_snapshot());
+        names.extend(heads.map(|found| format!("{}@{snapshot}", found.name)));
+    }
+    let heads: BTreeSet<&str> = names.iter().filter_map(|name| name.split('@').next()).collect();
+    if heads.len() < names.len() {
+        let message = "cannot create snapshots : multiple snapshots of same fs not allowed";
+        return Err(Error::Other(message.into()));
+    }
+    for name in &names {
+        if lookup::find(mos, name).is_ok() {
+            let doing = Doing::CreateSnapshot(name.clone());
+            return Err(Error::cannot(doing, Why::DatasetExists));
+        }
+    }
+    let doing_all = Doing::CreateSnapshots;
+    let target = Target::new(Kind::Snapshot);
+    let assigned = assigned(&session.pool, &request.properties, &target, &doing_all)?;
+    session.pool.snapshot(&names, &assigned.stored).map_err(failed)?;
+    done(session, &request.setting, doing)
+}
+
+fn rollback(file: &StateFile, request: &Rollback) -> Result<()> {
+    let name = &request.name;
+    let doing = Doing::Rollback(name.clone());
+    let failed = |e| pool_error(doing.clone(), e);
+    let session = opened(file, name, &request.setting, &doing)?;
+    let mos = session.pool.mos();
+    let found = lookup::find(mos, name).map_err(failed)?;
+    let head = lookup::head_of(mos, &found).map_err(failed)?;
+    let all = lookup::snapshots(mos, &head.phys).map_err(failed)?;
+    let newer = all.iter().filter(|(_, _, s)| s.creation_txg > found.phys.creation_txg);
+    let newer: Vec<String> = newer.map(|(s, _, _)| format!("{}@{s}", head.name)).collect();
+    if !newer.is_empty() && !request.newer {
+        return Err(Error::cannot(doing, Why::NewerSnapshots(newer)));
+    }
+    let mut gone = Vec::new();
+    let mut clones = Vec::new();
+    for snapshot in newer {
+        let found = lookup::find(mos, &snapshot).map_err(failed)?;
+        for dependent in dependents(&session.pool, &found).map_err(failed)? {
+            clones.push(dependent.name.clone());
+            gone.push(dependent.name);
+        }
+        gone.push(snapshot);
+    }
+    if !clones.is_empty() && !request.clones {
+        return Err(Error::cannot(doing, Why::NewerClones(clones)));
+    }
+    destroy_all(&session.pool, &gone, false).map_err(failed)?;
+    session.pool.rollback(name).map_err(failed)?;
+    done(session, &request.setting, doing)
+}
+
+/// Makes the parents of `name` that are missing.
+fn parents(session: &Session, name: &str, doing: &Doing) -> Result<()> {
+    let failed = |e| pool_error(doing.clone(), e);
+    let mut missing = Vec::new();
+    let mut above = name;
+    while let Some((parent, _)) = above.rsplit_once('/') {
+        if lookup::find_dir(session.pool.mos(), parent).map_err(failed)?.is_some() {
+            break;
+        }
+        missing.push(parent);
+        above = parent;
+    }
+    for parent in missing.iter().rev() {
+        let made = session.pool.create_filesystem(parent, BTreeMap::new(), fs::make_filesystem);
+        made.map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn clone(file: &StateFile, request: &Fork) -> Result<()> {
+    let (origin, name) = (&request.origin, &request.name);
+    let doing = Doing::Create(name.clone());
+    let failed = |e| pool_error(doing.clone(), e);
+    let session = opened(file, origin, &request.setting, &Doing::Open(origin.clone()))?;
+    let mos = session.pool.mos();
+    let found = lookup::find(mos, origin).map_err(failed)?;
+    if pool_of(name) != pool_of(origin) {
+        let other = pool_of(name).to_string();
+        return Err(match file.load()?.pool(&other) {
+            Some(_) => Error::cannot(doing, Why::PoolsDiffer),
+            None => Error::cannot(doing, Why::NoPoolOf(other)),
+        });
+    }
+    if lookup::find_dir(mos, name).map_err(failed)?.is_some() {
+        return match request.parents {
+            true => Ok(()),
+            false => Err(Error::cannot(doing, Why::DatasetExists)),
+        };
+    }
+    let kind = match lookup::kind(mos, &found).map_err(failed)? {
+        format::objset::ObjsetType::Zvol => Kind::Volume,
+        _ => Kind::Filesystem,
+    };
+    let target = Target::new(kind);
+    let assigned = assigned(&session.pool, &request.properties, &target, &doing)?;
+    if request.parents {
+        parents(&session, name, &doing)?;
+    }
+    let props: BTreeMap<_, _> = assigned.stored.into_iter().collect();
+    session.pool.clone_snapshot(origin, name, props).map_err(failed)?;
+    done(session, &request.setting, doing)
+}
+
+fn promote(file: &StateFile, request: &Promote) -> Result<()> {
+    let name = &request.name;
+    let doing = Doing::Promote(name.clone());
+    let session = opened(file, name, &request.setting, &doing)?;
+    session.pool.promote(name).map_err(|e| pool_error(doing.clone(), e))?;
+    done(session, &request.setting, doing)
+}
+
+fn rename(file: &StateFile, request: &Rename) -> Result<()> {
+    let (from, to) = (&request.from, &request.to);
+    let doing = Doing::Rename(from.clone());
+    let failed = |e| pool_error(doing.clone(), e);
+    let session = opened(file, from, &request.setting, &Doing::Open(from.clone()))?;
+    let mos = session.pool.mos();
+    lookup::find(mos, from).map_err(failed)?;
+    if let Some((path, snapshot)) = from.split_once('@') {
+        // `zfs rename fs@a b` and `.. @b` mean the same file system.
+        let (other, new) = match to.split_once('@') {
+            Some(("", new)) => (path, new),
+            Some((other, new)) => (other, new),
+            None => (path, to.as_str()),
+        };
+        if other != path {
+            return Err(Error::cannot(Doing::RenameTo(to.clone()), Why::OtherFilesystem));
+        }
+        let mut names = vec![(from.clone(), new.to_string())];
+        if request.recursive {
+            let below = lookup::walk(mos, path).map_err(failed)?;
+            let ending = format!("@{snapshot}");
+            let others = below.iter().filter(|f| f.name != *from && f.name.ends_with(&ending));
+            names.extend(others.map(|f| (f.name.clone(), new.to_string())));
+        }
+        return match session.pool.rename_snapshots(&names) {
+            Ok(()) => done(session, &request.setting, doing),
+            Err(PoolError::Exists { .. }) if request.recursive => {
+                Err(Error::cannot(doing, Why::ChildSnapshotExists))
+            }
+            Err(e) => Err(failed(e)),
+        };
+    }
+    if pool_of(to) != pool_of(from) {
+        let other = pool_of(to).to_string();
+        return Err(match file.load()?.pool(&other) {
+            Some(_) => Error::cannot(doing, Why::CrossesPools),
+            None => Error::cannot(Doing::Create(to.clone()), Why::NoPoolOf(other)),
+        });
+    }
+    if to.strip_prefix(from.as_str()).is_some_and(|rest| rest.starts_with('/')) {
+        return Err(Error::cannot(Doing::RenameTo(to.clone()), Why::Descendant));
+    }
+    if lookup::find_dir(mos, to).map_err(failed)?.is_some() {
+        return Err(Error::cannot(doing, Why::DatasetExists));
+    }
+    let making = Doing::Create(to.clone());
+    if request.parents {
+        parents(&session, to, &making)?;
+    }
+    session.pool.rename(from, to).map_err(|e| match e {
+        PoolError::NoParent { .. } => Error::cannot(making, Why::NoParent),
+        e => failed(e),
+    })?;
+    done(session, &request.setting, doing)
+}
+
+/// The snapshots that are meant: those named, and with `recursive` those of that name below.
+fn meant(session: &Session, request: &Hold, doing: &dyn Fn(&str) -> Doing) -> Result<Vec<String>> {
+    let mos = session.pool.mos();
+    let mut names = Vec::new();
+    for name in &request.names {
+        let (path, snapshot) = name.split_once('@').unwrap_or_default();
+        let none = || Error::cannot(doing(name), Why::NoDataset);
+        if request.recursive {
+            let below = lookup::walk(mos, path).map_err(|_| none())?;
+            let ending = format!("@{snapshot}");
+            let all = below.iter().filter(|found| found.name.ends_with(&ending));
+            let before = names.len();
+            names.extend(all.map(|found| found.name.clone()));
+            if names.len() == before {
+                return Err(none());
+            }
+        } else {
+            lookup::find(mos, name).map_err(|e| match e {
+                PoolError::NoDataset { .. } => none(),
+                e => pool_error(doing(name), e),
+            })?;
+            names.push(name.clone());
+        }
+    }
+    Ok(names)
+}
+
+fn hold(file: &StateFile, request: &Hold, take: bool) -> Result<()> {
+    let doing = |name: &str| match take {
+        true => Doing::Hold(name.into()),
+        false => Doing::Release(name.into()),
+    };
+    let Some(first) = request.names.first() else { return Ok(()) };
+    let session = opened(file, first, &request.setting, &doing(first))?;
+    let names = meant(&session, request, &doing)?;
+    let done_so = match take {
+        true => session.pool.hold(&names, &request.tag),
+        false => session.pool.release(&names, &request.tag),
+    };
+    done_so.map_err(|e| match e {
+        PoolError::Exists { name } => Error::cannot(doing(&name), Why::TagExists),
+        PoolError::NoTag { name } => Error::cannot(doing(&name), Why::NoTag),
+        e => pool_error(doing(first), e),
+    })?;
+    done(session, &request.setting, doing(first))
+}
+
+pub(super) fn holds(file: &StateFile, request: &Hold) -> Result<Holds> {
+    let mut report = Holds::default();
+    for name in &request.names {
+        match holds_of(file, request, name) {
+            Ok(mut held) => report.holds.append(&mut held),
+            Err(e) => report.errors.push(e),
+        }
+    }
+    Ok(report)
+}
+
+fn holds_of(file: &StateFile, request: &Hold, name: &str) -> Result<Vec<Held>> {
+    let doing = Doing::Open(name.into());
+    let failed = |e| pool_error(doing.clone(), e);
+    let none = || Error::open(name, Why::NoDataset);
+    let session = open(file, pool_of(name), &request.setting.places, For::Reading);
+    let session = session.map_err(|e| if e.why() == Some(&Why::NoPool) { none() } else { e })?;
+    let (path, snapshot) = name.split_once('@').unwrap_or_default();
+    let mos = session.pool.mos();
+    let found = match request.recursive {
+        true => lookup::walk(mos, path).map_err(failed)?,
+        false => vec![lookup::find(mos, name).map_err(failed)?],
+    };
+    let ending = format!("@{snapshot}");
+    let mut out = Vec::new();
+    for found in found.iter().filter(|found| found.name.ends_with(&ending)) {
+        for (tag, since) in session.pool.holds(found).map_err(failed)? {
+            out.push(Held { name: found.name.clone(), tag, since });
+        }
+    }
+    Ok(out)
+}
