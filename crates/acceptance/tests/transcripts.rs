@@ -85,6 +85,8 @@ const PRINTS_OTHERWISE: &[(&str, &str, &str)] = &[
         " filesystem_limit,filesystem_count,snapshot_limit,snapshot_count tank/a/b tank/a tank tank/vol",
         "volumes are not made",
     ),
+    ("branches", "destroy -Rnv", "clones go by name"),
+    ("branches", "holds ", "at another time"),
     ("props", "get -o name,value size,free,allocated", "other space is used"),
     ("props", "get cap,alloc,frag", "other space is used"),
     ("props", "list -v", "other space is used"),
@@ -190,7 +192,7 @@ fn play(name: &str, outputs: bool) -> (Vec<String>, usize) {
 }
 
 fn assert_played(name: &str, refusals_min: usize) {
-    let (wrong, refusals) = play(name, matches!(name, "space" | "props"));
+    let (wrong, refusals) = play(name, matches!(name, "space" | "props" | "branches"));
     assert!(wrong.is_empty(), "{} of {refusals}:\n{}", wrong.len(), wrong.join("\n\n"));
     assert!(refusals >= refusals_min, "{refusals}");
 }

@@ -123,6 +123,11 @@ impl Door<'_> {
         self.format(seconds, "%a %b %e %k:%M %Y")
     }
 
+    /// A time for `zfs holds`: `Wed May  1 00:03 2024`.
+    pub fn full_date(&self, seconds: u64) -> String {
+        self.format(seconds, "%a %b %e %H:%M %Y")
+    }
+
     /// A time as `date` prints it: `Wed May  1 00:03:17 2024`.
     pub fn long_date(&self, seconds: u64) -> String {
         self.format(seconds, "%a %b %e %H:%M:%S %Y")

@@ -314,7 +314,7 @@ impl Pool {
         })
     }
 
-    /// Who holds a snapshot: tags with the seconds since 1970 at which it began.
+    /// Who holds a snapshot: tags, in order, with the seconds since 1970 at which it began.
     pub fn holds(&self, found: &Found) -> Result<Vec<(String, u64)>> {
         let holds = found.phys.userrefs_object.get();
         if holds == 0 {
@@ -323,7 +323,9 @@ impl Pool {
         let entries = self.mos.zap(holds)?.entries()?;
         let tag = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let since = entries.iter().map(|e| (tag(&e.name), e.value.as_u64().unwrap_or(0)));
-        Ok(since.collect())
+        let mut since: Vec<_> = since.collect();
+        since.sort();
+        Ok(since)
     }
 
     /// Names of the clones of a snapshot, in order.

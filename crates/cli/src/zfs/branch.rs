@@ -258,8 +258,9 @@ pub(crate) fn holds(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         door.complain("no datasets available")?;
     }
     let rows = report.holds.iter();
-    let rows: Vec<[String; 3]> =
-        rows.map(|held| [held.name.clone(), held.tag.clone(), door.date(held.since)]).collect();
+    let rows: Vec<[String; 3]> = rows
+        .map(|held| [held.name.clone(), held.tag.clone(), door.full_date(held.since)])
+        .collect();
     door.print(table(&rows, scripted))?;
     Ok(status)
 }
