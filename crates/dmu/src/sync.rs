@@ -130,6 +130,21 @@ impl Syncing<'_> {
         }
     }
 
+    /// An indirect block of `size` bytes in place of the hole `old`: its children came with it, or
+    /// an incremental send would not see that they are gone.
+    fn holes(&self, old: &BlkPtr, size: usize, child: (u64, ObjectType, u8)) -> Vec<u8> {
+        let mut data = vec![0; size];
+        if old.birth() != 0 && self.policy.hole_birth {
+            let (lsize, kind, level) = child;
+            let hole = BlkPtr::hole(lsize, kind, level, old.birth());
+            data.as_chunks_mut::<128>()
+                .0
+                .iter_mut()
+                .for_each(|to| to.copy_from_slice(hole.as_bytes()));
+        }
+        data
+    }
+
     /// Syncs the changes that `objects` have in this txg. The objects stay readable from memory
     /// until the caller calls `finish` on them.
     pub(crate) fn objects(&self, objects: Vec<Arc<Object>>) -> Result<(Vec<Synced>, Tally)> {
@@ -422,7 +437,8 @@ impl Syncing<'_> {
             } else {
                 let bp = work.root.pointer(self.store(), level, *index)?;
                 if bp.is_hole() {
-                    vec![0; size]
+                    let lsize = if level == 1 { dnode.block_size() as usize } else { size };
+                    self.holes(&bp, size, (lsize as u64, dnode.kind(), level - 1))
                 } else {
                     work.root.read_indirect(self.store(), &bp, level, *index)?.to_vec()
                 }

@@ -54,7 +54,11 @@ impl Root {
         for at in (level..top).rev() {
             // `bp` is the pointer to the block of level at + 1.
             if bp.is_hole() {
-                return Ok(BlkPtr::ZERO);
+                // What is below a hole is one that came with it.
+                return Ok(match bp.birth() {
+                    0 => BlkPtr::ZERO,
+                    birth => BlkPtr::hole(bp.lsize(), bp.kind(), level, birth),
+                });
             }
             let child = index.checked_shr(self.span_shift(level, at)).unwrap_or(0);
             let block = self.read_indirect(store, &bp, at + 1, child >> self.shift)?;
