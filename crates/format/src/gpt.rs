@@ -169,7 +169,7 @@ impl Header {
 }
 
 /// The CRC-32 that GPT and Ethernet use.
-fn crc32(bytes: &[u8]) -> u32 {
+pub fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
             if crc & 1 != 0 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 }
