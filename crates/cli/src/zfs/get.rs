@@ -183,8 +183,11 @@ pub(crate) fn get(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         return door.complain_all(&errors);
     }
     let (rows, value_width) = rows(door, &datasets, keys.as_deref(), &options);
+    // As wide as what was asked for, whether or not it is shown.
+    let asked = keys.unwrap_or_else(|| all_of(&datasets));
+    let property_width = asked.iter().map(|key| key.name().len()).max().unwrap_or(0);
     let table = Table {
-        columns: columns(&options.fields, &rows, &datasets, value_width),
+        columns: columns(&options.fields, &rows, &datasets, (property_width, value_width)),
         scripted: options.scripted,
     };
     let mut out = Vec::new();
@@ -272,13 +275,13 @@ fn columns(
     fields: &[Field],
     rows: &[Row],
     datasets: &[DatasetReport],
-    value_width: usize,
+    (property_width, value_width): (usize, usize),
 ) -> Vec<Column> {
     let names = datasets.iter().map(|dataset| dataset.name.len()).max().unwrap_or(0);
     let longest = |of: fn(&Row) -> usize| rows.iter().map(of).max().unwrap_or(0);
     let column = |field: &Field| match field {
         Field::Name => Column::new("NAME", names, false),
-        Field::Property => Column::new("PROPERTY", longest(|row| row.property.len()), false),
+        Field::Property => Column::new("PROPERTY", property_width, false),
         Field::Value => Column::new("VALUE", value_width, false),
         Field::Received => Column::new("RECEIVED", longest(|row| row.received.len()), false),
         Field::Source => {

@@ -65,6 +65,9 @@ fn sort_value(dataset: &DatasetReport, key: &Key) -> Option<SortValue> {
     if *key == Key::Native(Prop::Name) {
         return Some(SortValue::Text(dataset.name.clone().into_bytes()));
     }
+    if *key == Key::Native(Prop::Type) {
+        return Some(SortValue::Text(dataset.kind.name().into()));
+    }
     let (value, _) = dataset.property(key)?;
     Some(match (key, value) {
         (_, Value::Text(text)) => SortValue::Text(text.clone()),

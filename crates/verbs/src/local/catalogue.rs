@@ -67,6 +67,8 @@ const WALK_MAX: usize = 1 << 20;
 struct Since {
     /// The snapshot.
     object: Option<u64>,
+    /// Its directory.
+    dir: u64,
     /// Its txg.
     txg: u64,
     /// Bytes that it referenced.
@@ -79,6 +81,7 @@ impl Since {
     fn snapshot(found: &Found) -> Since {
         Since {
             object: Some(found.object),
+            dir: found.phys.dir_object.get(),
             txg: found.phys.creation_txg.get(),
             referenced: found.phys.referenced_bytes.get(),
             freed_before_next: None,
@@ -89,6 +92,7 @@ impl Since {
     fn bookmark(mark: &Entry) -> Option<Since> {
         (mark.found.phys.flags.get() != 0).then(|| Since {
             object: None,
+            dir: mark.found.dir_object,
             txg: mark.found.phys.creation_txg.get(),
             referenced: mark.found.phys.referenced_bytes.get(),
             freed_before_next: Some(mark.found.phys.unique_bytes.get()),
@@ -397,6 +401,23 @@ impl<'a> Catalogue<'a> {
         Ok((ds.referenced_bytes.get() + freed).saturating_sub(before))
     }
 
+    /// Bytes on a deadlist of blocks that were there at a txg of which the deadlist has the key.
+    fn freed_of(&self, ds: &DslDatasetPhys, txg: u64) -> Result<u64> {
+        let mos = self.pool.mos();
+        let mut bytes = 0u64;
+        for entry in mos.zap(ds.deadlist_object.get())?.entries()? {
+            let key = format::deadlist::parse_key_name(&entry.name)
+                .map_err(|e| PoolError::Damaged { what: "deadlist", detail: e.to_string() })?;
+            if let Some(list) = entry.value.as_u64().filter(|_| key < txg) {
+                let header = mos.objset.object(list)?.bonus()?;
+                let (phys, _) = format::bpobj::BpobjPhys::parse(&header)
+                    .map_err(|e| PoolError::Damaged { what: "deadlist", detail: e.to_string() })?;
+                bytes = bytes.saturating_add(phys.bytes.get());
+            }
+        }
+        Ok(bytes)
+    }
+
     fn deadlist_bytes(&self, ds: &DslDatasetPhys) -> Result<u64> {
         let object = self.pool.mos().objset.object(ds.deadlist_object.get())?;
         let bonus = object.bonus()?;
@@ -465,9 +486,16 @@ impl<'a> Catalogue<'a> {
                 None => txg <= since.txg,
             };
             if arrived {
+                // A bookmark is of the past of its own data set, and of clones from its snapshot on.
+                let here = at.dir_object.get();
+                let cloned =
+                    txg == since.txg && mos.dataset(previous)?.dir_object.get() == since.dir;
+                if here != since.dir && !cloned {
+                    return Ok(None);
+                }
                 freed += match since.freed_before_next {
                     Some(freed) => freed,
-                    None => self.deadlist_bytes(&at)?,
+                    None => self.freed_of(&at, since.txg)?,
                 };
                 let now = ds.referenced_bytes.get();
                 return Ok(Some((now + freed).saturating_sub(since.referenced)));
@@ -475,7 +503,7 @@ impl<'a> Catalogue<'a> {
             if previous == 0 || txg < since.txg {
                 return Ok(None);
             }
-            freed += self.deadlist_bytes(&at)?;
+            freed += self.freed_of(&at, since.txg)?;
             at = mos.dataset(previous)?;
         }
         Ok(None)
