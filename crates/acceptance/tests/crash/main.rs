@@ -148,7 +148,7 @@ fn try_all(what: &str, runs: &[Run], cuts: &[Vec<(u64, Cut)>]) {
 
 #[test]
 fn a_cut_after_any_write_loses_nothing_acknowledged() {
-    let runs: Vec<Run> = (0..testkit::rounds(2, 20)).map(run).collect();
+    let runs: Vec<Run> = (0..testkit::rounds(5, 100)).map(run).collect();
     let every = |run: &Run| {
         let mode = |index: u64| Cut::ALL[((index + run.seed) % 4) as usize];
         (0..=run.log.writes()).map(|index| (index, mode(index))).collect()
@@ -159,7 +159,7 @@ fn a_cut_after_any_write_loses_nothing_acknowledged() {
 
 #[test]
 fn a_cut_after_random_writes_of_many_runs_loses_nothing_acknowledged() {
-    let runs: Vec<Run> = (100..110).map(run).collect();
+    let runs: Vec<Run> = (100..130).map(run).collect();
     let random = |run: &Run| {
         let mut rng = Rng::new(run.seed);
         let mut draw = || (rng.below(run.log.writes() + 1), Cut::ALL[rng.index(4)]);
