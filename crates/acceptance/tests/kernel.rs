@@ -130,7 +130,13 @@ fn branches() {
     if !vm::wanted("that the OpenZFS kernel takes our snapshots and clones") {
         return;
     }
-    let (images, mut session) = Session::create(&SHAPES[0], 16 << 10);
+    for shape in &SHAPES[..usize::try_from(rounds(1, 4)).unwrap()] {
+        branches_of(shape);
+    }
+}
+
+fn branches_of(shape: &Shape) {
+    let (images, mut session) = Session::create(shape, 16 << 10);
     session.pool().set_freeing(5, false).unwrap();
     let none = Some(Stored::Text(b"none".to_vec()));
     session.pool().set_property(engine::POOL, "mountpoint", none).unwrap();
