@@ -1,6 +1,12 @@
 //! Random work on files, snapshots, clones and their like, against a model, judged from outside.
+//!
+//! Seen red: clones that keep the key of a destroyed snapshot, a head or a snapshot that gains nothing from a
+//! destroyed neighbour, a walk that skips a block where it goes on, a promotion that moves no charge, a rollback
+//! that frees nothing, and sub-bpobjs that are counted twice.
 
 #![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
 
 use acceptance::forest::Forest;
 use acceptance::{SHAPES, Session, Shape, engine, judge};
@@ -48,38 +54,45 @@ fn a_forest_of_snapshots_and_clones() {
 /// what is half worked off is right, too.
 #[test]
 fn long_lists_are_handed_on_and_worked_off() {
-    const BYTES: usize = 1_600_000;
+    /// Of more blocks than a list of lists copies.
+    const PART: u64 = 600_000;
     let (images, mut session) = Session::create(&SHAPES[0], 512);
-    let file = NewObject::of(mode::FILE | 0o644, Who { uid: 1, gid: 1 });
-    let write = |session: &Session, seed: u64| {
-        let fs = session.filesystem();
-        let object = match fs.resolve(b"file") {
-            Ok(object) => object,
-            Err(_) => fs.create(fs.root(), b"file", &file).unwrap(),
-        };
-        fs.write(object, 0, &noise(seed, BYTES)).unwrap();
-    };
     let name = |i: u64| format!("{}@s{i}", engine::POOL);
+    let mut now = noise(0, 3 * PART as usize);
+    let mut then = Vec::new();
     for i in 0..8 {
-        write(&session, i);
+        let fs = session.filesystem();
+        if i == 0 {
+            let file = NewObject::of(mode::FILE | 0o644, Who { uid: 1, gid: 1 });
+            fs.create_with(fs.root(), b"file", &file, &now).unwrap();
+        } else {
+            // A third of what was born at once dies with each snapshot.
+            let (at, bytes) = ((i - 1) % 3 * PART, noise(i, PART as usize));
+            fs.write(fs.resolve(b"file").unwrap(), at, &bytes).unwrap();
+            now[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        then.push(now.clone());
         session.pool().snapshot(&[name(i)], &[]).unwrap();
     }
-    session.pool().set_freeing(700, false).unwrap();
-    for gone in [vec![2], vec![4], vec![3], vec![6, 5]] {
-        let names: Vec<String> = gone.into_iter().map(name).collect();
+    let mut left = BTreeSet::from_iter(0..8);
+    for gone in [vec![1], vec![2], vec![5, 4], vec![0], vec![3, 7]] {
+        session.pool().set_freeing(700, false).unwrap();
+        left.retain(|i| !gone.contains(i));
+        let names: Vec<String> = gone.iter().map(|i| name(*i)).collect();
         session.pool().destroy_snapshots(&names, false).unwrap();
-        assert!(session.pool().freeing().unwrap() > 0, "{names:?} was freed at once");
+        let freeing = session.pool().freeing().unwrap();
+        // With the first one goes what the others have only handed on.
+        assert!(freeing > 0 || gone != [0], "{names:?}");
         session.close().unwrap();
         judge(&images, engine::POOL, 0, 0);
         assert_verified(&images);
         session = Session::open(images.path(), engine::POOL, engine::POOL).unwrap();
-        session.pool().set_freeing(700, false).unwrap();
     }
-    for kept in [0, 1, 7] {
+    for kept in left {
         let fs = fs::Filesystem::open(session.pool(), &name(kept)).unwrap();
-        let mut bytes = vec![0; BYTES];
-        assert_eq!(fs.read(fs.resolve(b"file").unwrap(), 0, &mut bytes).unwrap(), BYTES);
-        assert!(bytes == noise(kept, BYTES), "{}", name(kept));
+        let mut bytes = vec![0; now.len()];
+        assert_eq!(fs.read(fs.resolve(b"file").unwrap(), 0, &mut bytes).unwrap(), now.len());
+        assert!(bytes == then[kept as usize], "{}", name(kept));
     }
     session.pool().finish_freeing(|_| true).unwrap();
     assert_eq!(session.pool().freeing().unwrap(), 0);

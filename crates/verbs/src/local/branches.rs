@@ -7,7 +7,7 @@ use pool::dsl::lookup;
 use pool::props::{Kind, Target};
 
 use super::dependents::dependents;
-use super::filesystems::{destroy_all, pool_of, session};
+use super::filesystems::{destroy_all, may_snapshot, pool_of, session};
 use super::lifecycle::note;
 use super::properties::assigned;
 use super::session::{For, Session, open, pool_error};
@@ -78,6 +78,7 @@ fn snapshot(file: &StateFile, request: &Snapshot) -> Result<()> {
     let doing_all = Doing::CreateSnapshots;
     let target = Target::new(Kind::Snapshot);
     let assigned = assigned(&session.pool, &request.properties, &target, &doing_all)?;
+    may_snapshot(&session.pool, &names).map_err(failed)?;
     session.pool.snapshot(&names, &assigned.stored).map_err(failed)?;
     done(session, &request.setting, doing)
 }

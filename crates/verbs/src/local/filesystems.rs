@@ -109,6 +109,23 @@ fn may_make(pool: &pool::Pool, above: &str, count: u64) -> std::result::Result<(
     }
 }
 
+/// May snapshots of these names be taken? Who may change the limits may; so root.
+pub(super) fn may_snapshot(
+    pool: &pool::Pool,
+    names: &[String],
+) -> std::result::Result<(), PoolError> {
+    if rustix::process::getuid().is_root() {
+        return Ok(());
+    }
+    for name in names {
+        let path = name.split('@').next().unwrap_or_default();
+        if let Some(dir) = lookup::find_dir(pool.mos(), path)? {
+            pool.check_count(dir, pool::Counted::Snapshots, 1)?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn destroy(file: &StateFile, request: &Destroy) -> Result<Destroyed> {
     let name = &request.name;
     let doing = Doing::Destroy(name.clone());
