@@ -67,6 +67,8 @@ pub const SHAPES: [Shape; 4] = [
 /// The name of the pools made here.
 pub const POOL: &str = "tank";
 
+/// lzjb, as the property is stored.
+const LZJB: u64 = 3;
 /// lz4, as the property is stored.
 const LZ4: u64 = 15;
 /// xattr=sa, as the property is stored.
@@ -94,6 +96,16 @@ impl Session {
     #[must_use]
     #[track_caller]
     pub fn create(shape: &Shape, record_bytes: u64) -> (Images, Session) {
+        Self::create_with(shape, record_bytes, true)
+    }
+
+    /// As [`Session::create`], with or without features.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    #[track_caller]
+    pub fn create_with(shape: &Shape, record_bytes: u64, features: bool) -> (Images, Session) {
         let images = fresh_images(shape.disks, shape.disk_bytes);
         let leaf = |path: &PathBuf| {
             let device: Arc<dyn WriteDevice> = Arc::new(
@@ -113,7 +125,7 @@ impl Session {
             features: pool::Feature::ALL.to_vec(),
             pool_props: BTreeMap::new(),
             props: BTreeMap::from([
-                number("compression", LZ4),
+                number("compression", if features { LZ4 } else { LZJB }),
                 number("recordsize", record_bytes),
                 number("xattr", XATTR_SA),
             ]),

@@ -100,6 +100,28 @@ fn a_new_pool_on_one_disk_is_what_zdb_expects() {
     judge(&images);
 }
 
+/// What is written far out and cut back within the txg leaves only holes: the tree is as high as the
+/// last of them asks for.
+#[test]
+fn a_file_cut_back_in_its_txg_keeps_its_reach() {
+    let images = testkit::fresh_images(1, 256 << 20);
+    let pool = create(&images, Joined::Single, 12, 4096);
+    let fs = Filesystem::open(&pool, "tank").unwrap();
+    let file = NewObject::of(mode::FILE | 0o644, ME);
+    for (name, size) in [("far", 232 << 12), ("farther", 70_000 << 12), ("near", 2 << 12)] {
+        let object = fs.create(fs.root(), name.as_bytes(), &file).unwrap();
+        fs.write(object, 2 * size, b"end").unwrap();
+        fs.truncate(object, size).unwrap();
+    }
+    pool.sync().unwrap();
+    let object = fs.resolve(b"far").unwrap();
+    fs.write(object, 5, b"start").unwrap();
+    drop(fs);
+    pool.close().unwrap();
+    drop(pool);
+    judge(&images);
+}
+
 #[test]
 fn a_workload_on_one_disk_leaves_no_leak() {
     let images = testkit::fresh_images(1, 256 << 20);

@@ -22,8 +22,8 @@ fn assert_verified(images: &Images) {
     assert!(clean, "{:?} {:?}", report.findings, report.devices);
 }
 
-fn works(shape: &Shape, seed: u64, steps: u64, opens: u64) {
-    let (images, mut session) = Session::create(shape, 16 << 10);
+fn works(shape: &Shape, features: bool, seed: u64, steps: u64, opens: u64) {
+    let (images, mut session) = Session::create_with(shape, 16 << 10, features);
     let mut forest = Forest::plant(session.pool(), seed);
     for open in 0..opens {
         // So few that destroyed trees outlive the pool's closing.
@@ -46,8 +46,14 @@ fn works(shape: &Shape, seed: u64, steps: u64, opens: u64) {
 fn a_forest_of_snapshots_and_clones() {
     for seed in 1..=rounds(2, 20) {
         let shape = &SHAPES[usize::try_from(seed % 4).unwrap()];
-        works(shape, seed, rounds(1_000, 10_000), rounds(4, 10));
+        works(shape, true, seed, rounds(1_000, 10_000), rounds(4, 10));
     }
+}
+
+/// Without features there are no shared empty lists and no trees that wait.
+#[test]
+fn a_forest_in_a_pool_without_features() {
+    works(&SHAPES[1], false, 99, rounds(600, 5_000), rounds(2, 5));
 }
 
 /// Lists of thousands of blocks are handed on as they are, list in list, and worked off in portions;

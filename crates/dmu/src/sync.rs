@@ -201,8 +201,10 @@ impl Syncing<'_> {
             (Ok(shape), _) => {
                 let root = Root::of(object.number(), shape);
                 let mut levels = root.levels;
-                if let (Some(dnode), Some((last, _))) = (&dnode, frozen.records.last()) {
-                    levels = levels.max(dnode.levels_for(*last));
+                if let Some(dnode) = &dnode {
+                    // Also where what was written beyond is gone again within the txg.
+                    let last = frozen.records.last().map_or(0, |(last, _)| *last);
+                    levels = levels.max(dnode.levels_for(last.max(dnode.max_block())));
                 }
                 Work {
                     updates: vec![vec![]; usize::from(levels)],

@@ -113,29 +113,48 @@ impl Ledger<'_> {
         self.charge_free(space, 1)
     }
 
-    /// Frees the next portion of what was destroyed.
+    /// Frees the next portion of what was destroyed, about `max` blocks.
+    ///
+    /// Trees wait only where the feature async_destroy is enabled: elsewhere OpenZFS would not look
+    /// for them, so they are freed in the txg that left them.
     pub(crate) fn free_portion(&self, max: u64) -> Result<Progress> {
-        let (mos, tx) = (self.making.mos, self.making.tx);
-        let of = |bp: &BlkPtr| Space::of(bp, self.store.dsize(bp));
-        let late = deferred(mos)?;
-        if !late.phys()?.is_empty() {
-            for bp in late.take(&mos.objset, tx, max, &of)? {
-                self.allocator.free(self.store, &bp)?;
-            }
+        let may_wait = self.making.features.is_enabled(Feature::AsyncDestroy)?;
+        let left = self.free_lists(max)?;
+        if left == 0 && may_wait {
             return Ok(Progress::More);
         }
-        let list = list(mos)?;
-        let mut left = max;
-        if !list.phys()?.is_empty() {
-            let blocks = list.take(&mos.objset, tx, max, &of)?;
-            left = left.saturating_sub(blocks.len() as u64);
-            let mut space = Space::default();
-            blocks.iter().for_each(|bp| space += of(bp));
-            self.free_all(&blocks, space)?;
-            if !list.phys()?.is_empty() {
-                return Ok(Progress::More);
-            }
+        match self.free_trees(if may_wait { left } else { u64::MAX }, max)? {
+            Progress::Done if left == 0 => Ok(Progress::More),
+            progress => Ok(progress),
         }
+    }
+
+    /// Frees up to `max` blocks of lists; how many it might still free, 0 if something is left.
+    fn free_lists(&self, max: u64) -> Result<u64> {
+        let (objset, tx) = (&self.making.mos.objset, self.making.tx);
+        let of = |bp: &BlkPtr| Space::of(bp, self.store.dsize(bp));
+        let late = deferred(self.making.mos)?;
+        if !late.phys()?.is_empty() {
+            for bp in late.take(objset, tx, max, &of)? {
+                self.allocator.free(self.store, &bp)?;
+            }
+            return Ok(0);
+        }
+        let list = list(self.making.mos)?;
+        if list.phys()?.is_empty() {
+            return Ok(max);
+        }
+        let blocks = list.take(objset, tx, max, &of)?;
+        let mut space = Space::default();
+        blocks.iter().for_each(|bp| space += of(bp));
+        self.free_all(&blocks, space)?;
+        let rest = max.saturating_sub(blocks.len() as u64);
+        Ok(if list.phys()?.is_empty() { rest } else { 0 })
+    }
+
+    /// Frees up to `left` blocks of trees, `chunk` of them at a time.
+    fn free_trees(&self, mut left: u64, chunk: u64) -> Result<Progress> {
+        let (mos, tx) = (self.making.mos, self.making.tx);
         while left > 0 {
             let Some((object, mut phys)) = trees(mos)? else { return Ok(Progress::Done) };
             if phys.pending() == 0 {
@@ -149,7 +168,8 @@ impl Ledger<'_> {
             object.read(at, &mut bytes)?;
             let mut entry = *BptreeEntry::parse(&bytes).map_err(damaged)?;
             let resume = Some(&entry.resume).filter(|place| **place != Default::default());
-            let part = tree::portion(self.store, &entry.bp, entry.birth_txg.get(), resume, left);
+            let (root, since) = (&entry.bp, entry.birth_txg.get());
+            let part = tree::portion(self.store, root, since, resume, left.min(chunk));
             left = left.saturating_sub(part.blocks.len().max(1) as u64);
             self.free_all(&part.blocks, part.space)?;
             count(&mut phys, u64::checked_sub, part.space)?;
