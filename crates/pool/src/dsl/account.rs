@@ -4,6 +4,7 @@
 //! with what goes beyond the child's reservation.
 
 use dmu::{Space, Tx};
+use format::dsl_dataset::DslDatasetPhys;
 use format::dsl_dir::Used;
 
 use crate::dsl::lookup::DEPTH_MAX;
@@ -34,6 +35,15 @@ impl Delta {
     /// Does nothing change?
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// The space of all that a data set refers to.
+pub(crate) fn referenced(ds: &DslDatasetPhys) -> Space {
+    Space {
+        used: ds.referenced_bytes.get(),
+        compressed: ds.compressed_bytes.get(),
+        uncompressed: ds.uncompressed_bytes.get(),
     }
 }
 

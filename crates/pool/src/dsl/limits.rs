@@ -162,27 +162,10 @@ impl Pool {
                 _ => None,
             });
             if limit.is_some_and(|limit| count.saturating_add(more) > limit) {
-                let name = self.dir_name(at)?;
+                let name = lookup::name_of_dir(&self.mos, self.name(), at)?;
                 return Err(PoolError::QuotaExceeded { name });
             }
         }
         Ok(())
-    }
-
-    /// The full name of a directory.
-    fn dir_name(&self, dir: u64) -> Result<String> {
-        let mut name = String::new();
-        for at in upwards(&self.mos, dir)? {
-            let parent = self.mos.dir(at)?.parent_object.get();
-            if parent == 0 {
-                return Ok(format!("{}{name}", self.name()));
-            }
-            let siblings = self.mos.zap(self.mos.dir(parent)?.child_dir_zap_object.get())?;
-            let entries = siblings.entries()?;
-            let own = entries.iter().find(|entry| entry.value.as_u64() == Some(at));
-            let own = own.map(|entry| String::from_utf8_lossy(&entry.name).into_owned());
-            name = format!("/{}{name}", own.unwrap_or_default());
-        }
-        Ok(name)
     }
 }

@@ -8,7 +8,7 @@ use dmu::Space;
 use format::dsl_dataset::DslDatasetPhys;
 use format::dsl_dir::Used;
 
-use crate::dsl::account::{Delta, charge};
+use crate::dsl::account::{Delta, charge, referenced};
 use crate::dsl::deadlist::{space, space_within};
 use crate::dsl::lookup::Found;
 use crate::error::{PoolError, Result};
@@ -76,11 +76,11 @@ impl Ledger<'_> {
         };
 
         // What the shared snapshots and the origin hold goes over.
-        let mut moved = self.space_of(&origin);
+        let mut moved = referenced(&origin);
         for (_, phys) in &shared {
             moved += space(mos, phys.deadlist_object.get())?;
         }
-        moved -= self.space_of(&root);
+        moved -= referenced(&root);
         let root_txg = root.creation_txg.get();
         let clone_snaps =
             self.dead_within(&shared, root_txg)? + self.dead_within(&own, root_txg)?;
@@ -117,14 +117,6 @@ impl Ledger<'_> {
         let grown = old_snaps as i64 - mos.dir(old_dir_object)?.used(Used::Snap) as i64;
         self.recharge(old_dir_object, grown, Delta::between(Space::default(), moved))?;
         making.drop_livelist(clone.dir_object)
-    }
-
-    fn space_of(&self, ds: &DslDatasetPhys) -> Space {
-        Space {
-            used: ds.referenced_bytes.get(),
-            compressed: ds.compressed_bytes.get(),
-            uncompressed: ds.uncompressed_bytes.get(),
-        }
     }
 
     /// Charges a directory with `delta`, of which `snap` bytes are its snapshots'.

@@ -4,7 +4,7 @@
 use dmu::Space;
 use format::dsl_dir::Used;
 
-use crate::dsl::account::{Delta, charge_head, move_between};
+use crate::dsl::account::{Delta, charge_head, move_between, referenced};
 use crate::dsl::deadlist::{Deadlist, space};
 use crate::dsl::lookup::Found;
 use crate::error::Result;
@@ -18,17 +18,9 @@ impl Ledger<'_> {
         let snap_object = ds.prev_snap_object.get();
         let mut snap = mos.dataset(snap_object)?;
         let dead = space(mos, ds.deadlist_object.get())?;
-        let mut gone = Space {
-            used: ds.referenced_bytes.get(),
-            compressed: ds.compressed_bytes.get(),
-            uncompressed: ds.uncompressed_bytes.get(),
-        };
+        let mut gone = referenced(&ds);
         gone += dead;
-        gone -= Space {
-            used: snap.referenced_bytes.get(),
-            compressed: snap.compressed_bytes.get(),
-            uncompressed: snap.uncompressed_bytes.get(),
-        };
+        gone -= referenced(&snap);
 
         // What the head had let go is its own again.
         let old = Deadlist::open(making, ds.deadlist_object.get())?;
