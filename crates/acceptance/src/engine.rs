@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use device::{WriteDevice, WriteFile};
 use fs::{Attrs, Filesystem, FsError, NewObject, Time, Who, make_filesystem, mode};
+use pool::props::{self, Target};
 use pool::{Devices, Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
 use rt::sync::Arc;
 use testkit::truth::{Entry, Kind, XattrValue, hex_digest};
@@ -18,21 +19,37 @@ pub struct Shape {
     pub name: &'static str,
     /// Number of disks.
     pub disks: usize,
-    /// Size of each, in bytes.
+    /// Top-level vdevs, each of as many of the disks.
+    pub tops: usize,
+    /// Size of each disk, in bytes.
     pub disk_bytes: u64,
-    /// How they are joined.
+    /// How the disks of a top-level vdev are joined.
     pub joined: Joined,
     /// log2 of the sector size.
     pub ashift: u32,
-    /// How many disks may be lost.
+    /// How many disks of each top-level vdev may be lost.
     pub spare_copies: usize,
 }
 
+impl Shape {
+    /// As many disks as may be lost, chosen by `seed`.
+    #[must_use]
+    pub fn hidden(&self, seed: u64) -> Vec<usize> {
+        let each = self.disks / self.tops;
+        let of = |top: usize| {
+            let chosen = crate::choose(each, self.spare_copies, seed + top as u64);
+            chosen.into_iter().map(move |disk| top * each + disk)
+        };
+        (0..self.tops).flat_map(of).collect()
+    }
+}
+
 /// The shapes that every workload must leave whole.
-pub const SHAPES: [Shape; 4] = [
+pub const SHAPES: [Shape; 6] = [
     Shape {
         name: "single",
         disks: 1,
+        tops: 1,
         disk_bytes: 512 << 20,
         joined: Joined::Single,
         ashift: 12,
@@ -41,6 +58,7 @@ pub const SHAPES: [Shape; 4] = [
     Shape {
         name: "mirror of 3",
         disks: 3,
+        tops: 1,
         disk_bytes: 512 << 20,
         joined: Joined::Mirror,
         ashift: 12,
@@ -49,6 +67,7 @@ pub const SHAPES: [Shape; 4] = [
     Shape {
         name: "raidz1 of 5, 512-byte sectors",
         disks: 5,
+        tops: 1,
         disk_bytes: 256 << 20,
         joined: Joined::Raidz(1),
         ashift: 9,
@@ -57,6 +76,25 @@ pub const SHAPES: [Shape; 4] = [
     Shape {
         name: "raidz2 of 11",
         disks: 11,
+        tops: 1,
+        disk_bytes: 128 << 20,
+        joined: Joined::Raidz(2),
+        ashift: 12,
+        spare_copies: 2,
+    },
+    Shape {
+        name: "raidz3 of 9",
+        disks: 9,
+        tops: 1,
+        disk_bytes: 192 << 20,
+        joined: Joined::Raidz(3),
+        ashift: 12,
+        spare_copies: 3,
+    },
+    Shape {
+        name: "two raidz2 of 6",
+        disks: 12,
+        tops: 2,
         disk_bytes: 128 << 20,
         joined: Joined::Raidz(2),
         ashift: 12,
@@ -67,12 +105,8 @@ pub const SHAPES: [Shape; 4] = [
 /// The name of the pools made here.
 pub const POOL: &str = "tank";
 
-/// lzjb, as the property is stored.
-const LZJB: u64 = 3;
-/// lz4, as the property is stored.
-const LZ4: u64 = 15;
-/// xattr=sa, as the property is stored.
-const XATTR_SA: u64 = 2;
+/// Properties by name, as words.
+pub type Words<'a> = &'a [(&'a str, &'a str)];
 
 fn options() -> OpenOptions {
     OpenOptions { workers: 2, host_id: 0x7468_756d, host_name: "thumper".into(), new_name: None }
@@ -83,6 +117,15 @@ pub struct Session {
     dir: PathBuf,
     dataset: String,
     open: Option<(Arc<Pool>, Filesystem)>,
+}
+
+/// A property as the pool keeps it.
+fn stored((name, word): &(&str, &str)) -> (String, Stored) {
+    let target = Target::new(props::Kind::Filesystem);
+    let (_, value) = props::assign(name.as_bytes(), word.as_bytes(), &target)
+        .unwrap_or_else(|e| panic!("{name}={word}: {e:?}"));
+    let value = value.number().unwrap_or_else(|| panic!("{name}={word} is no number"));
+    ((*name).to_string(), Stored::Number(value))
 }
 
 /// What the engine said instead of doing an operation.
@@ -106,6 +149,18 @@ impl Session {
     #[must_use]
     #[track_caller]
     pub fn create_with(shape: &Shape, record_bytes: u64, features: bool) -> (Images, Session) {
+        let compression = if features { "lz4" } else { "lzjb" };
+        let record = record_bytes.to_string();
+        Self::create_of(shape, &[("compression", compression), ("recordsize", &record)], features)
+    }
+
+    /// Makes a pool of this shape whose root file system has these properties, with or without features.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    #[track_caller]
+    pub fn create_of(shape: &Shape, props: Words<'_>, features: bool) -> (Images, Session) {
         let images = fresh_images(shape.disks, shape.disk_bytes);
         let leaf = |path: &PathBuf| {
             let device: Arc<dyn WriteDevice> = Arc::new(
@@ -113,22 +168,19 @@ impl Session {
             );
             NewLeaf { path: path.as_os_str().as_encoded_bytes().to_vec(), is_disk: false, device }
         };
-        let number = |name: &str, value| (name.to_string(), Stored::Number(value));
+        let paths = images.disks();
+        let top = |paths: &[PathBuf]| NewTop {
+            joined: shape.joined,
+            leaves: paths.iter().map(leaf).collect(),
+        };
         let pool = Pool::create(NewPool {
             name: POOL.into(),
-            tops: vec![NewTop {
-                joined: shape.joined,
-                leaves: images.disks().iter().map(leaf).collect(),
-            }],
+            tops: paths.chunks(shape.disks / shape.tops).map(top).collect(),
             spares: vec![],
             ashift: shape.ashift,
-            features: pool::Feature::ALL.to_vec(),
+            features: if features { pool::Feature::ALL.to_vec() } else { Vec::new() },
             pool_props: BTreeMap::new(),
-            props: BTreeMap::from([
-                number("compression", if features { LZ4 } else { LZJB }),
-                number("recordsize", record_bytes),
-                number("xattr", XATTR_SA),
-            ]),
+            props: [("xattr", "sa")].iter().chain(props).map(stored).collect(),
             make: make_filesystem,
             command: format!("zpool create {POOL}"),
             options: options(),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use fs::Filesystem;
 use pool::Pool;
 use rt::sync::Arc;
+use testkit::data::LOOKS;
 use testkit::model::Tree;
 use testkit::random::Rng;
 use testkit::truth::Entry;
@@ -142,6 +143,36 @@ impl Forest {
         }
         forest.grow().by_engine(pool).expect("a fresh pool takes it");
         forest
+    }
+
+    /// Adds this many files to one of the data sets: most are small, in ten directories.
+    ///
+    /// # Panics
+    /// If the engine refuses them.
+    pub fn fill(&mut self, pool: &Arc<Pool>, files: u64) {
+        let name = self.any();
+        let Some(branch) = self.branches.get_mut(&name) else { return };
+        let fs = Filesystem::open(pool, &name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let load = &mut branch.load;
+        let dirs: Vec<String> = (0..10).map(|dir| format!("many{dir}")).collect();
+        dirs.iter().for_each(|dir| load.mkdir(dir.as_bytes()));
+        for i in 0..files {
+            let size = match i % 1000 {
+                7 => 3_000_000,
+                107 => 1 << 20,
+                n if n % 100 == 50 => self.rng.below(300_000),
+                _ => self.rng.below(6000),
+            };
+            let path = format!("{}/file-{i:05}", self.rng.pick(&dirs));
+            load.file(path.as_bytes(), *self.rng.pick(&LOOKS), size);
+        }
+        for (i, op) in load.ops.drain(..).enumerate() {
+            engine::change(&fs, &op).unwrap_or_else(|e| panic!("{name}: {op}: {e}"));
+            if i % 1500 == 1499 {
+                pool.sync().expect("a sync");
+            }
+        }
+        *self.done.entry("file").or_default() += files;
     }
 
     fn fresh(&mut self, letter: char) -> String {

@@ -1,5 +1,7 @@
 //! Those who judge from outside, called together.
 
+use std::path::Path;
+
 use testkit::random::Rng;
 use testkit::{Images, poolaudit, tool};
 
@@ -11,14 +13,38 @@ use testkit::{Images, poolaudit, tool};
 /// With what was said, if one of them is not content.
 #[track_caller]
 pub fn judge(images: &Images, pool: &str, hide: usize, seed: u64) {
+    judge_without(images, pool, &choose(images.disks().len(), hide, seed));
+}
+
+/// The same, with these disks away in the end.
+///
+/// # Panics
+/// With what was said, if one of them is not content.
+#[track_caller]
+pub fn judge_without(images: &Images, pool: &str, hidden: &[usize]) {
     tool::zdb_content(images.path(), pool);
     tool::zdb_objects(images.path(), pool);
     drop(poolaudit(images.path(), pool).expect_ok());
-    if hide > 0 {
-        let hidden = choose(images.disks().len(), hide, seed);
-        let rest = images.without(&hidden);
+    if !hidden.is_empty() {
+        let rest = images.without(hidden);
         tool::zdb_content(rest.path(), pool);
     }
+}
+
+/// Our own judge, which shares nothing with what wrote the pool, finds nothing: neither in the pool nor on
+/// a disk. Returns how many blocks it read.
+///
+/// # Panics
+/// With what it found.
+#[track_caller]
+pub fn assert_verified(dir: &Path, pool: &str) -> u64 {
+    let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap_or_else(|e| panic!("{e}"));
+    let found = scan.choose(pool).unwrap_or_else(|e| panic!("{e}"));
+    let report = verify::verify_pool(found, &verify::Options::default(), &mut |_| {});
+    let report = report.unwrap_or_else(|e| panic!("{e}"));
+    let clean = report.verdict == verify::Verdict::Clean;
+    assert!(clean, "{:?} {:?}", report.findings, report.devices);
+    report.blocks
 }
 
 /// `count` different numbers below `among`, chosen by `seed`.

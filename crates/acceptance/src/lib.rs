@@ -13,6 +13,6 @@ pub mod stage;
 pub mod transcript;
 
 pub use engine::{SHAPES, Session, Shape};
-pub use judges::{choose, judge};
+pub use judges::{assert_verified, choose, judge, judge_without};
 pub use program::{thumper, thumper_path};
 pub use stage::Stage;

@@ -153,6 +153,7 @@ fn threads_fill_a_pool_to_the_brim() {
     const SMALL: Shape = Shape {
         name: "small mirror",
         disks: 2,
+        tops: 1,
         disk_bytes: 320 << 20,
         joined: pool::Joined::Mirror,
         ashift: 12,

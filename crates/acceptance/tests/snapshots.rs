@@ -9,18 +9,9 @@
 use std::collections::BTreeSet;
 
 use acceptance::forest::Forest;
-use acceptance::{SHAPES, Session, Shape, engine, judge};
+use acceptance::{SHAPES, Session, Shape, assert_verified, engine, judge};
 use fs::{NewObject, Who, mode};
-use testkit::{Images, rounds};
-
-/// Our own judge is content, too.
-fn assert_verified(images: &Images) {
-    let scan = vdev::import::scan(&[images.path().to_path_buf()]).unwrap();
-    let found = scan.choose(engine::POOL).unwrap();
-    let report = verify::verify_pool(found, &verify::Options::default(), &mut |_| {}).unwrap();
-    let clean = report.verdict == verify::Verdict::Clean;
-    assert!(clean, "{:?} {:?}", report.findings, report.devices);
-}
+use testkit::rounds;
 
 fn works(shape: &Shape, features: bool, seed: u64, steps: u64, opens: u64) {
     let (images, mut session) = Session::create_with(shape, 16 << 10, features);
@@ -35,7 +26,7 @@ fn works(shape: &Shape, features: bool, seed: u64, steps: u64, opens: u64) {
         forest.let_go();
         session.close().unwrap();
         judge(&images, engine::POOL, shape.spare_copies, seed);
-        assert_verified(&images);
+        assert_verified(images.path(), engine::POOL);
         session = Session::open(images.path(), engine::POOL, engine::POOL).unwrap();
         forest.check(session.pool());
     }
@@ -91,7 +82,7 @@ fn long_lists_are_handed_on_and_worked_off() {
         assert!(freeing > 0 || gone != [0], "{names:?}");
         session.close().unwrap();
         judge(&images, engine::POOL, 0, 0);
-        assert_verified(&images);
+        assert_verified(images.path(), engine::POOL);
         session = Session::open(images.path(), engine::POOL, engine::POOL).unwrap();
     }
     for kept in left {
@@ -104,7 +95,7 @@ fn long_lists_are_handed_on_and_worked_off() {
     assert_eq!(session.pool().freeing().unwrap(), 0);
     session.close().unwrap();
     judge(&images, engine::POOL, 0, 0);
-    assert_verified(&images);
+    assert_verified(images.path(), engine::POOL);
 }
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {

@@ -169,7 +169,8 @@ pub struct Refused(pub String);
 /// A tree of files.
 #[derive(Debug, Clone)]
 pub struct Tree {
-    nodes: BTreeMap<u64, Node>,
+    /// Shared with copies of the tree until they differ.
+    nodes: BTreeMap<u64, Arc<Node>>,
     next: u64,
 }
 
@@ -186,7 +187,7 @@ impl Tree {
     #[must_use]
     pub fn new() -> Tree {
         Tree {
-            nodes: BTreeMap::from([(ROOT, Node::new(Form::Dir(BTreeMap::new()), 0o755))]),
+            nodes: BTreeMap::from([(ROOT, Node::shared(Form::Dir(BTreeMap::new()), 0o755))]),
             next: 1,
         }
     }
@@ -194,7 +195,7 @@ impl Tree {
     /// The node at `path` (`b""` is the root).
     #[must_use]
     pub fn get(&self, path: &[u8]) -> Option<&Node> {
-        self.nodes.get(&self.find(path)?)
+        self.nodes.get(&self.find(path)?).map(Arc::as_ref)
     }
 
     fn find(&self, path: &[u8]) -> Option<u64> {
@@ -207,7 +208,8 @@ impl Tree {
 
     fn node(&mut self, path: &[u8]) -> Result<&mut Node, Refused> {
         let id = self.find(path).ok_or_else(|| refused("no such file", path))?;
-        self.nodes.get_mut(&id).ok_or_else(|| refused("no such file", path))
+        let node = self.nodes.get_mut(&id).ok_or_else(|| refused("no such file", path))?;
+        Ok(Arc::make_mut(node))
     }
 
     /// The entries of the directory above `path`, and the last name of `path`.
@@ -232,7 +234,7 @@ impl Tree {
             return Err(refused("exists", path));
         }
         names.insert(name.to_vec(), id);
-        self.nodes.insert(id, Node::new(form, mode));
+        self.nodes.insert(id, Node::shared(form, mode));
         self.next += 1;
         Ok(())
     }
@@ -357,7 +359,7 @@ impl Tree {
     /// Every path and its node, parents first, in the order of bytes.
     #[must_use]
     pub fn paths(&self) -> Vec<(Vec<u8>, &Node)> {
-        self.walk().into_iter().map(|(path, id)| (path, &self.nodes[&id])).collect()
+        self.walk().into_iter().map(|(path, id)| (path, self.nodes[&id].as_ref())).collect()
     }
 
     fn walk(&self) -> Vec<(Vec<u8>, u64)> {
@@ -424,8 +426,9 @@ impl Tree {
 }
 
 impl Node {
-    fn new(form: Form, mode: u32) -> Node {
-        Node { form, mode, owner: (0, 0), mtime: UNKNOWN_TIME, xattrs: BTreeMap::new() }
+    fn shared(form: Form, mode: u32) -> Arc<Node> {
+        let xattrs = BTreeMap::new();
+        Arc::new(Node { form, mode, owner: (0, 0), mtime: UNKNOWN_TIME, xattrs })
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) const STOREYS: &[Storey] = &[
     Storey { name: "testkit", uses: &[], tests_use: &[] },
     Storey {
         name: "acceptance",
-        uses: &["testkit", "rt", "device", "vdev", "pool", "fs"],
+        uses: &["testkit", "rt", "device", "vdev", "pool", "fs", "verify"],
         tests_use: ENGINE,
     },
     Storey { name: "bench", uses: ENGINE, tests_use: &[] },
