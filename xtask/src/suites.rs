@@ -8,8 +8,9 @@ use crate::fuzz;
 use crate::packages;
 use crate::run::{Steps, cargo, run, run_side_by_side, run_tests, target_dir};
 
-/// Crates whose tests also run under the simulator's scheduler.
-const SIMULATED: &[&str] = &["rt", "device"];
+/// What also runs under the simulator's scheduler: crates, and the one test of the whole that is made for it.
+const SIMULATED: &[&[&str]] =
+    &[&["-p", "rt", "-p", "device"], &["-p", "acceptance", "--test", "interleavings"]];
 
 /// How long each fuzz target runs in `cargo xtask test`, in seconds.
 const FUZZ_SECONDS: u32 = 3;
@@ -44,16 +45,17 @@ pub(crate) fn test(kernel: bool) -> Result<()> {
         run_side_by_side(&mut command, tally)?;
         run_tests(cargo().args(["test", "--workspace", "--locked", "--doc", "--quiet"]), tally)
     });
-    steps.step("simulated", |tally| run_tests(&mut simulated(), tally));
+    steps.step("simulated", |tally| {
+        SIMULATED.iter().try_for_each(|what| run_tests(&mut simulated(what), tally))
+    });
     steps.step("fuzz", |_| fuzz::fuzz(None, FUZZ_SECONDS));
     steps.close(if kernel { "" } else { "what the OpenZFS kernel says (--no-kernel)" })
 }
 
-/// The tests of the crates that know the simulator, built for it, in a directory of their own.
-fn simulated() -> Command {
+/// Tests that know the simulator, built for it, in a directory of their own.
+fn simulated(what: &[&str]) -> Command {
     let mut command = cargo();
-    command.args(["test", "--locked", "--no-fail-fast"]);
-    command.args(SIMULATED.iter().flat_map(|name| ["-p", name]));
+    command.args(["test", "--locked", "--no-fail-fast"]).args(what);
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
     command.env("RUSTFLAGS", format!("{flags} --cfg sim"));
     command.env("CARGO_TARGET_DIR", target_dir().join("sim"));
@@ -90,6 +92,10 @@ pub(crate) fn interop() -> Result<()> {
         let mut command = cargo();
         command.args(["test", "--release", "--locked", "--no-fail-fast", "-p", "acceptance"]);
         run_tests(command.env("THUMPER_ROUNDS", "long"), tally)
+    });
+    steps.step("simulated", |tally| {
+        let what = ["-p", "acceptance", "--test", "interleavings", "--release"];
+        run_tests(simulated(&what).env("THUMPER_ROUNDS", "long"), tally)
     });
     steps.close("")
 }

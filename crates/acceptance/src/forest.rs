@@ -31,6 +31,8 @@ struct Branch {
     /// The snapshot it started from: data set and name.
     origin: Option<(String, String)>,
     open: Option<Filesystem>,
+    /// It is not destroyed.
+    stays: bool,
 }
 
 /// A change of data sets; snapshots by their full names.
@@ -145,7 +147,7 @@ impl Forest {
         forest
     }
 
-    /// Adds this many files to one of the data sets: most are small, in ten directories.
+    /// Adds this many files to one of the data sets, which then stays: most are small, in ten directories.
     ///
     /// # Panics
     /// If the engine refuses them.
@@ -153,6 +155,7 @@ impl Forest {
         let name = self.any();
         let Some(branch) = self.branches.get_mut(&name) else { return };
         let fs = Filesystem::open(pool, &name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        branch.stays = true;
         let load = &mut branch.load;
         let dirs: Vec<String> = (0..10).map(|dir| format!("many{dir}")).collect();
         dirs.iter().for_each(|dir| load.mkdir(dir.as_bytes()));
@@ -280,7 +283,7 @@ impl Forest {
     fn grow(&mut self) -> Change {
         let name = format!("{}/{}", self.parent(), self.fresh('f'));
         let load = Workload::new(self.rng.word());
-        let branch = Branch { load, snapshots: Vec::new(), origin: None, open: None };
+        let branch = Branch { load, snapshots: Vec::new(), origin: None, open: None, stays: false };
         self.branches.insert(name.clone(), branch);
         Change::Create(name)
     }
@@ -329,7 +332,7 @@ impl Forest {
         let mut load = Workload::new(self.rng.word());
         load.tree = tree;
         let origin = Some((name, snapshot));
-        let branch = Branch { load, snapshots: Vec::new(), origin, open: None };
+        let branch = Branch { load, snapshots: Vec::new(), origin, open: None, stays: false };
         self.branches.insert(new.clone(), branch);
         Some(Change::Clone(full, new))
     }
@@ -390,7 +393,8 @@ impl Forest {
 
     fn destroy(&mut self) -> Vec<Change> {
         let name = self.any();
-        let Some(snapshots) = self.removable(&name).filter(|_| self.branches.len() >= 3) else {
+        let may = self.branches.len() >= 3 && !self.branches[&name].stays;
+        let Some(snapshots) = self.removable(&name).filter(|_| may) else {
             return Vec::new();
         };
         self.branches.remove(&name);

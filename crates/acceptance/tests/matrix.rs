@@ -70,7 +70,7 @@ fn pool_of(number: usize, row: Row, files: u64, steps: u64) {
     session.close().unwrap();
     judge_without(&images, engine::POOL, &shape.hidden(seed));
     let blocks = assert_verified(images.path(), engine::POOL);
-    assert!(blocks > files / 2, "{blocks} blocks");
+    assert!(blocks > files, "{blocks} blocks");
     let session = Session::open(images.path(), engine::POOL, engine::POOL).unwrap();
     forest.check(session.pool());
 }

@@ -38,8 +38,9 @@ pub(crate) struct Writing {
     pub(crate) space_maps: Arc<PoolSpaceMaps>,
     /// Open, quiescing and syncing txgs.
     pub(crate) txgs: Txgs,
-    /// Tasks for the next sync.
-    pub(crate) tasks: Mutex<Vec<Task>>,
+    /// Tasks, each with the txg that was open when it came: it runs in the sync of that one or a later one,
+    /// so that it finds all that was done before it.
+    pub(crate) tasks: Mutex<Vec<(u64, Task)>>,
     /// One sync at a time.
     pub(crate) syncing: Mutex<()>,
     /// The next sync writes an uberblock even if nothing has changed: what was freed ages.
@@ -53,6 +54,17 @@ pub(crate) struct Writing {
     /// Wakes the syncing thread.
     pub(crate) bell: Arc<Bell>,
     pub(crate) thread: Mutex<Option<rt::thread::JoinHandle<()>>>,
+}
+
+impl Writing {
+    /// Takes the tasks for the sync of `txg`: one that came later waits for a later txg, which has what its
+    /// caller has done before.
+    pub(crate) fn tasks_until(&self, txg: u64) -> Vec<Task> {
+        let mut tasks = self.tasks.lock();
+        let (now, later): (Vec<_>, Vec<_>) = tasks.drain(..).partition(|(since, _)| *since <= txg);
+        *tasks = later;
+        now.into_iter().map(|(_, task)| task).collect()
+    }
 }
 
 /// How what was destroyed is freed.
@@ -209,13 +221,15 @@ impl Pool {
         let writing = self.writing()?;
         let slot: Arc<Mutex<Option<Result<T>>>> = Arc::new(Mutex::new(None));
         let out = slot.clone();
-        writing.tasks.lock().push(Box::new(move |cx| match task(cx) {
+        let task: Task = Box::new(move |cx| match task(cx) {
             Err(e) if !e.is_refusal() => Err(e),
             result => {
                 *out.lock() = Some(result);
                 Ok(())
             }
-        }));
+        });
+        let since = writing.txgs.open();
+        writing.tasks.lock().push((since, task));
         self.sync()?;
         let result = slot.lock().take();
         result.unwrap_or_else(|| Err(self.suspended_error()))

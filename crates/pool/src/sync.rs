@@ -89,8 +89,7 @@ impl Pool {
             self.sync_head(writing, tx, ledger, &head)?;
         }
         let cx = TaskContext { pool: self, tx, making, ledger, writing };
-        let tasks = std::mem::take(&mut *writing.tasks.lock());
-        for task in tasks {
+        for task in writing.tasks_until(txg) {
             task(&cx)?;
         }
         let freeing = *writing.freeing.lock();
