@@ -270,6 +270,13 @@ impl Pool {
         Ok(())
     }
 
+    /// From now on each `every`-th block of `least_bytes` and more becomes a gang (0: none, as ordinarily),
+    /// as if no contiguous space were left for it.
+    pub fn force_gangs(&self, least_bytes: u64, every: u64) -> Result<()> {
+        self.writing()?.writer.allocator().force_gangs(least_bytes, every);
+        Ok(())
+    }
+
     /// Space of what was destroyed and is still to be freed, in bytes.
     pub fn freeing(&self) -> Result<u64> {
         let root = self.mos.dir(crate::dsl::lookup::root_dir(&self.mos)?)?;

@@ -8,6 +8,8 @@
 mod allocator;
 mod cache;
 mod error;
+mod fits;
+mod gang;
 mod metaslab;
 mod ranges;
 mod read;
@@ -16,6 +18,7 @@ mod write;
 pub use allocator::{Allocator, SlabSummary, SpaceMaps, TopSpace};
 pub use cache::{Block, Cache};
 pub use error::{Result, StoreError};
+pub use fits::{Fit, Fits};
 pub use metaslab::{DEFER_TXGS, MapError, Metaslab, Pending};
 pub use ranges::{BUCKETS, RangeSet};
 pub use read::Store;
