@@ -370,6 +370,7 @@ pub fn verify(report: &VerifyReport) -> String {
                 "bad_labels": device.labels,
                 "read_errors": device.read_errors,
                 "bad_blocks": device.bad_blocks,
+                "lacks_txgs": device.lacks_txgs,
             })
         })
         .collect();

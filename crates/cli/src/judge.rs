@@ -105,6 +105,9 @@ pub fn report_text(report: &VerifyReport) -> String {
         if device.bad_blocks > 0 {
             what.push(format!("{} bad blocks", device.bad_blocks));
         }
+        if device.lacks_txgs > 0 {
+            what.push(format!("lacks what was written in {} txgs", device.lacks_txgs));
+        }
         text += &format!("device {}: {}\n", device.device, what.join(", "));
     }
     for finding in &report.findings {

@@ -2,9 +2,10 @@
 //!
 //! FORMAT: section 9.3.
 
+use format::dtl::Dtl;
 use format::space_map::{
-    Action, Encoder, Geometry, Item, Run, SPACE_MAP_BLOCK_LOG, SPACE_MAP_INDIRECT_SHIFT,
-    SpaceMapPhys, items,
+    Action, Encoder, Geometry, Item, Run, SPACE_MAP_BLOCK_DTL, SPACE_MAP_BLOCK_LOG,
+    SPACE_MAP_INDIRECT_SHIFT, SpaceMapPhys, items,
 };
 use format::{FormatError, ObjectType};
 use rt::sync::Arc;
@@ -14,6 +15,9 @@ use crate::object::Object;
 use crate::objset::Objset;
 use crate::txg::Tx;
 
+/// Ranges of txgs in a DTL that are believed.
+const DTL_RANGES_MAX: usize = 1 << 16;
+
 /// A space map.
 #[derive(Clone)]
 pub struct SpaceMap(Arc<Object>);
@@ -22,11 +26,25 @@ impl SpaceMap {
     /// Makes a new, empty space map with blocks of 128 KiB; with a histogram if the pool's features
     /// allow it.
     pub fn create(objset: &Objset, tx: &Tx<'_>, with_histogram: bool) -> Result<SpaceMap> {
+        Self::create_with(objset, tx, SPACE_MAP_BLOCK_LOG, with_histogram)
+    }
+
+    /// As [`SpaceMap::create`], for a DTL: with blocks of 4 KiB.
+    pub fn create_dtl(objset: &Objset, tx: &Tx<'_>, with_histogram: bool) -> Result<SpaceMap> {
+        Self::create_with(objset, tx, SPACE_MAP_BLOCK_DTL, with_histogram)
+    }
+
+    fn create_with(
+        objset: &Objset,
+        tx: &Tx<'_>,
+        block: u32,
+        with_histogram: bool,
+    ) -> Result<SpaceMap> {
         let phys = SpaceMapPhys::default();
         let object = objset.allocate(
             tx,
             ObjectType::SPACE_MAP,
-            SPACE_MAP_BLOCK_LOG,
+            block,
             ObjectType::SPACE_MAP_HEADER,
             phys.bonus(with_histogram),
             1,
@@ -124,6 +142,40 @@ impl SpaceMap {
         for (to, from) in phys.histogram.iter_mut().zip(histogram) {
             to.set(*from);
         }
+        self.0.set_bonus(tx, phys.bonus(has_histogram), None)
+    }
+
+    /// The txgs that a DTL names.
+    ///
+    /// # Errors
+    /// If it is no DTL, or one of more than 65,536 ranges: nobody writes so many.
+    pub fn dtl(&self) -> Result<Dtl> {
+        let mut txgs = Dtl::default();
+        self.replay(Geometry::DTL, |_, run| {
+            match run.action {
+                Action::Alloc => txgs.add(run.offset, run.offset.saturating_add(run.size)),
+                Action::Free => txgs.remove(run.offset, run.offset.saturating_add(run.size)),
+            }
+            let limit = DmuError::Limit { object: self.number(), what: "the ranges of a DTL" };
+            if txgs.ranges().len() <= DTL_RANGES_MAX { Ok(()) } else { Err(limit) }
+        })?;
+        Ok(txgs)
+    }
+
+    /// Writes a DTL anew.
+    pub fn set_dtl(&self, tx: &Tx<'_>, pass: u16, two_words: bool, txgs: &Dtl) -> Result<()> {
+        let bytes = txgs.encode(tx.txg(), pass, two_words).map_err(|e| self.bad(e))?;
+        let (mut phys, has_histogram) = self.phys()?;
+        // What it held beyond the new end goes; the rest is written over.
+        let block = u64::from(self.0.block_size()?);
+        let blocks = (bytes.len() as u64).div_ceil(block);
+        if self.0.max_block()? + 1 > blocks {
+            self.0.free_blocks(tx, blocks, u64::MAX)?;
+        }
+        self.0.write(tx, 0, &bytes)?;
+        phys.object.set(self.number());
+        phys.length.set(bytes.len() as u64);
+        phys.alloc.set(txgs.count() as i64);
         self.0.set_bonus(tx, phys.bonus(has_histogram), None)
     }
 

@@ -24,6 +24,11 @@ impl Dtl {
         self.ranges.is_empty()
     }
 
+    /// Number of missing txgs.
+    pub fn count(&self) -> u64 {
+        self.ranges.iter().fold(0, |sum: u64, (start, end)| sum.saturating_add(end - start))
+    }
+
     /// Is the data of `txg` missing?
     pub fn contains(&self, txg: u64) -> bool {
         self.overlaps(txg, txg.saturating_add(1))

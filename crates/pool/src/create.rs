@@ -324,7 +324,7 @@ impl Pool {
         spares: &[VdevConfig],
         mut rng: rt::random::Rng,
     ) -> Result<Arc<Pool>> {
-        let store = open::parts(out.tree().clone());
+        let (store, gate) = open::parts(out.tree().clone());
         let workers = open::workers(new.options.workers);
         let wanted: BTreeSet<Feature> =
             new.features.iter().flat_map(|feature| feature.with_dependencies()).collect();
@@ -334,7 +334,8 @@ impl Pool {
             hole_birth: wanted.contains(&Feature::HoleBirth),
             ..Policy::new(true)
         };
-        let objset = Arc::new(Objset::create(store.clone(), ObjsetType::Meta, policy, None));
+        let of_sync = Arc::new(store.waiting_at(gate.clone()));
+        let objset = Arc::new(Objset::create(of_sync, ObjsetType::Meta, policy, None));
         let txgs = dmu::Txgs::new(TXG_INITIAL - 1, crate::pool::DIRTY_MAX_BYTES);
         let tx = &txgs.in_sync(TXG_INITIAL);
         let (mos, features) = directory(&objset, tx, &wanted)?;
@@ -375,7 +376,8 @@ impl Pool {
         let object = making.dataset_object(root, Some(origin))?;
         properties(&making, root, &new.props)?;
         let tops = open::slabs(&config)?;
-        let writing = open::writing(&store, &mos, &config, out, TXG_INITIAL - 1, &workers, &tops)?;
+        let parts = (&*store, gate);
+        let writing = open::writing(parts, &mos, &config, out, TXG_INITIAL - 1, &workers, &tops)?;
         let pool = Pool {
             name: new.name.clone(),
             guid: config.pool_guid,

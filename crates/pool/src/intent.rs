@@ -68,7 +68,9 @@ fn read_block(mos: &Mos, bp: &BlkPtr) -> Option<Vec<u8>> {
     let mut block = vec![0; bp.psize() as usize];
     let tree = mos.objset.store().tree();
     let mut good = |bytes: &[u8]| embedded::check(place, bytes).is_ok();
-    let found = bp.dvas().any(|dva| tree.read(dva.vdev, dva.offset, &mut block, &mut good).is_ok());
+    let found = bp.dvas().any(|dva| {
+        tree.read(dva.vdev, dva.offset, bp.physical_birth(), &mut block, &mut good).is_ok()
+    });
     found.then_some(block)
 }
 

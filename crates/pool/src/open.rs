@@ -3,7 +3,7 @@
 //! The newest uberblock that opens is taken. What the pool needs and we lack decides whether it
 //! opens at all, read-only or for writing (INV-12).
 
-use dmu::{Objset, Policy, SpaceMap, Txgs};
+use dmu::{Objset, Policy, Txgs};
 use format::SPA_VERSION;
 use format::config::PoolConfig;
 use format::features::Feature;
@@ -11,10 +11,11 @@ use format::uberblock::Uberblock;
 use rt::buf::BufPool;
 use rt::sync::{Arc, Mutex};
 use rt::workers::Workers;
-use store::{Allocator, Store, TopSpace, Writer};
+use store::{Allocator, Gate, Store, TopSpace, Writer};
 use vdev::{Tree, WriteTree};
 
 use crate::dsl::freeing;
+use crate::dtl;
 use crate::error::{PoolError, Result};
 use crate::features::Features;
 use crate::intent;
@@ -63,9 +64,10 @@ pub struct OpenOptions {
     pub new_name: Option<String>,
 }
 
-/// Makes the engine's parts around a MOS.
-pub(crate) fn parts(tree: Arc<Tree>) -> Arc<Store> {
-    Arc::new(Store::new(tree, Arc::new(BufPool::new(BUFFERS_IDLE_BYTES)), CACHE_BYTES))
+/// The reading side of a pool on `tree`, and where its sync waits when devices fail.
+pub(crate) fn parts(tree: Arc<Tree>) -> (Arc<Store>, Arc<Gate>) {
+    let buffers = Arc::new(BufPool::new(BUFFERS_IDLE_BYTES));
+    (Arc::new(Store::new(tree, buffers, CACHE_BYTES)), Arc::default())
 }
 
 pub(crate) fn workers(count: usize) -> Workers {
@@ -111,16 +113,17 @@ impl Pool {
         uberblocks: &[Uberblock],
         options: &OpenOptions,
     ) -> Result<Arc<Pool>> {
-        let store = parts(devices.tree());
+        let (store, gate) = parts(devices.tree());
         let mut last = None;
         for uberblock in uberblocks {
-            match Self::load(&store, uberblock) {
+            match Self::load(&store, &gate, uberblock) {
                 Ok(loaded) => {
                     let newer = last.map(|e| {
                         let (newest, txg) = (uberblocks[0].txg, uberblock.txg);
                         format!("txg {newest} cannot be opened, this is its state at {txg}: {e}")
                     });
-                    return Self::finish_open(devices, store, uberblock, loaded, newer, options);
+                    let parts = (store, gate);
+                    return Self::finish_open(devices, parts, uberblock, loaded, newer, options);
                 }
                 Err(e) => last = last.or(Some(e)),
             }
@@ -131,8 +134,13 @@ impl Pool {
         }))
     }
 
-    fn load(store: &Arc<Store>, uberblock: &Uberblock) -> Result<(Mos, PoolConfig)> {
-        let objset = Objset::open(store.clone(), &uberblock.root, Policy::new(true), None)?;
+    fn load(
+        store: &Arc<Store>,
+        gate: &Arc<Gate>,
+        uberblock: &Uberblock,
+    ) -> Result<(Mos, PoolConfig)> {
+        let of_sync = Arc::new(store.waiting_at(gate.clone()));
+        let objset = Objset::open(of_sync, &uberblock.root, Policy::new(true), None)?;
         let mos = Mos { objset: Arc::new(objset) };
         if let Some(salt) = mos.directory()?.get(key::CHECKSUM_SALT)?
             && let Some(salt) = salt.as_bytes().and_then(|b| <[u8; 32]>::try_from(b).ok())
@@ -156,7 +164,7 @@ impl Pool {
 
     fn finish_open(
         devices: Devices,
-        store: Arc<Store>,
+        (store, gate): (Arc<Store>, Arc<Gate>),
         uberblock: &Uberblock,
         (mos, mut config): (Mos, PoolConfig),
         newer: Option<String>,
@@ -180,7 +188,9 @@ impl Pool {
         };
         mos.objset.set_policy(policy);
         let in_memory = matches!(devices, Devices::InMemory(_));
+        let unknown = dtl::load(&mos, &config, &devices.tree());
         let mut why_not = newer
+            .or(unknown)
             .or(unwritable(&mos, &features, &config, uberblock, in_memory)?)
             .or_else(|| lacking(&devices.tree()));
         if let (Devices::Writable(out), None) = (&devices, &why_not) {
@@ -203,7 +213,7 @@ impl Pool {
                 config.hostid = options.host_id;
                 config.hostname = Some(options.host_name.clone().into_bytes());
                 config.name = name.clone().into_bytes();
-                let writing = writing(&store, &mos, &config, out, txg, &workers, &tops)?;
+                let writing = writing((&store, gate), &mos, &config, out, txg, &workers, &tops)?;
                 (Some(writing), None)
             }
         };
@@ -261,7 +271,7 @@ impl Pool {
 
 /// The writing half of a pool that is on disk.
 pub(crate) fn writing(
-    store: &Arc<Store>,
+    (store, gate): (&Store, Arc<Gate>),
     mos: &Mos,
     config: &PoolConfig,
     out: WriteTree,
@@ -297,7 +307,7 @@ pub(crate) fn writing(
     let allocator = Arc::new(Allocator::new(spaces, count));
     allocator.set_space_maps(maps.clone());
     Ok(Writing {
-        writer: Writer::new(store.clone(), out, allocator, min_alloc, count),
+        writer: Writer::new(store, out, gate, allocator, min_alloc, count),
         space_maps: maps,
         txgs: Txgs::new(txg, DIRTY_MAX_BYTES),
         tasks: Mutex::default(),
@@ -345,11 +355,13 @@ const WRITABLE: &[Feature] = &[
     Feature::Livelist,
 ];
 
-/// INV-12, too: a leaf that is away would lack what is written, and a later open could not tell,
-/// since we do not keep DTLs yet.
+/// INV-12, too: what is written needs a place. Within redundancy leaves may be away: their DTLs say what they
+/// then lack.
 fn lacking(tree: &Tree) -> Option<String> {
-    let leaf = tree.leaves().iter().find(|leaf| !leaf.state.is_online())?;
-    Some(format!("disk {} is missing or damaged", leaf.name()))
+    let top = (0..tree.tops().len()).find(|top| !tree.is_complete(*top as u32))?;
+    let mut leaves = tree.leaves().iter().filter(|leaf| leaf.top as usize == top);
+    let leaf = leaves.find(|leaf| !leaf.state.is_online())?;
+    Some(format!("disk {} is missing or damaged, and the redundancy is used up", leaf.name()))
 }
 
 /// INV-12: a log whose blocks are in no space map yet.
@@ -421,15 +433,6 @@ fn unwritable(
         if matches!(kind.as_str(), "replacing" | "spare" | "draid" | "dspare" | "indirect" | "hole")
         {
             return Ok(Some(format!("it has a vdev of kind {kind}")));
-        }
-        if vdev.offline || vdev.faulted || vdev.removed {
-            return Ok(Some("a vdev is offline or faulted".into()));
-        }
-        if let Some(dtl) = vdev.dtl.filter(|d| *d != 0) {
-            let map = SpaceMap::open(&mos.objset, dtl)?;
-            if map.phys()?.0.alloc.get() != 0 {
-                return Ok(Some("a disk lacks writes (its DTL is not empty)".into()));
-            }
         }
         if vdev.top.as_ref().is_some_and(|t| t.is_log) {
             if in_memory {

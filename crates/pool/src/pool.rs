@@ -204,8 +204,27 @@ impl Pool {
         promise.enter().map_err(|_| self.suspended_error())
     }
 
+    /// Why the pool is suspended: devices failed beyond redundancy. `None`: it is not.
+    pub fn suspended(&self) -> Option<String> {
+        let writing = self.writing.as_ref()?;
+        writing.suspended.lock().clone().or_else(|| writing.writer.gate().reason())
+    }
+
+    /// When devices fail beyond redundancy: shall those who change the pool wait until they are back
+    /// ([`Pool::clear`])? Ordinarily they get an error, and the pool takes no more changes.
+    pub fn set_patient(&self, patient: bool) -> Result<()> {
+        self.writing()?.writer.gate().set_patient(patient);
+        Ok(())
+    }
+
+    /// Tries again what a suspended pool waits for.
+    pub fn clear(&self) -> Result<()> {
+        self.writing()?.writer.gate().resume();
+        Ok(())
+    }
+
     pub(crate) fn suspended_error(&self) -> PoolError {
-        let reason = self.writing.as_ref().and_then(|w| w.suspended.lock().clone());
+        let reason = self.suspended();
         let reason = reason.unwrap_or_else(|| "it is being closed".into());
         PoolError::Suspended { name: self.name.clone(), reason }
     }
@@ -270,13 +289,6 @@ impl Pool {
         Ok(())
     }
 
-    /// From now on each `every`-th block of `least_bytes` and more becomes a gang (0: none, as ordinarily),
-    /// as if no contiguous space were left for it.
-    pub fn force_gangs(&self, least_bytes: u64, every: u64) -> Result<()> {
-        self.writing()?.writer.allocator().force_gangs(least_bytes, every);
-        Ok(())
-    }
-
     /// Space of what was destroyed and is still to be freed, in bytes.
     pub fn freeing(&self) -> Result<u64> {
         let root = self.mos.dir(crate::dsl::lookup::root_dir(&self.mos)?)?;
@@ -308,10 +320,13 @@ impl Pool {
         *writing.thread.lock() = Some(rt::thread::spawn("txg-sync", body));
     }
 
-    /// Stops taking changes after a last sync. The pool stays open for reading.
+    /// Stops taking changes after a last sync. The pool stays open for reading. One that is suspended is let go:
+    /// what it has acknowledged is on disk, nothing of what waits is.
     pub fn close(&self) -> Result<()> {
         let Some(writing) = &self.writing else { return Ok(()) };
-        let suspended = writing.suspended.lock().is_some();
+        let suspended = self.suspended().is_some();
+        // A pool that waits for devices is let go: nothing of what waits is on disk.
+        writing.writer.gate().set_patient(false);
         let result = if suspended { Ok(()) } else { self.sync().map(|_| ()) };
         writing.txgs.close();
         writing.bell.stop();

@@ -76,6 +76,7 @@ impl Pool {
 
     fn sync_frozen(&self, writing: &Writing, txg: u64) -> Result<()> {
         let tx = &writing.txgs.in_sync(txg);
+        writing.writer.out().begin(txg);
         let making = &Making {
             mos: &self.mos,
             features: &self.features,
@@ -84,7 +85,8 @@ impl Pool {
             random: &self.random,
         };
         let allocator = writing.writer.allocator();
-        let ledger = &Ledger { mos: &self.mos, store: &self.store, allocator, making };
+        let ledger =
+            &Ledger { mos: &self.mos, store: self.mos_objset().store(), allocator, making };
         for head in self.dirty_heads(txg) {
             self.sync_head(writing, tx, ledger, &head)?;
         }
@@ -99,9 +101,9 @@ impl Pool {
             let progress = ledger.free_portion(freeing.blocks_per_txg)?;
             writing.freeing.lock().pending = progress == Progress::More;
         }
-        self.sync_mos(writing, tx, ledger)?;
         // Frees age by uberblocks, not by txgs that had nothing to write (INV-1).
-        if self.write_uberblock(writing, txg)? {
+        if self.make_stable(writing, tx, ledger)? {
+            self.write_uberblock(writing, txg)?;
             allocator.txg_done();
         }
         *self.last_txg.lock() = txg;
@@ -127,25 +129,58 @@ impl Pool {
         ledger.settle(head.object, root, tally, head.refreservation())
     }
 
+    /// Writes the MOS and waits until all of the txg is on stable storage; again, if leaves turn out to lack it
+    /// then. `false`: nothing has changed, and nobody wants an uberblock.
+    fn make_stable(&self, writing: &Writing, tx: &Tx<'_>, ledger: &Ledger<'_>) -> Result<bool> {
+        let out = writing.writer.out();
+        let wanted = std::mem::take(&mut *writing.uberblock_wanted.lock());
+        let mut pass = 1;
+        loop {
+            self.sync_mos(writing, tx, ledger, &mut pass)?;
+            let changed = self.mos_objset().root().birth() == tx.txg();
+            if !(changed || *self.config_dirty.lock() || wanted) {
+                return Ok(false);
+            }
+            out.flush()?;
+            if !out.tree().leaves().iter().any(|leaf| leaf.lacks.is_changed()) {
+                return Ok(true);
+            }
+        }
+    }
+
     /// Writes the MOS until it describes itself.
-    fn sync_mos(&self, writing: &Writing, tx: &Tx<'_>, ledger: &Ledger<'_>) -> Result<()> {
+    fn sync_mos(
+        &self,
+        writing: &Writing,
+        tx: &Tx<'_>,
+        ledger: &Ledger<'_>,
+        pass: &mut u16,
+    ) -> Result<()> {
         let allocator = writing.writer.allocator();
         let policy = Policy::new(true);
         let policy = Policy { lz4: self.mos_objset().policy().lz4, ..policy };
-        for pass in 1..=PASSES_MAX {
-            if pass == 1 {
+        let mut last = *pass + PASSES_MAX;
+        while *pass < last {
+            if *pass == 1 {
                 // The first change since the pool was opened goes into the labels, too: they say
                 // who has it, and what a txg of the same number left there that never was is gone.
                 let changed = self.mos_objset().is_dirty(tx.txg());
                 if changed && std::mem::take(&mut *writing.labels_stale.lock()) {
                     *self.config_dirty.lock() = true;
                 }
-                if *self.config_dirty.lock() {
-                    self.write_config(tx)?;
+                if changed {
+                    writing.writer.out().note_absent();
                 }
             }
+            let dtls = self.write_dtls(writing, tx, *pass)?;
+            // Each leaf may come to lack the txg once.
+            last += u16::from(dtls.any);
+            *self.config_dirty.lock() |= dtls.is_new;
+            if dtls.is_new || *pass == 1 && *self.config_dirty.lock() {
+                self.write_config(tx)?;
+            }
             allocator.settle_all();
-            let maps = writing.space_maps.append(allocator, &self.features, tx, pass)?;
+            let maps = writing.space_maps.append(allocator, &self.features, tx, *pass)?;
             if maps == 0 && !self.mos_objset().is_dirty(tx.txg()) {
                 return Ok(());
             }
@@ -154,10 +189,11 @@ impl Pool {
                 writer: &writing.writer,
                 workers: &self.workers,
                 policy: &policy,
-                rewrite: pass > 1,
+                rewrite: *pass > 1,
             };
             let (_, tally): (_, Tally) = self.mos_objset().sync(&cx, tx)?;
             ledger.settle_mos(tally)?;
+            *pass += 1;
         }
         Err(PoolError::Damaged {
             what: "MOS",
@@ -165,18 +201,15 @@ impl Pool {
         })
     }
 
-    /// Makes the txg the pool, unless nothing has changed and nobody wants it; `true` if it did.
-    fn write_uberblock(&self, writing: &Writing, txg: u64) -> Result<bool> {
-        let root = self.mos_objset().root();
+    /// Makes the txg the pool.
+    fn write_uberblock(&self, writing: &Writing, txg: u64) -> Result<()> {
         let mut config_dirty = self.config_dirty.lock();
-        let wanted = std::mem::take(&mut *writing.uberblock_wanted.lock());
-        if root.birth() != txg && !*config_dirty && !wanted {
-            return Ok(false);
-        }
-        let config = self.config.lock();
-        let uberblock = self.uberblock(txg, root, &config);
-        writing.writer.out().commit(&uberblock, config_dirty.then_some(&*config))?;
+        let config = self.config.lock().clone();
+        let uberblock = self.uberblock(txg, self.mos_objset().root(), &config);
+        let labels = config_dirty.then_some(&config);
+        let writer = &writing.writer;
+        writer.gate().insist(|| Ok(writer.out().commit(&uberblock, labels)?))?;
         *config_dirty = false;
-        Ok(true)
+        Ok(())
     }
 }

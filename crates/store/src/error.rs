@@ -13,6 +13,8 @@ pub enum StoreError {
         bp: Box<format::BlkPtr>,
         /// What the last copy suffered from.
         reason: String,
+        /// Did a device give an error? Then it may be good later.
+        by_device: bool,
     },
     /// The pointer itself cannot be followed.
     #[error("block {bp:?}: {reason}")]

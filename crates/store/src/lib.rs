@@ -8,8 +8,7 @@
 mod allocator;
 mod cache;
 mod error;
-mod fits;
-mod gang;
+mod gate;
 mod metaslab;
 mod ranges;
 mod read;
@@ -18,7 +17,7 @@ mod write;
 pub use allocator::{Allocator, SlabSummary, SpaceMaps, TopSpace};
 pub use cache::{Block, Cache};
 pub use error::{Result, StoreError};
-pub use fits::{Fit, Fits};
+pub use gate::Gate;
 pub use metaslab::{DEFER_TXGS, MapError, Metaslab, Pending};
 pub use ranges::{BUCKETS, RangeSet};
 pub use read::Store;

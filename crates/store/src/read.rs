@@ -6,7 +6,7 @@
 
 use codec::checksum::{self, Salt};
 use codec::embedded::{self, Place};
-use format::gang::{GANG_DEPTH_MAX, GANG_SIZE, GangHeader};
+use format::gang::GangHeader;
 use format::{BlkPtr, Checksum, Compress, Dva, SECTOR};
 use rt::buf::BufPool;
 use rt::sync::{Arc, RwLock};
@@ -14,21 +14,36 @@ use vdev::Tree;
 
 use crate::cache::{Block, Cache};
 use crate::error::{Result, StoreError};
+use crate::gate::{self, Gate};
 
+/// Bytes of a gang header.
+const GANG_HEADER: usize = 512;
+/// Nesting of gang headers that is followed.
+const GANG_DEPTH_MAX: u32 = 8;
 const BAD_HEADER: &str = "a gang header that does not describe its block";
 
 /// The reading side of a pool: everything that is not allowed to write uses only this.
 pub struct Store {
     tree: Arc<Tree>,
-    cache: Cache,
+    cache: Arc<Cache>,
     buffers: Arc<BufPool>,
-    salt: RwLock<Salt>,
+    salt: Arc<RwLock<Salt>>,
+    /// Where reads wait that the sync cannot do without; `None`: they fail.
+    gate: Option<Arc<Gate>>,
 }
 
 impl Store {
     /// A store over `tree` whose cache holds at most `cache_bytes_max`.
     pub fn new(tree: Arc<Tree>, buffers: Arc<BufPool>, cache_bytes_max: usize) -> Store {
-        Store { tree, cache: Cache::new(cache_bytes_max), buffers, salt: RwLock::new([0; 32]) }
+        let cache = Arc::new(Cache::new(cache_bytes_max));
+        Store { tree, cache, buffers, salt: Arc::new(RwLock::new([0; 32])), gate: None }
+    }
+
+    /// The same store, for those who cannot do without what they read: when devices fail, they wait.
+    pub fn waiting_at(&self, gate: Arc<Gate>) -> Store {
+        let Store { tree, cache, buffers, salt, gate: _ } = self;
+        let (tree, cache) = (tree.clone(), cache.clone());
+        Store { tree, cache, buffers: buffers.clone(), salt: salt.clone(), gate: Some(gate) }
     }
 
     /// The pool's salt for skein and edonr, once the MOS is open.
@@ -133,11 +148,19 @@ impl Store {
 
     /// Reads the stored bytes of a block, verified, as long as its physical size.
     pub fn read_physical(&self, bp: &BlkPtr, out: &mut [u8]) -> Result<()> {
+        match &self.gate {
+            Some(gate) => gate.insist(|| self.read_copies(bp, out)),
+            None => self.read_copies(bp, out),
+        }
+    }
+
+    fn read_copies(&self, bp: &BlkPtr, out: &mut [u8]) -> Result<()> {
         let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
         let kind = bp.checksum().ok_or_else(|| bad("unknown checksum"))?;
         if out.len() as u64 != bp.psize() {
             return Err(bad("its physical size is not the expected one"));
         }
+        let birth = bp.physical_birth();
         let salt = self.salt();
         let words = bp.checksum_words();
         let big = !bp.is_little_endian();
@@ -152,6 +175,7 @@ impl Store {
             },
         };
         let mut reason = String::from("it has no copy");
+        let mut by_device = false;
         for dva in bp.dvas() {
             let result = if dva.gang {
                 self.read_gang(bp, dva, out, 0).and_then(|()| {
@@ -159,24 +183,31 @@ impl Store {
                     good.then_some(()).ok_or_else(|| StoreError::Unreadable {
                         bp: Box::new(*bp),
                         reason: "checksum mismatch of the gathered gang".into(),
+                        by_device: false,
                     })
                 })
             } else if matches!(kind, Checksum::Off | Checksum::Noparity) {
-                let read = self.tree.read_unverified(dva.vdev, dva.offset, out);
+                let read = self.tree.read_unverified(dva.vdev, dva.offset, birth, out);
                 read.map(|_| ()).map_err(StoreError::from)
             } else {
                 self.tree
-                    .read(dva.vdev, dva.offset, out, &mut check)
+                    .read(dva.vdev, dva.offset, birth, out, &mut check)
                     .map(|_| ())
                     .map_err(StoreError::from)
             };
             match result {
                 Ok(()) => return Ok(()),
-                Err(StoreError::Unreadable { reason: r, .. }) => reason = r,
-                Err(e) => reason = e.to_string(),
+                Err(StoreError::Unreadable { reason: r, by_device: of_it, .. }) => {
+                    reason = r;
+                    by_device |= of_it;
+                }
+                Err(e) => {
+                    by_device |= gate::may_pass(&e);
+                    reason = e.to_string();
+                }
             }
         }
-        Err(StoreError::Unreadable { bp: Box::new(*bp), reason })
+        Err(StoreError::Unreadable { bp: Box::new(*bp), reason, by_device })
     }
 
     /// All allocations that a block has, as they are to be freed: of a gang the headers and the
@@ -188,38 +219,28 @@ impl Store {
         Ok(out)
     }
 
-    fn add_allocations(&self, bp: &BlkPtr, out: &mut Vec<Dva>, depth: usize) -> Result<()> {
+    fn add_allocations(&self, bp: &BlkPtr, out: &mut Vec<Dva>, depth: u32) -> Result<()> {
         if !bp.is_gang() {
             out.extend(bp.dvas());
             return Ok(());
         }
+        // Each DVA leads to a copy of the same header.
+        let mut members = Err(StoreError::BadPointer { bp: Box::new(*bp), reason: "no copy" });
         for dva in bp.dvas() {
-            let asize = self.asize(dva.vdev, GANG_SIZE as u64);
+            let asize = self.asize(dva.vdev, GANG_HEADER as u64);
             out.push(Dva { asize, gang: false, ..dva });
+            if members.is_err() {
+                members = self.gang_members(bp, dva, bp.psize(), depth);
+            }
         }
-        for (_, member) in self.members(bp, bp.psize(), depth)? {
+        for (_, member) in members? {
             self.add_allocations(&member, out, depth + 1)?;
         }
         Ok(())
     }
 
-    /// The members of a gang of `psize` bytes, by the first copy of its header that is good: each DVA
-    /// leads to one.
-    pub(crate) fn members(
-        &self,
-        bp: &BlkPtr,
-        psize: u64,
-        depth: usize,
-    ) -> Result<Vec<(u64, BlkPtr)>> {
-        let mut members = Err(StoreError::BadPointer { bp: Box::new(*bp), reason: "no copy" });
-        for dva in bp.dvas() {
-            members = members.or_else(|_| self.gang_members(bp, dva, psize, depth));
-        }
-        members
-    }
-
     /// Gathers a gang: the members of the header at `dva`, one after another.
-    fn read_gang(&self, bp: &BlkPtr, dva: Dva, out: &mut [u8], depth: usize) -> Result<()> {
+    fn read_gang(&self, bp: &BlkPtr, dva: Dva, out: &mut [u8], depth: u32) -> Result<()> {
         let bad = || StoreError::BadPointer { bp: Box::new(*bp), reason: BAD_HEADER };
         for (offset, member) in &self.gang_members(bp, dva, out.len() as u64, depth)? {
             let part = offset_part(out, *offset, member.psize()).ok_or_else(bad)?;
@@ -238,7 +259,7 @@ impl Store {
         bp: &BlkPtr,
         dva: Dva,
         psize: u64,
-        depth: usize,
+        depth: u32,
     ) -> Result<Vec<(u64, BlkPtr)>> {
         let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
         if depth >= GANG_DEPTH_MAX {
@@ -247,14 +268,14 @@ impl Store {
         let first = bp.dva(0);
         let (vdev, offset, txg) = (first.vdev, first.offset, bp.physical_birth());
         let place = Place::GangHeader { vdev, offset, txg };
-        let mut header = [0; GANG_SIZE];
-        self.tree.read(dva.vdev, dva.offset, &mut header, &mut |bytes| {
+        let mut header = [0; GANG_HEADER];
+        self.tree.read(dva.vdev, dva.offset, txg, &mut header, &mut |bytes| {
             embedded::check(place, bytes).is_ok()
         })?;
         GangHeader::parse(&header).and_then(|h| h.members(psize)).map_err(|_| bad(BAD_HEADER))
     }
 
-    fn read_gang_member(&self, bp: &BlkPtr, out: &mut [u8], depth: usize) -> Result<()> {
+    fn read_gang_member(&self, bp: &BlkPtr, out: &mut [u8], depth: u32) -> Result<()> {
         let mut last = None;
         for dva in bp.dvas() {
             match self.read_gang(bp, dva, out, depth) {

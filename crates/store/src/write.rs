@@ -2,8 +2,9 @@
 //! allocation and parity to the device writes, while they are in its core's cache.
 //!
 //! The records of a run lie next to each other on disk (the allocator's lease), so each disk gets
-//! one write for many records. A block for which there is no room in one piece becomes a gang.
+//! one write for many records.
 
+use codec::checksum;
 use codec::compress::{self, ZstdLevel};
 use format::blkptr::BlkProps;
 use format::{BlkPtr, Checksum, Compress, Dva, ObjectType, SECTOR};
@@ -12,7 +13,7 @@ use vdev::{WriteScratch, WriteTree};
 
 use crate::allocator::Allocator;
 use crate::error::Result;
-use crate::gang::Cut;
+use crate::gate::Gate;
 use crate::read::Store;
 
 /// A block to be written.
@@ -50,8 +51,9 @@ struct Scratch {
 
 /// The writing side of a pool. Exists only for pools that were opened for writing (INV-4).
 pub struct Writer {
-    store: Arc<Store>,
+    store: Store,
     out: WriteTree,
+    gate: Arc<Gate>,
     allocator: Arc<Allocator>,
     /// Granule of physical sizes: the smallest sector of all ordinary top-level vdevs.
     min_alloc: u64,
@@ -69,19 +71,21 @@ enum Prepared {
 }
 
 impl Writer {
-    /// A writer for `workers` workers.
+    /// A writer for `workers` workers, whose reads and writes wait at `gate`.
     pub fn new(
-        store: Arc<Store>,
+        store: &Store,
         out: WriteTree,
+        gate: Arc<Gate>,
         allocator: Arc<Allocator>,
         min_alloc: u64,
         workers: usize,
     ) -> Writer {
         let scratch = (0..workers).map(|_| Mutex::new(Scratch::default())).collect();
-        Writer { store, out, allocator, min_alloc, scratch }
+        let store = store.waiting_at(gate.clone());
+        Writer { store, out, gate, allocator, min_alloc, scratch }
     }
 
-    /// The reading side.
+    /// The reading side: what the sync reads waits for devices that fail, as what it writes.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -89,6 +93,11 @@ impl Writer {
     /// The devices, for flushes and labels.
     pub fn out(&self) -> &WriteTree {
         &self.out
+    }
+
+    /// Where writes wait when devices fail beyond redundancy.
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.gate
     }
 
     /// The allocator.
@@ -134,29 +143,27 @@ impl Writer {
                 Prepared::Packed(range) => &arena[range.clone()],
             };
             let psize = stored.len() as u64;
-            let copies = usize::from(block.copies);
-            let cut = Cut { worker, txg, checksum: block.checksum, copies, salt };
-            let words = cut.sum(stored);
-            let old = block.rewrite.filter(|old| Self::fits_over(old, psize, copies));
-            let (dvas, count) = match &old {
-                Some(old) => {
-                    let mut dvas = [Dva::default(); 3];
-                    let count = old.dvas().zip(&mut dvas).map(|(old, dva)| *dva = old).count();
-                    if old.is_gang() {
-                        self.rewrite_gang(&cut, old, stored, &mut scratch.vdev, 0)?;
-                    }
-                    (dvas, count)
-                }
-                None => match self.place(worker, psize, copies)? {
-                    Some(places) => places,
-                    None => self.write_gang(&cut, stored, &mut scratch.vdev)?,
-                },
+            let words = if block.checksum == Checksum::Off {
+                [0; 4]
+            } else {
+                checksum::compute(block.checksum, stored, false, &salt)
+                    .expect("policies name checksums that can be computed")
             };
-            let dvas = &dvas[..count];
-            if !dvas[0].gang {
-                for (places, dva) in places.iter_mut().zip(dvas) {
-                    places.push((*dva, stored));
-                }
+            let mut dvas = [Dva::default(); 3];
+            let old = block.rewrite.filter(|old| {
+                let copies = usize::from(block.copies);
+                old.psize() == psize && old.dvas().count() == copies && !old.is_gang()
+            });
+            for copy in 0..usize::from(block.copies) {
+                dvas[copy] = match &old {
+                    Some(old) => old.dva(copy),
+                    None => {
+                        let asize_of = |top, psize| self.store.asize(top, psize);
+                        let placed = &dvas[..copy];
+                        self.allocator.allocate(worker, copy, psize, placed, &asize_of)?
+                    }
+                };
+                places[copy].push((dvas[copy], stored));
             }
             let props = BlkProps {
                 lsize: block.data.len() as u64,
@@ -169,6 +176,7 @@ impl Writer {
                 kind: block.kind,
                 level: block.level,
             };
+            let dvas = &dvas[..usize::from(block.copies)];
             out.push(BlkPtr::new(props, dvas, txg, block.fill, words));
         }
         for places in &places {
@@ -198,7 +206,7 @@ impl Writer {
             let (now, later) = rest.split_at(count);
             run.clear();
             run.extend(now.iter().map(|(dva, data)| (dva.offset, *data)));
-            self.out.write_run(first.vdev, &run, scratch)?;
+            self.gate.insist(|| Ok(self.out.write_run(first.vdev, &run, scratch)?))?;
             rest = later;
         }
         Ok(())

@@ -20,7 +20,7 @@ pub struct Examined {
     pub faults: Vec<Fault>,
     /// Pieces whose leaf is not there (or not trusted: offline, without a label).
     pub missing: usize,
-    /// Pieces on leaves that are still being filled and do not have the block yet.
+    /// Pieces that leaves do not have yet: they are still being filled, or were away in that txg.
     pub unfilled: usize,
     /// The block's bytes cannot be found. The faults then tell only of unreadable pieces.
     pub lost: Option<VdevError>,
@@ -43,21 +43,22 @@ impl Tree {
         &self,
         top: u32,
         offset: u64,
+        birth: u64,
         buf: &mut [u8],
         scratch: &mut ReadScratch,
         check: Check<'_>,
     ) -> Result<Examined> {
         if self.is_mapped(top) {
             // Which leaf lied cannot be told from the pieces; whether it is whole, can.
-            let lost = self.read_indirect(top, offset, buf, scratch, check).err();
+            let lost = self.read_indirect(top, offset, birth, buf, scratch, check).err();
             return Ok(Examined { lost, ..Examined::default() });
         }
         let (vdev, layout) = self.locate(top, offset, buf.len())?;
         match layout {
-            Layout::Plain { .. } => self.examine_copies(vdev, offset, buf, scratch, check),
+            Layout::Plain { .. } => self.examine_copies(vdev, (offset, birth), buf, scratch, check),
             Layout::Raidz(geometry) => {
                 let columns = geometry.columns(offset, buf.len() as u64);
-                self.examine_columns(vdev, offset, &columns, buf, scratch, check)
+                self.examine_columns(vdev, (offset, birth), &columns, buf, scratch, check)
             }
         }
     }
@@ -65,7 +66,7 @@ impl Tree {
     fn examine_copies(
         &self,
         top: &Top,
-        offset: u64,
+        (offset, birth): (u64, u64),
         buf: &mut [u8],
         scratch: &mut ReadScratch,
         check: Check<'_>,
@@ -90,10 +91,10 @@ impl Tree {
                 Ok(()) => FaultKind::Checksum,
                 Err(error) => FaultKind::Read(error),
             };
-            self.judge(&mut examined, Fault { leaf, offset, size, kind });
+            self.judge(&mut examined, birth, Fault { leaf, offset, size, kind });
         }
         if !good {
-            examined.lost = self.read(top.id(), offset, buf, check).err();
+            examined.lost = self.read(top.id(), offset, birth, buf, check).err();
         } else {
             self.count_faults(&examined, &ReadReport::default());
         }
@@ -103,7 +104,7 @@ impl Tree {
     fn examine_columns(
         &self,
         top: &Top,
-        offset: u64,
+        (offset, birth): (u64, u64),
         columns: &Columns,
         buf: &mut [u8],
         scratch: &mut ReadScratch,
@@ -121,7 +122,7 @@ impl Tree {
                 return Ok(Examined::default());
             }
         }
-        let found = self.read_with(top.id(), offset, buf, scratch, check);
+        let found = self.read_with(top.id(), offset, birth, buf, scratch, check);
         let mut examined = Examined::default();
         let mut counted = ReadReport::default();
         let truth = match found {
@@ -136,7 +137,7 @@ impl Tree {
                 None
             }
         };
-        self.compare_columns(top, columns, buf, truth, &mut examined);
+        self.compare_columns(top, birth, columns, buf, truth, &mut examined);
         if examined.lost.is_none() {
             self.count_faults(&examined, &counted);
         }
@@ -182,6 +183,7 @@ impl Tree {
     fn compare_columns(
         &self,
         top: &Top,
+        birth: u64,
         columns: &Columns,
         buf: &[u8],
         parity: Option<&[u8]>,
@@ -212,14 +214,14 @@ impl Tree {
                     }
                 };
                 let (offset, size) = (column.offset, column.size as u64);
-                self.judge(examined, Fault { leaf, offset, size, kind });
+                self.judge(examined, birth, Fault { leaf, offset, size, kind });
             }
         }
     }
 
-    /// Adds a finding, which is none against a leaf that is still being filled.
-    fn judge(&self, examined: &mut Examined, fault: Fault) {
-        if self.is_trusted(fault.leaf) {
+    /// Adds a finding, which is none against a leaf that is still being filled or lacks the block's txg.
+    fn judge(&self, examined: &mut Examined, birth: u64, fault: Fault) {
+        if self.is_trusted(fault.leaf, birth) {
             examined.faults.push(fault);
         } else {
             examined.unfilled += 1;

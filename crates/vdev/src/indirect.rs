@@ -68,6 +68,7 @@ impl Tree {
         &self,
         top: u32,
         offset: u64,
+        birth: u64,
         buf: &mut [u8],
         scratch: &mut ReadScratch,
         check: Check<'_>,
@@ -76,11 +77,11 @@ impl Tree {
         let mut parts = Vec::new();
         self.resolve((top, offset, size as u64), 0, DEPTH_MAX, &mut parts)?;
         if let [part] = parts[..] {
-            return self.read_with(part.vdev, part.offset, buf, scratch, check);
+            return self.read_with(part.vdev, part.offset, birth, buf, scratch, check);
         }
         let mut copies = Vec::new();
         for part in &parts {
-            copies.push((part.inner as usize, self.copies_of(part)?));
+            copies.push((part.inner as usize, self.copies_of(part, birth)?));
         }
         let missing = copies.iter().filter(|(_, versions)| versions.is_empty()).count();
         // One digit for each piece: which of its copies is taken.
@@ -114,7 +115,7 @@ impl Tree {
     }
 
     /// The different bytes that the leaves have for a piece, those of leaves that must have it first.
-    fn copies_of(&self, piece: &Piece) -> Result<Vec<Vec<u8>>> {
+    fn copies_of(&self, piece: &Piece, birth: u64) -> Result<Vec<Vec<u8>>> {
         let size = piece.size as usize;
         let (top, _) = self.locate(piece.vdev, piece.offset, size)?;
         // OpenZFS removes vdevs from pools of disks and mirrors only.
@@ -122,7 +123,7 @@ impl Tree {
             return Err(VdevError::Unsupported { top: piece.vdev, kind: "raidz under a mapping" });
         };
         let mut order: Vec<usize> = slot.clone();
-        order.sort_by_key(|leaf| !self.is_trusted(*leaf));
+        order.sort_by_key(|leaf| !self.is_trusted(*leaf, birth));
         let mut versions: Vec<Vec<u8>> = Vec::new();
         for leaf in order {
             let Some(device) = self.leaves()[leaf].device() else { continue };

@@ -211,26 +211,27 @@ fn write_uberblock(
 impl WriteTree {
     /// Makes `uberblock` the pool, in OpenZFS's order, each step flushed before the next (INV-3):
     ///
-    /// 1. the caller's blocks;
-    /// 2. if `config` is given: it goes to labels 0 and 2 of every leaf;
-    /// 3. the uberblock goes to all four rings of every leaf;
-    /// 4. if `config` is given: it goes to labels 1 and 3.
+    /// 1. if `config` is given: it goes to labels 0 and 2 of every leaf;
+    /// 2. the uberblock goes to all four rings of every leaf;
+    /// 3. if `config` is given: it goes to labels 1 and 3.
     ///
-    /// Cut anywhere, the pool opens: before step 3 is done labels 1 and 3 still fit the old
+    /// All that the uberblock reaches must have been flushed before ([`WriteTree::flush`]), and what leaves
+    /// lack of it must be among that: so a leaf may have the uberblock and not the blocks.
+    ///
+    /// Cut anywhere, the pool opens: before step 2 is done labels 1 and 3 still fit the old
     /// uberblock (a label ahead of the uberblock is ignored), after it labels 0 and 2 fit the new.
     ///
     /// `config` is that of the whole pool; its `txg` must not be above the uberblock's.
     ///
     /// # Errors
     /// A leaf that fails is reported. It is an error if a top-level vdev is left without a leaf
-    /// that took the config, or the pool without one that took the uberblock; and whatever
-    /// [`WriteTree::flush`] finds of the caller's blocks.
+    /// that took the config, or the pool without one that took the uberblock. It may be tried again.
     pub fn commit(
         &self,
         uberblock: &Uberblock,
         config: Option<&PoolConfig>,
     ) -> Result<WriteReport> {
-        let mut report = self.flush()?;
+        let mut report = WriteReport::default();
         let mut step = LabelStep { tree: self, report: &mut report };
         if let Some(config) = config {
             debug_assert!(config.txg <= uberblock.txg.get(), "a label is never ahead");

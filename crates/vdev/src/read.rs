@@ -75,7 +75,8 @@ impl ReadScratch {
 
 impl Tree {
     /// Reads the block of `buf.len()` bytes (its physical size) at `offset` of the vdev, until
-    /// `check` says that the bytes are right.
+    /// `check` says that the bytes are right. Leaves that lack what was written in txg `birth` are asked
+    /// when all else failed.
     ///
     /// # Errors
     /// [`VdevError::Lost`] if no combination of copies or columns is right; `buf` then holds
@@ -85,10 +86,11 @@ impl Tree {
         &self,
         top: u32,
         offset: u64,
+        birth: u64,
         buf: &mut [u8],
         check: Check<'_>,
     ) -> Result<ReadReport> {
-        self.read_with(top, offset, buf, &mut ReadScratch::default(), check)
+        self.read_with(top, offset, birth, buf, &mut ReadScratch::default(), check)
     }
 
     /// As [`Tree::read`], with memory that is used again.
@@ -96,6 +98,7 @@ impl Tree {
         &self,
         top: u32,
         offset: u64,
+        birth: u64,
         buf: &mut [u8],
         scratch: &mut ReadScratch,
         check: Check<'_>,
@@ -103,15 +106,15 @@ impl Tree {
         let (vdev, layout) = match self.locate(top, offset, buf.len()) {
             Ok(found) => found,
             Err(_) if self.is_mapped(top) => {
-                return self.read_indirect(top, offset, buf, scratch, check);
+                return self.read_indirect(top, offset, birth, buf, scratch, check);
             }
             Err(error) => return Err(error),
         };
         match layout {
-            Layout::Plain { .. } => self.read_copies(vdev, offset, buf, check),
+            Layout::Plain { .. } => self.read_copies(vdev, offset, birth, buf, check),
             Layout::Raidz(geometry) => {
                 let columns = geometry.columns(offset, buf.len() as u64);
-                self.read_columns(vdev, offset, &columns, buf, scratch, check)
+                self.read_columns(vdev, (offset, birth), &columns, buf, scratch, check)
             }
         }
     }
@@ -121,13 +124,14 @@ impl Tree {
         &self,
         top: &Top,
         offset: u64,
+        birth: u64,
         buf: &mut [u8],
         check: Check<'_>,
     ) -> Result<ReadReport> {
         let mut report = ReadReport::default();
         let slot = top.slots.first().map(Vec::as_slice).unwrap_or_default();
         let (mut missing, mut unreadable) = (0, 0);
-        for (place, leaf) in copies_in_order(self, slot, offset).enumerate() {
+        for (place, leaf) in copies_in_order(self, slot, offset, birth).enumerate() {
             let Some(device) = self.leaves()[leaf].device() else {
                 missing += 1;
                 continue;
@@ -145,7 +149,7 @@ impl Tree {
                     FaultKind::Read(error)
                 }
             };
-            if self.is_trusted(leaf) {
+            if self.is_trusted(leaf, birth) {
                 report.faults.push(Fault { leaf, offset, size, kind });
             }
         }
@@ -166,7 +170,7 @@ impl Tree {
     fn read_columns(
         &self,
         top: &Top,
-        offset: u64,
+        (offset, birth): (u64, u64),
         columns: &Columns,
         buf: &mut [u8],
         scratch: &mut ReadScratch,
@@ -175,31 +179,32 @@ impl Tree {
         let mut report = ReadReport::default();
         let mut absent = Absent::default();
         if top.queued {
-            self.read_data_together(top, columns, buf, &mut report, &mut absent);
+            self.read_data_together(top, birth, columns, buf, &mut report, &mut absent);
         } else {
             for index in 0..columns.data_count() {
                 let range = clip(columns.data_range(index), buf.len());
                 let column = columns.data_column(index);
                 let slot = &top.slots[column.disk];
-                if !self.read_slot(slot, column.offset, &mut buf[range], &mut report) {
+                if !self.read_slot(slot, (column.offset, birth), &mut buf[range], &mut report) {
                     absent.push(index);
                 }
             }
         }
         let complete = absent.count == 0
-            || self.rebuild_absent(top, columns, &absent, buf, scratch, &mut report);
+            || self.rebuild_absent(top, birth, columns, &absent, buf, scratch, &mut report);
         if complete && check(buf) {
             report.degraded |= absent.count > 0;
             self.count(&report);
             return Ok(report);
         }
-        self.search(top, offset, columns, buf, check)
+        self.search(top, (offset, birth), columns, buf, check)
     }
 
     /// Reads the data columns from all disks at once.
     fn read_data_together(
         &self,
         top: &Top,
+        birth: u64,
         columns: &Columns,
         buf: &mut [u8],
         report: &mut ReadReport,
@@ -215,7 +220,8 @@ impl Tree {
             rest = after;
             let column = columns.data_column(index);
             let slot = &top.slots[column.disk];
-            let leaf = slot.iter().copied().find(|leaf| self.leaves()[*leaf].online().is_some());
+            let leaf =
+                slot.iter().copied().find(|leaf| self.leaves()[*leaf].having(birth).is_some());
             asked.push(leaf);
             if let Some(leaf) = leaf {
                 wants.push(Want { leaf, offset: column.offset, parts: vec![part] });
@@ -233,7 +239,7 @@ impl Tree {
                     report.faults.push(Fault { leaf, offset: column.offset, size, kind });
                     let slot = &top.slots[column.disk];
                     let after = slot.iter().position(|other| *other == leaf).map_or(0, |i| i + 1);
-                    self.read_slot(&slot[after..], column.offset, &mut buf[range], report)
+                    self.read_slot(&slot[after..], (column.offset, birth), &mut buf[range], report)
                 }
                 None => false,
             });
@@ -247,12 +253,12 @@ impl Tree {
     fn read_slot(
         &self,
         slot: &[usize],
-        offset: u64,
+        (offset, birth): (u64, u64),
         buf: &mut [u8],
         report: &mut ReadReport,
     ) -> bool {
         for leaf in slot.iter().copied() {
-            let Some(device) = self.leaves()[leaf].online() else { continue };
+            let Some(device) = self.leaves()[leaf].having(birth) else { continue };
             match device.read_at(DATA_AT + offset, buf) {
                 Ok(()) => return true,
                 Err(error) => {
@@ -265,9 +271,11 @@ impl Tree {
     }
 
     /// Puts the absent data columns into `buf` by means of as many parity columns.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn rebuild_absent(
         &self,
         top: &Top,
+        birth: u64,
         columns: &Columns,
         absent: &Absent,
         buf: &mut [u8],
@@ -282,7 +290,7 @@ impl Tree {
         for (index, to) in parity.chunks_exact_mut(size).enumerate() {
             let column = columns.column(index);
             if have < absent.len()
-                && self.read_slot(&top.slots[column.disk], column.offset, to, report)
+                && self.read_slot(&top.slots[column.disk], (column.offset, birth), to, report)
             {
                 chosen[index] = Some(&*to);
                 have += 1;
@@ -291,10 +299,10 @@ impl Tree {
         have == absent.len() && rebuild(columns, buf, &chosen[..columns.parity()], absent)
     }
 
-    /// Should the leaf have every block, so that wrong bytes are a fault of it?
-    pub(crate) fn is_trusted(&self, leaf: usize) -> bool {
+    /// Should the leaf have what was written in txg `birth`, so that wrong bytes are a fault of it?
+    pub(crate) fn is_trusted(&self, leaf: usize, birth: u64) -> bool {
         let leaf = &self.leaves()[leaf];
-        leaf.online().is_some() && !leaf.is_filling()
+        leaf.having(birth).is_some() && !leaf.is_filling()
     }
 
     /// Adds what a report says to the leaves' counters.
@@ -341,9 +349,10 @@ fn copies_in_order<'a>(
     tree: &'a Tree,
     slot: &'a [usize],
     offset: u64,
+    birth: u64,
 ) -> impl Iterator<Item = usize> + 'a {
     let start = (offset >> 20) as usize % slot.len().max(1);
     let turned = move || slot[start..].iter().chain(&slot[..start]).copied();
-    let first = turned().filter(|leaf| tree.is_trusted(*leaf));
-    first.chain(turned().filter(|leaf| !tree.is_trusted(*leaf)))
+    let first = turned().filter(move |leaf| tree.is_trusted(*leaf, birth));
+    first.chain(turned().filter(move |leaf| !tree.is_trusted(*leaf, birth)))
 }

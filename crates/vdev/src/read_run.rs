@@ -25,6 +25,8 @@ use std::io::IoSliceMut;
 pub struct Piece<'a> {
     /// Offset in the vdev's allocatable space, in bytes.
     pub offset: u64,
+    /// Txg in which the block was written.
+    pub birth: u64,
     /// Takes the block; its length is the block's physical size.
     pub buf: &'a mut [u8],
 }
@@ -66,7 +68,7 @@ impl Tree {
             self.read_slots_together(vdev, layout, pieces, &mut read);
         } else {
             for (place, slot) in vdev.slots.iter().enumerate() {
-                let trusted = slot.iter().find(|leaf| self.is_trusted(**leaf));
+                let trusted = slot.iter().find(|leaf| self.has_all(**leaf, pieces));
                 let device = trusted.and_then(|leaf| self.leaves()[*leaf].online());
                 let Some(device) = device else { continue };
                 read[place] = read_slot(device, layout, place, pieces, scratch);
@@ -79,7 +81,7 @@ impl Tree {
             {
                 continue;
             }
-            match self.read_with(top, piece.offset, piece.buf, scratch, &mut check) {
+            match self.read_with(top, piece.offset, piece.birth, piece.buf, scratch, &mut check) {
                 Ok(report) => {
                     run.report.faults.extend(report.faults);
                     run.report.degraded |= report.degraded;
@@ -99,13 +101,16 @@ impl Tree {
         pieces: &'p mut [Piece<'_>],
         read: &mut [bool; DISKS_MAX],
     ) {
+        // A leaf that lacks any of them is asked for none.
+        let chosen: Vec<Option<usize>> = top
+            .slots
+            .iter()
+            .map(|slot| slot.iter().copied().find(|leaf| self.has_all(*leaf, pieces)))
+            .collect();
         let mut wants: Vec<Vec<Want<'p>>> = top.slots.iter().map(|_| Vec::new()).collect();
         let mut ends = vec![u64::MAX; top.slots.len()];
         let mut want = |place: usize, offset: u64, part: &'p mut [u8]| {
-            let slot = &top.slots[place];
-            let Some(leaf) = slot.iter().copied().find(|leaf| self.is_trusted(*leaf)) else {
-                return;
-            };
+            let Some(leaf) = chosen[place] else { return };
             let size = part.len() as u64;
             match wants[place].last_mut().filter(|_| ends[place] == offset) {
                 Some(last) => last.parts.push(part),
@@ -141,6 +146,11 @@ impl Tree {
         }
     }
 
+    /// Must the leaf have all of the blocks?
+    fn has_all(&self, leaf: usize, pieces: &[Piece<'_>]) -> bool {
+        pieces.iter().all(|piece| self.is_trusted(leaf, piece.birth))
+    }
+
     /// Rebuilds what disks that were not read have of the block; false if that cannot be.
     fn complete(
         &self,
@@ -164,7 +174,8 @@ impl Tree {
         }
         // What fails here is found again, and counted, by the long way.
         let mut own = ReadReport::default();
-        let rebuilt = self.rebuild_absent(top, &columns, &absent, piece.buf, scratch, &mut own);
+        let rebuilt =
+            self.rebuild_absent(top, piece.birth, &columns, &absent, piece.buf, scratch, &mut own);
         report.degraded |= rebuilt;
         rebuilt && own.faults.is_empty()
     }

@@ -42,7 +42,7 @@ impl Tree {
     pub(crate) fn search(
         &self,
         top: &Top,
-        offset: u64,
+        (offset, birth): (u64, u64),
         columns: &Columns,
         buf: &mut [u8],
         check: Check<'_>,
@@ -52,7 +52,7 @@ impl Tree {
         let mut evidence = Vec::with_capacity(columns.count());
         for index in 0..columns.count() {
             let faults = report.faults.len();
-            let column = self.read_versions(top, columns, index, &mut report);
+            let column = self.read_versions(top, birth, columns, index, &mut report);
             if column.versions.is_empty() {
                 if report.faults.len() > faults { unreadable += 1 } else { missing += 1 }
             }
@@ -74,7 +74,7 @@ impl Tree {
                 tried,
             });
         }
-        self.blame(columns, &evidence, buf, &mut report);
+        self.blame(birth, columns, &evidence, buf, &mut report);
         self.count(&report);
         Ok(report)
     }
@@ -83,21 +83,22 @@ impl Tree {
     fn read_versions(
         &self,
         top: &Top,
+        birth: u64,
         columns: &Columns,
         index: usize,
         report: &mut ReadReport,
     ) -> Evidence {
         let column = columns.column(index);
         let slot = &top.slots[column.disk];
-        let trusted = slot.iter().filter(|leaf| self.is_trusted(**leaf));
-        let others = slot.iter().filter(|leaf| !self.is_trusted(**leaf));
+        let trusted = slot.iter().filter(|leaf| self.is_trusted(**leaf, birth));
+        let others = slot.iter().filter(|leaf| !self.is_trusted(**leaf, birth));
         let mut evidence = Evidence::default();
         for leaf in trusted.chain(others).copied() {
             let Some(device) = self.leaves()[leaf].device() else { continue };
             let mut bytes = vec![0; column.size];
             match device.read_at(DATA_AT + column.offset, &mut bytes) {
                 Ok(()) => evidence.versions.push(Version { leaf, bytes }),
-                Err(error) if self.is_trusted(leaf) => report.faults.push(Fault {
+                Err(error) if self.is_trusted(leaf, birth) => report.faults.push(Fault {
                     leaf,
                     offset: column.offset,
                     size: column.size as u64,
@@ -110,7 +111,14 @@ impl Tree {
     }
 
     /// Names every leaf that gave something else than the truth, now that `buf` holds it.
-    fn blame(&self, columns: &Columns, evidence: &[Evidence], buf: &[u8], report: &mut ReadReport) {
+    fn blame(
+        &self,
+        birth: u64,
+        columns: &Columns,
+        evidence: &[Evidence],
+        buf: &[u8],
+        report: &mut ReadReport,
+    ) {
         let size = columns.parity_size();
         let mut parity = vec![0; columns.parity() * size];
         generate(columns, buf, &mut parity);
@@ -121,7 +129,7 @@ impl Tree {
                 Some(data) => &buf[clip(columns.data_range(data), buf.len())],
             };
             for version in &evidence.versions {
-                if self.is_trusted(version.leaf) && !is_padded(&version.bytes, truth) {
+                if self.is_trusted(version.leaf, birth) && !is_padded(&version.bytes, truth) {
                     report.faults.push(Fault {
                         leaf: version.leaf,
                         offset: column.offset,

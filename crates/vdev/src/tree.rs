@@ -10,6 +10,7 @@
 
 use crate::error::{Result, VdevError};
 use crate::indirect::Mappings;
+use crate::lacks::Lacks;
 use crate::raidz::{ASHIFTS, DISKS_MAX, Geometry};
 use crate::sizes::Layout;
 use device::{Device, DeviceError};
@@ -109,6 +110,8 @@ pub struct Leaf {
     pub state: LeafState,
     /// Errors so far.
     pub errors: Counters,
+    /// What was written without it.
+    pub lacks: Lacks,
     pub(crate) device: Option<Arc<dyn Device>>,
 }
 
@@ -140,6 +143,11 @@ impl Leaf {
     /// The device, if the leaf may be read like any other.
     pub(crate) fn online(&self) -> Option<&dyn Device> {
         self.device.as_deref().filter(|_| self.state.is_online())
+    }
+
+    /// The device, if the leaf may be read like any other and does not lack txg `birth`.
+    pub(crate) fn having(&self, birth: u64) -> Option<&dyn Device> {
+        self.online().filter(|_| !self.lacks.contains(birth))
     }
 }
 
@@ -263,6 +271,7 @@ impl Tree {
                 top_guid,
                 state,
                 errors: Counters::default(),
+                lacks: Lacks::default(),
                 device: found.map(|found| found.device),
             });
         }

@@ -2,8 +2,8 @@
 //!
 //! Place: [`Tree`]'s reader for such blocks; all others go through [`crate::read`].
 //! The one idea: where nothing can tell truth from rubbish, only leaves count that must have every
-//! block. A leaf whose labels are lost, that is retired or being filled may hold anything: it is as
-//! good as missing, and parity or another copy makes up for it, or the block is lost.
+//! block. A leaf whose labels are lost, that is retired, being filled or lacks the block's txg may hold anything: it
+//! is as good as missing, and parity or another copy makes up for it, or the block is lost.
 
 use crate::error::{Result, VdevError};
 use crate::raidz::{Columns, PARITY_MAX};
@@ -20,10 +20,16 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::read`].
-    pub fn read_unverified(&self, top: u32, offset: u64, buf: &mut [u8]) -> Result<ReadReport> {
+    pub fn read_unverified(
+        &self,
+        top: u32,
+        offset: u64,
+        birth: u64,
+        buf: &mut [u8],
+    ) -> Result<ReadReport> {
         if self.is_mapped(top) {
             let scratch = &mut ReadScratch::default();
-            return self.read_indirect(top, offset, buf, scratch, &mut |_| true);
+            return self.read_indirect(top, offset, birth, buf, scratch, &mut |_| true);
         }
         let (vdev, layout) = self.locate(top, offset, buf.len())?;
         let mut report = ReadReport::default();
@@ -31,11 +37,11 @@ impl Tree {
         let found = match layout {
             Layout::Plain { .. } => {
                 let slot = vdev.slots.first().map(Vec::as_slice).unwrap_or_default();
-                self.read_trusted(slot, offset, buf, &mut report, &mut tally)
+                self.read_trusted(slot, (offset, birth), buf, &mut report, &mut tally)
             }
             Layout::Raidz(geometry) => {
                 let columns = geometry.columns(offset, buf.len() as u64);
-                self.columns_unverified(vdev, &columns, buf, &mut report, &mut tally)
+                self.columns_unverified(vdev, birth, &columns, buf, &mut report, &mut tally)
             }
         };
         report.degraded = tally.missing + tally.unreadable > 0;
@@ -53,14 +59,14 @@ impl Tree {
     fn read_trusted(
         &self,
         slot: &[usize],
-        offset: u64,
+        (offset, birth): (u64, u64),
         buf: &mut [u8],
         report: &mut ReadReport,
         tally: &mut Tally,
     ) -> bool {
         for leaf in slot.iter().copied() {
             tally.pieces += 1;
-            let device = self.leaves()[leaf].device().filter(|_| self.is_trusted(leaf));
+            let device = self.leaves()[leaf].device().filter(|_| self.is_trusted(leaf, birth));
             let Some(device) = device else {
                 tally.missing += 1;
                 continue;
@@ -80,6 +86,7 @@ impl Tree {
     fn columns_unverified(
         &self,
         top: &Top,
+        birth: u64,
         columns: &Columns,
         buf: &mut [u8],
         report: &mut ReadReport,
@@ -90,7 +97,7 @@ impl Tree {
             let range = clip(columns.data_range(index), buf.len());
             let column = columns.data_column(index);
             let (slot, part) = (&top.slots[column.disk], &mut buf[range]);
-            if !self.read_trusted(slot, column.offset, part, report, tally) {
+            if !self.read_trusted(slot, (column.offset, birth), part, report, tally) {
                 absent.push(index);
             }
         }
@@ -104,7 +111,9 @@ impl Tree {
         for (index, to) in parity.chunks_exact_mut(size).enumerate() {
             let column = columns.column(index);
             let slot = &top.slots[column.disk];
-            if have < absent.len() && self.read_trusted(slot, column.offset, to, report, tally) {
+            if have < absent.len()
+                && self.read_trusted(slot, (column.offset, birth), to, report, tally)
+            {
                 chosen[index] = Some(&*to);
                 have += 1;
             }

@@ -21,7 +21,7 @@ use format::config::VdevConfig;
 use format::label::{ASHIFT_MAX, DATA_AT};
 use rt::buf::Buf;
 use rt::sync::Arc;
-use rt::sync::atomic::{AtomicBool, Ordering};
+use rt::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 
@@ -48,8 +48,6 @@ pub struct WriteReport {
 /// A leaf that can be written.
 struct Writer {
     device: Arc<dyn WriteDevice>,
-    /// Has missed a write since the last good flush.
-    behind: AtomicBool,
 }
 
 /// The vdevs of a pool, open for writing.
@@ -57,6 +55,8 @@ pub struct WriteTree {
     tree: Arc<Tree>,
     /// By place in the tree's leaves; `None` of leaves that are missing or must not be written.
     writers: Vec<Option<Writer>>,
+    /// The txg whose blocks are being written (INV-6: one at a time); 0: none, nothing is noted.
+    txg: AtomicU64,
 }
 
 impl WriteTree {
@@ -71,10 +71,10 @@ impl WriteTree {
         let tree = Tree::open(root, found)?;
         let writer = |leaf: &crate::tree::Leaf| {
             let device = devices.get(&leaf.guid()).filter(|_| leaf.state.is_online())?;
-            Some(Writer { device: device.clone(), behind: AtomicBool::new(false) })
+            Some(Writer { device: device.clone() })
         };
         let writers = tree.leaves().iter().map(writer).collect();
-        Ok(WriteTree { tree: Arc::new(tree), writers })
+        Ok(WriteTree { tree: Arc::new(tree), writers, txg: AtomicU64::new(0) })
     }
 
     /// The tree, to read from.
@@ -104,7 +104,7 @@ impl WriteTree {
     ///
     /// # Errors
     /// [`VdevError::WriteFailed`] if more leaves failed or are missing than the redundancy covers.
-    /// What they took up to then is written.
+    /// What they took up to then is written, and no leaf counts as lacking it: it may be tried again.
     pub fn write_run(
         &self,
         top: u32,
@@ -155,6 +155,7 @@ impl WriteTree {
         let (report, count) = (round.report, vdev.slots.len());
         let failed_slots = round.untaken[..count].iter().filter(|untaken| **untaken).count();
         if failed_slots <= layout.parity() {
+            report.failed.iter().for_each(|(leaf, _)| self.missed(*leaf));
             return Ok(report);
         }
         Err(VdevError::WriteFailed {
@@ -181,6 +182,7 @@ impl WriteTree {
         for leaf in slot.iter().filter(wanted) {
             let Some(writer) = &self.writers[*leaf] else {
                 round.report.degraded = true;
+                self.missed(*leaf);
                 continue;
             };
             if let Some(queue) = writer.device.write_queue() {
@@ -229,12 +231,19 @@ impl WriteTree {
     /// Notes that a leaf missed a write, once for each report.
     fn failed(&self, leaf: usize, error: DeviceError, report: &mut WriteReport) {
         self.tree.leaves()[leaf].errors.add_write();
-        if let Some(writer) = &self.writers[leaf] {
-            writer.behind.store(true, Ordering::Release);
-        }
         if !report.failed.iter().any(|(other, _)| *other == leaf) {
             report.failed.push((leaf, LeafFailure::Device(error)));
         }
+    }
+
+    /// From here on blocks of `txg` are written: a leaf that misses one lacks the txg.
+    pub fn begin(&self, txg: u64) {
+        self.txg.store(txg, Ordering::Release);
+    }
+
+    /// Notes that a leaf lacks the txg that is being written.
+    fn missed(&self, leaf: usize) {
+        self.tree.leaves()[leaf].lacks.note(self.txg.load(Ordering::Acquire));
     }
 
     /// The first error of a report, or the first leaf that is missing.
@@ -276,31 +285,30 @@ impl WriteTree {
 
     /// Waits until all that was written is on stable storage, on every leaf.
     ///
-    /// A leaf whose flush fails may have lost any write since its last good one; it counts as
-    /// failed with every leaf that missed a write since then.
+    /// A leaf whose flush fails may have lost any write since its last good one: it lacks the txg that is
+    /// being written, as every leaf that missed a write of it.
     ///
     /// # Errors
-    /// [`VdevError::FlushFailed`] if those are more than the redundancy of their vdev covers.
+    /// [`VdevError::FlushFailed`] if those are more than the redundancy of their vdev covers. What failed may
+    /// be gone: flushing again does not bring it back.
     pub fn flush(&self) -> Result<WriteReport> {
         let mut report = WriteReport::default();
-        // What fails from here on counts for the next flush, too.
-        let take = |writer: &Option<Writer>| match writer {
-            Some(writer) => writer.behind.swap(false, Ordering::AcqRel),
-            None => true,
-        };
-        let mut behind: Vec<bool> = self.writers.iter().map(take).collect();
         for (leaf, error) in self.flush_leaves(0..self.writers.len()) {
-            behind[leaf] = true;
             self.failed(leaf, error, &mut report);
         }
         report.degraded = self.writers.iter().any(Option::is_none);
         if report.failed.is_empty() {
             return Ok(report);
         }
+        let txg = self.txg.load(Ordering::Acquire);
+        let behind = |leaf: &usize| {
+            self.writers[*leaf].is_none()
+                || self.tree.leaves()[*leaf].lacks.contains(txg)
+                || report.failed.iter().any(|(failed, _)| failed == leaf)
+        };
         for top in self.tree.tops() {
             let Some(layout) = top.layout else { continue };
-            let lacks = |slot: &&Vec<usize>| slot.iter().all(|leaf| behind[*leaf]);
-            let failed = top.slots.iter().filter(lacks).count();
+            let failed = top.slots.iter().filter(|slot| slot.iter().all(behind)).count();
             if failed > layout.parity() {
                 return Err(VdevError::FlushFailed {
                     top: top.id(),
@@ -310,7 +318,15 @@ impl WriteTree {
                 });
             }
         }
+        report.failed.iter().for_each(|(leaf, _)| self.missed(*leaf));
         Ok(report)
+    }
+
+    /// Notes that leaves which are away lack the txg that is being written, before a block of it missed them.
+    pub fn note_absent(&self) {
+        for leaf in (0..self.writers.len()).filter(|leaf| self.writers[*leaf].is_none()) {
+            self.missed(leaf);
+        }
     }
 }
 

@@ -59,8 +59,8 @@ fn any_disks_within_parity_may_be_lost() {
             for hidden in 0..1u32 << n {
                 buf.fill(0);
                 let tree = open_read(spec, set, hidden);
-                let result =
-                    tree.read_with(0, offset, &mut buf, &mut scratch, &mut |bytes| bytes == data);
+                let result = tree
+                    .read_with(0, offset, 0, &mut buf, &mut scratch, &mut |bytes| bytes == data);
                 let (on, _) = pieces(columns);
                 if (hidden & on).count_ones() as usize <= p {
                     let report = result.unwrap();
@@ -101,7 +101,8 @@ fn any_disks_within_parity_may_lie_and_are_named() {
                     }
                     let tree = open_read(spec, set, hidden);
                     let check = &mut |bytes: &[u8]| bytes == data;
-                    let report = tree.read_with(0, offset, &mut buf, &mut scratch, check).unwrap();
+                    let report =
+                        tree.read_with(0, offset, 0, &mut buf, &mut scratch, check).unwrap();
                     assert_eq!(buf, data);
                     let named = bits_of(report.faults.iter().map(|f| f.leaf));
                     assert!(report.faults.iter().all(|f| f.kind == FaultKind::Checksum));
@@ -116,7 +117,8 @@ fn any_disks_within_parity_may_lie_and_are_named() {
                     }
                     // An examination finds all liars, and counts each once more.
                     buf.fill(0);
-                    let examined = tree.examine(0, offset, &mut buf, &mut scratch, check).unwrap();
+                    let examined =
+                        tree.examine(0, offset, 0, &mut buf, &mut scratch, check).unwrap();
                     assert_eq!(buf, data);
                     let found = bits_of(examined.faults.iter().map(|f| f.leaf));
                     assert_eq!(found, liars & on);
@@ -157,11 +159,11 @@ fn too_many_liars_are_an_error_not_an_answer() {
         (0..3).for_each(|i| spoil_at(set, i, offset));
         let tree = open_read(spec, set, 0);
         let mut buf = vec![0; data.len()];
-        let result = tree.read(0, offset, &mut buf, &mut |bytes| bytes == data);
+        let result = tree.read(0, offset, 0, &mut buf, &mut |bytes| bytes == data);
         assert!(matches!(result, Err(VdevError::Lost { missing: 0, .. })), "{result:?}");
         let mut scratch = ReadScratch::default();
         let check = &mut |bytes: &[u8]| bytes == data;
-        let examined = tree.examine(0, offset, &mut buf, &mut scratch, check).unwrap();
+        let examined = tree.examine(0, offset, 0, &mut buf, &mut scratch, check).unwrap();
         assert!(examined.lost.is_some() && !examined.is_whole());
         (0..3).for_each(|i| spoil_at(set, i, offset));
         tried += 1;
@@ -178,11 +180,11 @@ fn padding_that_is_not_zero_is_found_by_examination() {
     let tree = open_read(&spec, &set, 0);
     let (mut buf, mut scratch) = (vec![0; 512], ReadScratch::default());
     let check = &mut |bytes: &[u8]| bytes == data;
-    assert!(tree.examine(0, 0, &mut buf, &mut scratch, check).unwrap().is_whole());
+    assert!(tree.examine(0, 0, 0, &mut buf, &mut scratch, check).unwrap().is_whole());
     // Columns: P on disk 0, Q on 1, data on 2.
     set.disk(2).overwrite(format::label::DATA_AT + 4000, &[1]);
-    assert_eq!(tree.read(0, 0, &mut buf, check).unwrap().faults, []);
-    let examined = tree.examine(0, 0, &mut buf, &mut scratch, check).unwrap();
+    assert_eq!(tree.read(0, 0, 0, &mut buf, check).unwrap().faults, []);
+    let examined = tree.examine(0, 0, 0, &mut buf, &mut scratch, check).unwrap();
     assert_eq!(bits_of(examined.faults.iter().map(|f| f.leaf)), 0b100);
 }
 
@@ -197,7 +199,7 @@ fn a_disk_with_errors_is_named_and_passed_over() {
         set.disk(i).inject(Fault::new(error(), On::Reads));
         let tree = open_read(&spec, &set, 0);
         let mut buf = vec![0; data.len()];
-        let result = tree.read(0, 0, &mut buf, &mut |bytes| bytes == data);
+        let result = tree.read(0, 0, 0, &mut buf, &mut |bytes| bytes == data);
         if i < 4 {
             let report = result.unwrap();
             assert_eq!(buf, data);
@@ -230,10 +232,10 @@ fn a_mirror_reads_with_one_good_copy_left() {
                 let tree = open_read(&spec, &set, hidden);
                 let (mut buf, mut scratch) = (vec![0; data.len()], ReadScratch::default());
                 let check = &mut |bytes: &[u8]| bytes == data;
-                let result = tree.read(0, offset, &mut buf, check);
+                let result = tree.read(0, offset, 0, &mut buf, check);
                 let good = !(hidden | liars) & ((1 << count) - 1);
                 assert_eq!(result.is_ok(), good != 0, "{hidden:b} {liars:b} {result:?}");
-                let examined = tree.examine(0, offset, &mut buf, &mut scratch, check).unwrap();
+                let examined = tree.examine(0, offset, 0, &mut buf, &mut scratch, check).unwrap();
                 assert_eq!(examined.lost.is_some(), good == 0);
                 assert_eq!(examined.missing, hidden.count_ones() as usize);
                 let named = bits_of(examined.faults.iter().map(|f| f.leaf));
@@ -264,16 +266,16 @@ fn a_child_with_two_leaves_gives_the_version_that_is_right() {
     // The old leaf lies and another disk is away: the new one has the bytes.
     spoil(&set.disk(1), SPOILED);
     let tree = open_read(&spec, &set, 0b0100);
-    let report = tree.read(0, 0, &mut buf, check).unwrap();
+    let report = tree.read(0, 0, 0, &mut buf, check).unwrap();
     assert_eq!((&buf, bits_of(report.faults.iter().map(|f| f.leaf))), (&data, 0b0010));
     // The new leaf does not have the block yet: that is no fault of it.
     spoil(&set.disk(1), SPOILED);
     spoil(&set.disk(3), SPOILED);
     let tree = open_read(&spec, &set, 0);
-    let examined = tree.examine(0, 0, &mut buf, &mut scratch, check).unwrap();
+    let examined = tree.examine(0, 0, 0, &mut buf, &mut scratch, check).unwrap();
     assert_eq!((examined.faults.len(), examined.unfilled), (0, 1));
     let tree = open_read(&spec, &set, 0b0110);
-    assert!(tree.read(0, 0, &mut buf, check).is_err());
+    assert!(tree.read(0, 0, 0, &mut buf, check).is_err());
 }
 
 /// Where no checksum decides, a leaf that may hold anything is never asked: one without labels, one
@@ -296,14 +298,14 @@ fn without_a_checksum_only_trusted_leaves_are_read() {
         Tree::open(&root(&spec), (0..2).map(found).collect()).unwrap()
     };
     let tree = unlabelled([false, true]);
-    tree.read_unverified(0, 0, &mut buf).unwrap();
+    tree.read_unverified(0, 0, 0, &mut buf).unwrap();
     assert_eq!(buf, data);
     let fault = set.disk(1).inject(failing());
-    let lost = tree.read_unverified(0, 0, &mut buf).unwrap_err();
+    let lost = tree.read_unverified(0, 0, 0, &mut buf).unwrap_err();
     assert!(matches!(lost, VdevError::Lost { missing: 1, unreadable: 1, .. }), "{lost}");
     set.disk(1).lift(fault);
     let tree = unlabelled([false, false]);
-    assert!(tree.read_unverified(0, 0, &mut buf).is_err());
+    assert!(tree.read_unverified(0, 0, 0, &mut buf).is_err());
 
     // a child under replacement: its new leaf is not filled yet
     let mut spec = top(VdevKind::Raidz, 3, 1, 9);
@@ -316,11 +318,11 @@ fn without_a_checksum_only_trusted_leaves_are_read() {
     spoil(&set.disk(3), SPOILED);
     for hidden in [0b0000, 0b0010] {
         let tree = open_read(&spec, &set, hidden);
-        tree.read_unverified(0, 0, &mut buf).unwrap();
+        tree.read_unverified(0, 0, 0, &mut buf).unwrap();
         assert_eq!(buf, data, "{hidden:b}");
     }
     let tree = open_read(&spec, &set, 0b0110);
-    assert!(tree.read_unverified(0, 0, &mut buf).is_err());
+    assert!(tree.read_unverified(0, 0, 0, &mut buf).is_err());
 }
 
 #[test]
@@ -331,20 +333,20 @@ fn addresses_that_cannot_be_are_refused() {
     let yes = &mut |_: &[u8]| true;
     let mut buf = vec![0; 8192];
     let bad = |r: Result<_, VdevError>| matches!(r, Err(VdevError::BadAddress { .. }));
-    assert!(bad(tree.read(0, 512, &mut buf, yes)), "not a sector's start");
-    assert!(bad(tree.read(0, 3 * LEAF, &mut buf, yes)), "the end");
-    assert!(bad(tree.read(0, 3 * LEAF - 4096, &mut buf, yes)), "over the end");
-    assert!(bad(tree.read(0, !4095, &mut buf, yes)));
-    assert!(bad(tree.read(0, 0, &mut [], yes)));
-    assert!(matches!(tree.read(1, 0, &mut buf, yes), Err(VdevError::NoSuchTop { top: 1, .. })));
+    assert!(bad(tree.read(0, 512, 0, &mut buf, yes)), "not a sector's start");
+    assert!(bad(tree.read(0, 3 * LEAF, 0, &mut buf, yes)), "the end");
+    assert!(bad(tree.read(0, 3 * LEAF - 4096, 0, &mut buf, yes)), "over the end");
+    assert!(bad(tree.read(0, !4095, 0, &mut buf, yes)));
+    assert!(bad(tree.read(0, 0, 0, &mut [], yes)));
+    assert!(matches!(tree.read(1, 0, 0, &mut buf, yes), Err(VdevError::NoSuchTop { top: 1, .. })));
     let others = [VdevKind::Draid, VdevKind::Indirect];
     for kind in others {
         let tree = open_read(&VdevConfig { kind, ..spec.clone() }, &set, 0);
-        let result = tree.read(0, 0, &mut buf, yes);
+        let result = tree.read(0, 0, 0, &mut buf, yes);
         assert!(matches!(result, Err(VdevError::Unsupported { .. })), "{result:?}");
     }
     for kind in [VdevKind::Hole, VdevKind::Missing, VdevKind::Other(b"new".to_vec())] {
         let tree = open_read(&VdevConfig { kind, children: vec![], ..spec.clone() }, &set, 0);
-        assert!(matches!(tree.read(0, 0, &mut buf, yes), Err(VdevError::NoSuchTop { .. })));
+        assert!(matches!(tree.read(0, 0, 0, &mut buf, yes), Err(VdevError::NoSuchTop { .. })));
     }
 }

@@ -38,7 +38,7 @@ fn read_all(pool: &FoundPool, tree: &Tree, only_mos: bool) -> u64 {
     let mut read = |bp: &format::BlkPtr, dva: format::Dva, salt: &walk::Salt| {
         let mut buf = vec![0; bp.psize() as usize];
         let check = &mut |bytes: &[u8]| is_right(bp, bytes, salt);
-        tree.read_with(dva.vdev, dva.offset, &mut buf, &mut scratch, check).unwrap();
+        tree.read_with(dva.vdev, dva.offset, 0, &mut buf, &mut scratch, check).unwrap();
         buf
     };
     let mut walk = Walk::new(&mut read);
@@ -74,7 +74,7 @@ fn every_piece_of_every_block_of_healthy_pools_is_right() {
             let mut buf = vec![0; bp.psize() as usize];
             let check = &mut |bytes: &[u8]| is_right(bp, bytes, salt);
             let examined =
-                tree.examine(dva.vdev, dva.offset, &mut buf, &mut scratch, check).unwrap();
+                tree.examine(dva.vdev, dva.offset, 0, &mut buf, &mut scratch, check).unwrap();
             assert!(examined.is_whole(), "{name}: {dva:?}: {examined:?}");
             buf
         };
@@ -106,7 +106,7 @@ fn with_every_pair_of_disks_hidden_the_mos_is_read() {
         assert!(!tree.is_complete(0));
         for dva in root.dvas() {
             let check = &mut |bytes: &[u8]| is_right(&root, bytes, &[0; 32]);
-            match tree.read(0, dva.offset, &mut buf, check) {
+            match tree.read(0, dva.offset, 0, &mut buf, check) {
                 Err(VdevError::Lost { missing: 3, .. }) => lost += 1,
                 other => drop(other.unwrap()),
             }
@@ -228,7 +228,7 @@ fn whole_pools_may_lack_top_level_vdevs() {
     assert_eq!(part.root.children.len(), tops);
     assert!(!missing.is_empty() && missing.iter().all(|id| *id != 0));
     let tree = part.open_tree().unwrap();
-    let result = tree.read(missing[0] as u32, 0, &mut [0; 4096], &mut |_| true);
+    let result = tree.read(missing[0] as u32, 0, 0, &mut [0; 4096], &mut |_| true);
     assert!(matches!(result, Err(VdevError::NoSuchTop { .. })));
 }
 
@@ -237,7 +237,7 @@ fn draid_is_recognised_and_refused_with_its_name() {
     let pool = the_pool(scan_golden("draid"));
     let draid = pool.root.children.iter().find(|top| top.kind == VdevKind::Draid).unwrap();
     let tree = pool.open_tree().unwrap();
-    let result = tree.read(draid.id.unwrap() as u32, 0, &mut [0; 4096], &mut |_| true);
+    let result = tree.read(draid.id.unwrap() as u32, 0, 0, &mut [0; 4096], &mut |_| true);
     let Err(error) = result else { panic!() };
     assert_eq!(error.to_string(), "vdev 0: kind draid is not supported");
 }

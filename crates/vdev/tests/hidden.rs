@@ -69,7 +69,7 @@ impl Pool {
             copies.push((*bp, dva, *salt));
             let mut buf = vec![0; bp.psize() as usize];
             let check = &mut |bytes: &[u8]| is_right(bp, bytes, salt);
-            tree.read(dva.vdev, dva.offset, &mut buf, check).unwrap();
+            tree.read(dva.vdev, dva.offset, 0, &mut buf, check).unwrap();
             buf
         };
         Walk::new(&mut read).pool(&found.uberblocks[0].root, false);
@@ -115,7 +115,7 @@ impl Pool {
         for (bp, dva, salt) in self.copies.iter().filter(touched) {
             buf.resize(bp.psize() as usize, 0);
             let check = &mut |bytes: &[u8]| is_right(bp, bytes, salt);
-            let read = tree.read_with(dva.vdev, dva.offset, &mut buf, &mut scratch, check);
+            let read = tree.read_with(dva.vdev, dva.offset, 0, &mut buf, &mut scratch, check);
             count += 1;
             lost += usize::from(read.is_err());
         }

@@ -286,7 +286,7 @@ fn hostile_labels_never_panic() {
                 let mut buf = vec![0; 4096];
                 for top in 0..tree.tops().len().min(300) as u32 + 1 {
                     for offset in [0, 1 << 20, rng.next_u64() & !4095] {
-                        drop(tree.read(top, offset, &mut buf, &mut |_| false));
+                        drop(tree.read(top, offset, 0, &mut buf, &mut |_| false));
                     }
                 }
                 let _ = (pool.missing_tops(), pool.name(), tree.is_complete(0));
@@ -318,7 +318,7 @@ fn a_tree_for_reading_writes_nothing() {
     let set = disks(2);
     let spec = top(VdevKind::Mirror, 2, 0, 9);
     let tree = open_read(&spec, &set, 0);
-    drop(tree.read(0, 0, &mut [0; 512], &mut |_| false));
+    drop(tree.read(0, 0, 0, &mut [0; 512], &mut |_| false));
     assert!(set.disks().iter().all(|disk| disk.counts().writes == 0));
     let _: fn(&VdevConfig, std::collections::BTreeMap<u64, Arc<dyn WriteDevice>>) -> _ =
         WriteTree::open;

@@ -103,11 +103,11 @@ fn reads_runs_and_examinations_agree_whoever_is_away_or_lies() {
                     blocks.iter().map(|(_, data)| vec![0; data.len()]).collect();
                 for ((offset, data), buf) in blocks.iter().zip(&mut buffers) {
                     let check = &mut |bytes: &[u8]| bytes == data;
-                    let report = tree.read_with(0, *offset, buf, &mut scratch, check).unwrap();
+                    let report = tree.read_with(0, *offset, 0, buf, &mut scratch, check).unwrap();
                     assert!(report.faults.iter().all(|fault| lying.contains(&fault.leaf)));
                     assert_eq!(buf, data);
                     buf.fill(0);
-                    let examined = tree.examine(0, *offset, buf, &mut scratch, check).unwrap();
+                    let examined = tree.examine(0, *offset, 0, buf, &mut scratch, check).unwrap();
                     assert_eq!(examined.lost, None);
                     assert!(examined.faults.iter().all(|fault| lying.contains(&fault.leaf)));
                     assert_eq!(examined.is_whole(), examined.missing + examined.faults.len() == 0);
@@ -117,7 +117,7 @@ fn reads_runs_and_examinations_agree_whoever_is_away_or_lies() {
                 let mut pieces: Vec<Piece<'_>> = blocks
                     .iter()
                     .zip(&mut buffers)
-                    .map(|((offset, _), buf)| Piece { offset: *offset, buf })
+                    .map(|((offset, _), buf)| Piece { birth: 0, offset: *offset, buf })
                     .collect();
                 let check = &mut |i: usize, bytes: &[u8]| bytes == blocks[i].1;
                 let run = tree.read_run(0, &mut pieces, &mut scratch, check).unwrap();
@@ -137,6 +137,7 @@ fn errors_behind_queues_are_counted_as_without() {
     for bad in 0..=3 {
         let set = disks(6);
         let tree = queued_write(&spec, &set, 60_000);
+        tree.begin(7);
         (0..bad).for_each(|i| _ = set.disk(i).inject(failure(On::Writes)));
         let result = tree.write_run(0, &borrowed(&blocks), &mut WriteScratch::default());
         if bad == 3 {
@@ -154,7 +155,7 @@ fn errors_behind_queues_are_counted_as_without() {
         let tree = queued_read(&spec, &set, &[], 60_000);
         for (offset, data) in &blocks {
             let mut buf = vec![0; data.len()];
-            let report = tree.read(0, *offset, &mut buf, &mut |bytes| bytes == data).unwrap();
+            let report = tree.read(0, *offset, 0, &mut buf, &mut |bytes| bytes == data).unwrap();
             assert_eq!(&buf, data);
             assert!(report.faults.iter().all(|f| f.leaf < bad));
             assert!(report.faults.iter().all(|f| matches!(f.kind, FaultKind::Read(_))));
@@ -173,7 +174,7 @@ fn a_disk_that_hangs_is_given_up_at_its_deadline() {
     let hang = set.disk(3).inject(Fault::new(Failure::Hang, On::All));
     let start = time::now();
     let mut buf = vec![0; data.len()];
-    let report = tree.tree().read(0, 0, &mut buf, &mut |bytes| bytes == data).unwrap();
+    let report = tree.tree().read(0, 0, 0, &mut buf, &mut |bytes| bytes == data).unwrap();
     assert_eq!(buf, data);
     assert_eq!(report.faults.iter().map(|f| f.leaf).collect::<Vec<_>>(), [3]);
     assert!(report.degraded);
@@ -210,7 +211,7 @@ fn a_block_takes_the_time_of_its_slowest_disk() {
         let start = time::now();
         // Back and forth, so that the heads have to move.
         for i in [0, 7, 1, 6, 2, 5, 3, 4] {
-            tree.read(0, i * each * 29, &mut buf, &mut |bytes| bytes == data).unwrap();
+            tree.read(0, i * each * 29, 0, &mut buf, &mut |bytes| bytes == data).unwrap();
         }
         start.elapsed()
     };

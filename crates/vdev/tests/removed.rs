@@ -54,7 +54,7 @@ fn pieces_make_the_block_whichever_leaf_lies() {
     let read = |top, offset| {
         let mut buf = vec![0; 16 * K as usize];
         let check = &mut |bytes: &[u8]| *bytes == *block;
-        tree.read(top, offset, &mut buf, check).map(|report| report.degraded)
+        tree.read(top, offset, 0, &mut buf, check).map(|report| report.degraded)
     };
     assert!(!read(1, 0).unwrap());
     // Each leaf lies about another piece: neither has the whole.
@@ -74,8 +74,8 @@ fn pieces_make_the_block_whichever_leaf_lies() {
     // One piece is read as any block.
     let mut buf = vec![0; 4 * K as usize];
     let wanted = block[8 * K as usize..12 * K as usize].to_vec();
-    tree.read(2, 8 * K, &mut buf, &mut |bytes| *bytes == *wanted).unwrap();
-    tree.read_unverified(2, 8 * K, &mut buf).unwrap();
+    tree.read(2, 8 * K, 0, &mut buf, &mut |bytes| *bytes == *wanted).unwrap();
+    tree.read_unverified(2, 8 * K, 0, &mut buf).unwrap();
     assert_eq!(buf, wanted);
 }
 
@@ -84,7 +84,7 @@ fn mappings_that_lie_end_in_errors() {
     let set = disks(2);
     let tree = tree(&set);
     let mut buf = vec![0; 8 * K as usize];
-    let mut read = |top, offset| tree.read(top, offset, &mut buf, &mut |_| true);
+    let mut read = |top, offset| tree.read(top, offset, 0, &mut buf, &mut |_| true);
     assert!(read(1, 28 * K).is_err(), "beyond the mapping");
     assert!(read(1, u64::MAX - 100).is_err());
     tree.set_mapping(1, vec![entry(0, 2, 0, 32 * K)]);

@@ -147,7 +147,7 @@ fn leaves_that_fail_within_redundancy_are_reported() {
                 assert_eq!(leaf.errors.get().write, u64::from(i < bad));
             }
             let mut buf = vec![0; data.len()];
-            tree.tree().read(0, 0, &mut buf, &mut |bytes| bytes == data).unwrap();
+            tree.tree().read(0, 0, 0, &mut buf, &mut |bytes| bytes == data).unwrap();
             assert_eq!(buf, data);
         }
     }
@@ -166,7 +166,7 @@ fn a_missing_leaf_is_passed_over() {
     assert_eq!(report, WriteReport { failed: vec![], degraded: true });
     let reader = open_read(&spec, &set, 0b0101);
     let mut buf = vec![0; data.len()];
-    reader.read(0, 0, &mut buf, &mut |bytes| bytes == data).unwrap();
+    reader.read(0, 0, 0, &mut buf, &mut |bytes| bytes == data).unwrap();
     short.children[1].guid = 79;
     let result = open_write(&short, &set).write(0, 0, &data, &mut WriteScratch::default());
     let Err(VdevError::WriteFailed { first, failed: 3, .. }) = result else { panic!("{result:?}") };
@@ -184,7 +184,7 @@ fn healing_touches_only_the_leaves_that_lied() {
     spoil(&set.disk(3), 4096);
     let mut buf = vec![0; data.len()];
     let check = &mut |bytes: &[u8]| bytes == data;
-    let report = tree.tree().read(0, 0, &mut buf, check).unwrap();
+    let report = tree.tree().read(0, 0, 0, &mut buf, check).unwrap();
     let liars: Vec<usize> = report.faults.iter().map(|f| f.leaf).collect();
     assert_eq!(liars, [3]);
     let before: Vec<u64> = set.disks().iter().map(|d| d.counts().writes).collect();
@@ -192,7 +192,7 @@ fn healing_touches_only_the_leaves_that_lied() {
     let after: Vec<u64> = set.disks().iter().map(|d| d.counts().writes).collect();
     let healed: Vec<usize> = (0..5).filter(|i| before[*i] != after[*i]).collect();
     assert_eq!(healed, [3]);
-    assert_eq!(tree.tree().read(0, 0, &mut buf, check).unwrap().faults, []);
+    assert_eq!(tree.tree().read(0, 0, 0, &mut buf, check).unwrap().faults, []);
 }
 
 /// One disk missed a write, another its flush: together they are more than one parity bears.
@@ -205,6 +205,7 @@ fn a_failed_flush_counts_with_the_writes_that_failed() {
     for also_write_fails in [false, true] {
         let set = disks(4);
         let tree = open_write(&spec, &set);
+        tree.begin(7);
         if also_write_fails {
             set.disk(0).inject(failure(On::Writes).times(1));
         }
@@ -217,10 +218,16 @@ fn a_failed_flush_counts_with_the_writes_that_failed() {
         } else {
             assert_eq!(result.unwrap().failed.len(), 1);
         }
-        // The disk whose flush failed may still have lost what was written meanwhile.
+        let lacks = |leaf: usize| tree.tree().leaves()[leaf].lacks.contains(7);
+        assert_eq!([lacks(0), lacks(1), lacks(2)], [also_write_fails, !also_write_fails, false]);
+        // The disk whose flush failed may still have lost what was written in the txg.
         set.disk(2).inject(failure(On::Flushes).times(1));
         assert!(tree.flush().is_err());
         assert_eq!(tree.flush().unwrap().failed, []);
+        // In the next it is as good as any.
+        tree.begin(8);
+        set.disk(2).inject(failure(On::Flushes).times(1));
+        assert_eq!(tree.flush().unwrap().failed.len(), 1);
     }
 }
 
@@ -253,7 +260,7 @@ fn a_run_reads_what_was_written() {
             let mut pieces: Vec<Piece<'_>> = blocks
                 .iter()
                 .zip(&mut buffers)
-                .map(|((offset, _), buf)| Piece { offset: *offset, buf })
+                .map(|((offset, _), buf)| Piece { birth: 0, offset: *offset, buf })
                 .collect();
             let check = &mut |i: usize, bytes: &[u8]| bytes == blocks[i].1;
             let run = tree.read_run(0, &mut pieces, &mut reader, check).unwrap();
@@ -281,7 +288,7 @@ fn a_run_asks_each_disk_once_between_parity_columns() {
     let mut pieces: Vec<Piece<'_>> = blocks
         .iter()
         .zip(&mut buffers)
-        .map(|((offset, _), buf)| Piece { offset: *offset, buf })
+        .map(|((offset, _), buf)| Piece { birth: 0, offset: *offset, buf })
         .collect();
     let check = &mut |i: usize, bytes: &[u8]| bytes == blocks[i].1;
     tree.read_run(0, &mut pieces, &mut ReadScratch::default(), check).unwrap();
@@ -302,7 +309,7 @@ fn a_block_of_a_run_that_is_lost_does_not_take_the_others_along() {
     let mut pieces: Vec<Piece<'_>> = blocks
         .iter()
         .zip(&mut buffers)
-        .map(|((offset, _), buf)| Piece { offset: *offset, buf })
+        .map(|((offset, _), buf)| Piece { birth: 0, offset: *offset, buf })
         .collect();
     let check = &mut |i: usize, bytes: &[u8]| i != 4 && bytes == blocks[i].1;
     let run = tree.read_run(0, &mut pieces, &mut ReadScratch::default(), check).unwrap();

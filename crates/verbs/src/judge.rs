@@ -48,6 +48,8 @@ pub struct DeviceDamage {
     pub read_errors: u64,
     /// Columns or copies that are not what they should be.
     pub bad_blocks: u64,
+    /// Txgs that were written without it.
+    pub lacks_txgs: u64,
 }
 
 /// What the judge found about one file.

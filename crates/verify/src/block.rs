@@ -246,7 +246,7 @@ impl<'a> Blocks<'a> {
             } else {
                 &mut *out
             };
-            let result = self.copy(dva, to, audit.as_deref_mut(), check);
+            let result = self.copy(dva, bp.physical_birth(), to, audit.as_deref_mut(), check);
             match result {
                 Ok(()) => good = true,
                 Err(reason) => {
@@ -269,16 +269,18 @@ impl<'a> Blocks<'a> {
     fn copy(
         &mut self,
         dva: Dva,
+        birth: u64,
         out: &mut [u8],
         audit: Option<&mut Audit>,
         check: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), String> {
         if self.mappings.contains_key(&dva.vdev) {
-            self.moved(dva, out, audit, 0)?;
+            self.moved(dva, birth, out, audit, 0)?;
             return check(out).then_some(()).ok_or_else(|| "checksum mismatch".to_string());
         }
         let Some(audit) = audit else {
-            let read = self.tree.read_with(dva.vdev, dva.offset, out, &mut self.scratch, check);
+            let read =
+                self.tree.read_with(dva.vdev, dva.offset, birth, out, &mut self.scratch, check);
             return read.map(|_| ()).map_err(|e| e.to_string());
         };
         audit.segments.push((dva.vdev, dva.offset, dva.asize));
@@ -296,7 +298,7 @@ impl<'a> Blocks<'a> {
         }
         let found = self
             .tree
-            .examine(dva.vdev, dva.offset, out, &mut self.scratch, check)
+            .examine(dva.vdev, dva.offset, birth, out, &mut self.scratch, check)
             .map_err(|e| e.to_string())?;
         audit.missing += found.missing;
         audit.faults.extend(found.faults);
@@ -310,6 +312,7 @@ impl<'a> Blocks<'a> {
     fn moved(
         &mut self,
         dva: Dva,
+        birth: u64,
         out: &mut [u8],
         mut audit: Option<&mut Audit>,
         depth: usize,
@@ -327,7 +330,7 @@ impl<'a> Blocks<'a> {
             let dva =
                 Dva { vdev: piece.vdev, offset: piece.offset, asize: piece.size, gang: false };
             if self.mappings.contains_key(&piece.vdev) {
-                self.moved(dva, part, audit.as_deref_mut(), depth + 1)?;
+                self.moved(dva, birth, part, audit.as_deref_mut(), depth + 1)?;
                 continue;
             }
             if let Some(audit) = audit.as_deref_mut() {
@@ -336,9 +339,14 @@ impl<'a> Blocks<'a> {
             if part.is_empty() {
                 continue;
             }
-            let read =
-                self.tree
-                    .read_with(piece.vdev, piece.offset, part, &mut self.scratch, &mut |_| true);
+            let read = self.tree.read_with(
+                piece.vdev,
+                piece.offset,
+                birth,
+                part,
+                &mut self.scratch,
+                &mut |_| true,
+            );
             read.map_err(|e| e.to_string())?;
         }
         Ok(())
@@ -400,7 +408,7 @@ impl<'a> Blocks<'a> {
         };
         let mut header = [0; GANG_SIZE];
         let at = Dva { asize, gang: false, ..dva };
-        self.copy(at, &mut header, audit, &mut |bytes| embedded::check(place, bytes).is_ok())
+        self.copy(at, txg, &mut header, audit, &mut |bytes| embedded::check(place, bytes).is_ok())
             .map_err(|why| format!("gang header: {why}"))?;
         GangHeader::parse(&header).map_err(|e| e.to_string())
     }
@@ -428,7 +436,7 @@ impl<'a> Blocks<'a> {
         }
         for dva in bp.dvas() {
             if self.mappings.contains_key(&dva.vdev) {
-                self.moved(dva, &mut [], Some(audit), 0)?;
+                self.moved(dva, 0, &mut [], Some(audit), 0)?;
             } else {
                 audit.segments.push((dva.vdev, dva.offset, dva.asize));
             }
@@ -452,7 +460,7 @@ impl<'a> Blocks<'a> {
             }
         };
         let dva = Dva { vdev: top, offset, asize: out.len() as u64, gang: false };
-        self.copy(dva, out, None, &mut check)
+        self.copy(dva, 0, out, None, &mut check)
     }
 
     /// The checksum of bytes, of a kind that needs no more than them and the salt.
@@ -482,7 +490,7 @@ impl<'a> Blocks<'a> {
             Err(_) => false,
         };
         let dva = bp.dva(0);
-        self.copy(dva, &mut bytes, None, &mut check).ok()?;
+        self.copy(dva, bp.physical_birth(), &mut bytes, None, &mut check).ok()?;
         Some(bytes)
     }
 }

@@ -100,6 +100,7 @@ pub(crate) fn leaves(
             labels: Vec::new(),
             read_errors: *read_errors,
             bad_blocks: *bad_blocks,
+            lacks_txgs: leaf.lacks.txgs().count(),
         };
         if let Some(device) = leaf.device() {
             let labels = Labels::read(&**device);

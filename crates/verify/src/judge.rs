@@ -6,6 +6,7 @@ use crate::chain;
 use crate::config;
 use crate::datasets::Datasets;
 use crate::dead::{self, Dead};
+use crate::dtl;
 use crate::features::{self, Marks, Uses};
 use crate::files;
 use crate::history;
@@ -106,7 +107,9 @@ pub fn verify(
     walk.findings = findings;
     let mut summary = Summary::default();
     match &opened {
-        Some((mos, uberblock)) => judge(&mut walk, mos, uberblock, memory, options, &mut summary),
+        Some((mos, uberblock)) => {
+            judge(&mut walk, tree, mos, uberblock, memory, options, &mut summary);
+        }
         None => {
             walk.lost_blocks += 1;
             walk.findings.add(FindingKind::LostMetadata, || "no uberblock leads to a MOS".into());
@@ -147,6 +150,7 @@ fn open(
 
 fn judge(
     walk: &mut Walk<'_, '_>,
+    tree: &Tree,
     mos: &Mos,
     uberblock: &Uberblock,
     memory: u64,
@@ -165,6 +169,7 @@ fn judge(
     if let Some(config) = &config {
         summary.name = String::from_utf8_lossy(&config.name).into_owned();
         config::check(walk, mos, config, uberblock);
+        dtl::load(walk, mos, config, tree);
         for (id, child) in (0u32..).zip(&config.vdev_tree.children) {
             if let Err(why) = load_mapping(walk, mos, id, child) {
                 walk.findings

@@ -15,6 +15,7 @@ mod config;
 mod datasets;
 mod dead;
 mod diff;
+mod dtl;
 mod features;
 mod files;
 mod history;

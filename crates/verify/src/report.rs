@@ -46,12 +46,15 @@ pub struct DeviceDamage {
     pub read_errors: u64,
     /// Pieces of blocks (copies, data or parity columns) whose bytes are wrong.
     pub bad_blocks: u64,
+    /// Txgs that were written without it, as its DTL says.
+    pub lacks_txgs: u64,
 }
 
 impl DeviceDamage {
     /// Is nothing wrong with it?
     pub fn is_clean(&self) -> bool {
-        !self.missing && self.labels.is_empty() && self.read_errors == 0 && self.bad_blocks == 0
+        let errors = self.read_errors + self.bad_blocks + self.lacks_txgs;
+        !self.missing && self.labels.is_empty() && errors == 0
     }
 }
 

@@ -69,16 +69,20 @@ pub(crate) fn rewinds(
 /// Does our own judge find every block and all accounts right? A label in the middle of which the
 /// power went is no damage: the others count.
 pub(crate) fn verified(set: &SimSet, disks: &[usize]) -> Result<(), String> {
-    let scan = rig::scan(set, disks);
-    let found = scan.pools.iter().find(|pool| pool.name() == rig::POOL).ok_or("no pool")?;
-    let report = verify::verify_pool(found, &verify::Options::default(), &mut |_| {})
-        .map_err(|e| e.to_string())?;
+    let report = report(set, disks)?;
     let other = report.findings.iter().find(|finding| finding.kind != FindingKind::Label);
     let device = report.devices.iter().find(|d| d.missing || d.read_errors + d.bad_blocks > 0);
     if report.blocks == 0 || report.lost_blocks > 0 || other.is_some() || device.is_some() {
         return Err(format!("verify: {:?}, {other:?}, {device:?}", report.verdict));
     }
     Ok(())
+}
+
+/// The judgement on the pool of these disks.
+pub(crate) fn report(set: &SimSet, disks: &[usize]) -> Result<verify::Report, String> {
+    let scan = rig::scan(set, disks);
+    let found = scan.pools.iter().find(|pool| pool.name() == rig::POOL).ok_or("no pool")?;
+    verify::verify_pool(found, &verify::Options::default(), &mut |_| {}).map_err(|e| e.to_string())
 }
 
 /// The state that the pool's txg belongs to: that of the mark or the next.

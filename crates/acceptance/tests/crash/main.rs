@@ -38,19 +38,16 @@ struct Run {
     log: Log,
 }
 
-/// Runs the workload of a seed; the layout of the pool depends on the seed, too, and whether some of its
-/// blocks are gangs.
+/// Runs the workload of a seed; the layout of the pool depends on the seed, too.
 fn run(seed: u64) -> Run {
     let shape = if seed.is_multiple_of(2) { rig::RAIDZ } else { rig::MIRROR };
-    let gangs = seed % 8 == 3 || seed % 8 == 6;
-    let shape = rig::Shape { gang_every: if gangs { 9 } else { 0 }, ..shape };
     let set = SimSet::new(shape.disks, shape.disk_bytes);
     set.record();
     let told = story::tell(&set, shape, &story::steps(seed), |_| {});
     assert_eq!(told.error, None, "seed {seed}");
     let log = set.log();
     let (writes, txgs) = (log.writes(), told.history.states.len());
-    assert!(txgs >= 8 && (400..=4500).contains(&writes), "{txgs} txgs, {writes} writes");
+    assert!(txgs >= 8 && (400..=3000).contains(&writes), "{txgs} txgs, {writes} writes");
     Run { seed, told, log }
 }
 
@@ -178,7 +175,7 @@ fn a_cut_after_random_writes_of_many_runs_loses_nothing_acknowledged() {
 /// poolaudit: no leak, and all accounts right.
 #[test]
 fn what_a_crash_leaves_is_clean_to_the_judges() {
-    for seed in [0, 1, 6] {
+    for seed in [0, 1] {
         let run = run(seed);
         let mut rng = Rng::new(seed);
         let mut replay = run.log.replay();

@@ -48,6 +48,8 @@ struct State {
     /// After this many writes the power goes.
     writes_max: u64,
     log: Option<Log>,
+    /// Faults that count the operations of all disks.
+    faults: Vec<(FaultId, Fault)>,
     fault_next: u64,
     trace: u64,
 }
@@ -119,6 +121,7 @@ impl SimSet {
             writes: 0,
             writes_max: u64::MAX,
             log: None,
+            faults: Vec::new(),
             fault_next: 0,
             trace: 0,
         };
@@ -145,6 +148,24 @@ impl SimSet {
     /// Handles on all disks.
     pub fn disks(&self) -> Vec<SimDisk> {
         (0..self.len()).map(|n| self.disk(n)).collect()
+    }
+
+    /// Puts a fault in that concerns all disks and counts their operations together.
+    pub fn inject(&self, fault: Fault) -> FaultId {
+        let mut state = self.shared.state.lock();
+        let id = FaultId(state.fault_next);
+        state.fault_next += 1;
+        state.faults.push((id, fault));
+        id
+    }
+
+    /// Takes a fault of all disks out; tells whether it has struck as often as it was to.
+    pub fn lift(&self, fault: FaultId) -> bool {
+        let mut state = self.shared.state.lock();
+        let place = state.faults.iter().position(|(id, _)| *id == fault);
+        let spent = place.is_some_and(|place| state.faults.remove(place).1.is_spent());
+        self.shared.lifted.notify_all();
+        spent
     }
 
     /// Starts a new log. Everything written before counts as stable.
@@ -309,12 +330,13 @@ impl SimDisk {
             return Err(DeviceError::Range { device, operation, offset, size, end });
         }
         let mut state = self.set.shared.state.lock();
-        let mut struck = state.disks[self.index].strike(operation, offset, size);
+        let mut struck = state.strike(self.index, operation, offset, size);
         loop {
             match struck {
                 Some((id, Kind::Hang)) => {
                     let hangs = |s: &mut State| {
-                        s.disks[self.index].faults.iter().any(|(other, _)| *other == id)
+                        let own = &s.disks[self.index].faults;
+                        own.iter().chain(&s.faults).any(|(other, _)| *other == id)
                     };
                     state = self.set.shared.lifted.wait_while(state, hangs);
                     struck = None;
@@ -414,9 +436,15 @@ impl SimDisk {
     }
 }
 
-impl DiskState {
-    fn strike(&mut self, operation: Operation, offset: u64, size: u64) -> Option<(FaultId, Kind)> {
-        for (id, fault) in &mut self.faults {
+impl State {
+    fn strike(
+        &mut self,
+        disk: usize,
+        operation: Operation,
+        offset: u64,
+        size: u64,
+    ) -> Option<(FaultId, Kind)> {
+        for (id, fault) in self.disks[disk].faults.iter_mut().chain(&mut self.faults) {
             if fault.strikes(operation, offset, size) {
                 return Some((*id, fault.kind.clone()));
             }

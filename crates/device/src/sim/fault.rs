@@ -97,6 +97,11 @@ impl Fault {
         Fault { times, ..self }
     }
 
+    /// Has it struck as often as it was to?
+    pub(super) fn is_spent(&self) -> bool {
+        self.times == 0
+    }
+
     /// Whether it strikes this operation; counts it.
     pub(super) fn strikes(&mut self, operation: Operation, offset: u64, size: u64) -> bool {
         let concerned = match operation {

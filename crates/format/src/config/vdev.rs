@@ -400,6 +400,14 @@ impl VdevConfig {
     pub fn find(&self, guid: u64) -> Option<&VdevConfig> {
         self.walk().find(|vdev| vdev.guid == guid)
     }
+
+    /// The node of this guid, to be changed.
+    pub fn find_mut(&mut self, guid: u64) -> Option<&mut VdevConfig> {
+        if self.guid == guid {
+            return Some(self);
+        }
+        self.children.iter_mut().find_map(|child| child.find_mut(guid))
+    }
 }
 
 fn read_draid(k: &mut Keys, kind: &VdevKind) -> Result<Option<Draid>> {

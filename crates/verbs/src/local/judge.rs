@@ -31,6 +31,7 @@ pub(super) fn verify(
         labels: device.labels.clone(),
         read_errors: device.read_errors,
         bad_blocks: device.bad_blocks,
+        lacks_txgs: device.lacks_txgs,
     });
     Ok(VerifyReport {
         name: request.name.clone(),
