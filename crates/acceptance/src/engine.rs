@@ -196,10 +196,26 @@ impl Session {
     /// # Errors
     /// If it does not open.
     pub fn open(dir: &Path, pool: &str, dataset: &str) -> Result<Session, Refusal> {
+        Self::open_freeing(dir, pool, dataset, None)
+    }
+
+    /// As [`Session::open`]; `blocks`: so many are freed in a txg, which comes when it is asked for.
+    ///
+    /// # Errors
+    /// If it does not open.
+    pub fn open_freeing(
+        dir: &Path,
+        pool: &str,
+        dataset: &str,
+        blocks: Option<u64>,
+    ) -> Result<Session, Refusal> {
         let scan = vdev::import::scan(&[dir.to_path_buf()])?;
         let found = scan.choose(pool)?;
         let tree = found.open_write_tree(&found.root)?;
         let pool = Pool::open(Devices::Writable(tree), &found.uberblocks, &options())?;
+        if let Some(blocks) = blocks {
+            pool.set_freeing(blocks, false)?;
+        }
         let fs = Filesystem::open(&pool, dataset)?;
         Ok(Session { dir: dir.to_path_buf(), dataset: dataset.into(), open: Some((pool, fs)) })
     }

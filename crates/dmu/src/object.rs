@@ -30,7 +30,10 @@ use crate::extents::Extents;
 use crate::txg::Tx;
 use crate::zap::Memo;
 
+mod dying;
 mod read;
+
+pub(crate) use dying::Left;
 
 /// The bytes of one record, shared with whoever reads them.
 pub(crate) type Record = Arc<PooledBuf>;
@@ -65,6 +68,8 @@ struct Changes {
 struct State {
     /// `None`: freed (or never allocated).
     newest: Option<Head>,
+    /// Gone for all but the sync, which frees it in portions.
+    dying: Option<Head>,
     /// As on disk.
     synced: Option<DnodePhys>,
     changes: VecDeque<Changes>,
@@ -127,7 +132,8 @@ impl Object {
     ) -> Object {
         let spill = if dnode.has_spill() { Spill::OnDisk } else { Spill::None };
         let newest = Some(Head { dnode: dnode.clone(), spill });
-        let state = State { newest, synced: Some(dnode), changes: VecDeque::new(), version: 0 };
+        let (dying, changes) = Default::default();
+        let state = State { newest, dying, synced: Some(dnode), changes, version: 0 };
         Self::assemble(number, store, dirty, state)
     }
 
@@ -149,7 +155,8 @@ impl Object {
         tx: &Tx<'_>,
     ) -> Arc<Object> {
         let newest = Some(Head { dnode, spill: Spill::None });
-        let state = State { newest, synced: None, changes: VecDeque::new(), version: 0 };
+        let (dying, changes) = Default::default();
+        let state = State { newest, dying, synced: None, changes, version: 0 };
         let object = Arc::new(Self::assemble(number, store, dirty, state));
         object.touch(&mut object.state.lock(), tx);
         object
@@ -482,7 +489,7 @@ impl Object {
         let changes = state.changes.front().filter(|c| c.txg == txg)?;
         let head = match &changes.head {
             Some(head) => head.as_ref(),
-            None => state.newest.as_ref(),
+            None => state.newest.as_ref().or(state.dying.as_ref()),
         };
         let spill = changes.spill_changed.then(|| match head.map(|h| &h.spill) {
             Some(Spill::New(bytes)) => Some(bytes.clone()),

@@ -11,6 +11,7 @@ use format::objset::{
 };
 use format::zap::Value;
 use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
+use rt::sync::atomic::Ordering;
 use rt::sync::{Arc, Mutex};
 use store::{BlockWrite, Store};
 
@@ -20,6 +21,7 @@ use crate::ledger::{Needs, Space, Tally};
 use crate::numbers::Numbers;
 use crate::object::Object;
 use crate::policy::Policy;
+use crate::reaper::Reaper;
 use crate::sync::{Synced, Syncing};
 use crate::txg::Tx;
 use crate::zap_object::Zap;
@@ -56,6 +58,7 @@ pub struct Objset {
     owner_of: Option<OwnerOf>,
     /// Entries that the next sync adds to ZAPs.
     to_put: Mutex<Vec<(Zap, Vec<u8>, Value)>>,
+    pub(crate) reaper: Reaper,
     /// Root on disk and size of the object set there.
     root: Mutex<BlkPtr>,
 }
@@ -113,6 +116,7 @@ impl Objset {
             policy: Mutex::new(Arc::new(policy)),
             owner_of,
             to_put: Mutex::default(),
+            reaper: Reaper::default(),
             root: Mutex::new(root),
             dirty,
             store,
@@ -160,6 +164,13 @@ impl Objset {
 
     /// The object with this number.
     pub fn object(&self, number: u64) -> Result<Arc<Object>> {
+        let object = self.any_object(number)?;
+        // One that is being freed is there for the sync alone.
+        if object.exists() { Ok(object) } else { Err(DmuError::NoObject { object: number }) }
+    }
+
+    /// The object with this number, also if nobody else finds it any more.
+    pub(crate) fn any_object(&self, number: u64) -> Result<Arc<Object>> {
         if let Some(i) = ACCOUNTING.iter().position(|n| *n == number) {
             let object = self.accounting.lock()[i].clone();
             return object.ok_or(DmuError::NoObject { object: number });
@@ -168,11 +179,7 @@ impl Objset {
             return Ok(self.meta.clone());
         }
         if let Some(object) = self.shard(number).lock().get(&number) {
-            return if object.exists() {
-                Ok(object.clone())
-            } else {
-                Err(DmuError::NoObject { object: number })
-            };
+            return Ok(object.clone());
         }
         let (loaded, mut shard) = loop {
             let version = self.meta.version();
@@ -188,8 +195,7 @@ impl Objset {
         if shard.len() > SHARD_OBJECTS_MAX {
             shard.retain(|_, o| Arc::strong_count(o) > 1 || !o.is_clean());
         }
-        let object = shard.entry(number).or_insert(loaded).clone();
-        if object.exists() { Ok(object) } else { Err(DmuError::NoObject { object: number }) }
+        Ok(shard.entry(number).or_insert(loaded).clone())
     }
 
     /// The object with this number, which must be of this kind.
@@ -305,9 +311,9 @@ impl Objset {
         self.to_put.lock().push((zap.clone(), name, value));
     }
 
-    /// Has `txg` changed anything?
+    /// Has `txg` changed anything, or is anything left to be freed?
     pub fn is_dirty(&self, txg: u64) -> bool {
-        self.dirty.any(txg)
+        self.dirty.any(txg) || self.has_left()
     }
 
     /// Syncs what `cx.txg` has changed and returns the new root with the births and deaths.
@@ -317,6 +323,7 @@ impl Objset {
         for (zap, name, value) in std::mem::take(&mut *self.to_put.lock()) {
             zap.put(tx, &name, &value)?;
         }
+        cx.frees.store(self.reap(tx, cx.frees.load(Ordering::Relaxed))?, Ordering::Relaxed);
         let (mut synced, mut tally) = cx.objects(self.dirty.take(cx.txg))?;
         if let Some(owner_of) = self.owner_of {
             self.account(tx, owner_of, &mut synced)?;

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use format::{BlkPtr, DnodePhys, ObjectType};
+use rt::sync::atomic::AtomicU64;
 use rt::sync::{Arc, Mutex};
 use rt::workers::Workers;
 use store::{BlockWrite, Store, Writer};
@@ -37,6 +38,8 @@ pub struct Syncing<'a> {
     pub policy: &'a Policy,
     /// May a block born in this txg be written over (later passes over the MOS)?
     pub rewrite: bool,
+    /// How many blocks of what is freed in portions the sync may still free.
+    pub frees: &'a AtomicU64,
 }
 
 /// An object that was synced.

@@ -20,6 +20,15 @@ pub(crate) struct Root {
     pub(crate) shift: u32,
 }
 
+/// The last blocks of a range of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// They are at and after this block.
+    pub first: u64,
+    /// How many they are, indirect ones included.
+    pub blocks: u64,
+}
+
 impl Root {
     pub(crate) fn of(object: u64, dnode: &DnodePhys) -> Root {
         let mut blkptrs = [BlkPtr::ZERO; 3];
@@ -100,6 +109,53 @@ impl Root {
             index = stop;
         }
         Ok(())
+    }
+
+    /// About `max` blocks on disk at the end of `[first, end)`: all that can be freed from the block
+    /// returned on. Goes from the end, over holes as a whole.
+    pub(crate) fn tail(&self, store: &Store, first: u64, end: u64, max: u64) -> Result<Tail> {
+        let mut tail = Tail { first: end, blocks: 0 };
+        let top = self.levels - 1;
+        for up in (0..self.nblkptr).rev() {
+            let bp = self.blkptrs[up as usize];
+            if !self.tail_below(store, (top, up, &bp), (first, end), max, &mut tail)? {
+                return Ok(tail);
+            }
+        }
+        Ok(Tail { first, ..tail })
+    }
+
+    /// Takes what of a range lies below a block into the tail; `false`: it has come to its maximum.
+    fn tail_below(
+        &self,
+        store: &Store,
+        (level, index, bp): (u8, u64, &BlkPtr),
+        range: (u64, u64),
+        max: u64,
+        tail: &mut Tail,
+    ) -> Result<bool> {
+        let span = self.span_shift(0, level);
+        let from = index.checked_shl(span).filter(|f| f >> span == index).unwrap_or(u64::MAX);
+        let to = from.saturating_add(1u64.checked_shl(span).unwrap_or(u64::MAX));
+        if bp.is_hole() || to <= range.0 || from >= range.1 {
+            return Ok(true);
+        }
+        if tail.blocks >= max {
+            return Ok(false);
+        }
+        if level > 0 {
+            let block = self.read_indirect(store, bp, level, index)?;
+            for child in (0..1u64 << self.shift).rev() {
+                let number = (index << self.shift) + child;
+                let below = (level - 1, number, &child_of(&block, child));
+                if !self.tail_below(store, below, range, max, tail)? {
+                    return Ok(false);
+                }
+            }
+        }
+        tail.first = from.max(range.0);
+        tail.blocks += 1;
+        Ok(true)
     }
 
     /// Reads an indirect block and checks that it is one of this object's shape.

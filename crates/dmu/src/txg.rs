@@ -26,6 +26,8 @@ pub struct Txgs {
     dirty_bytes: [AtomicU64; TXG_SIZE],
     /// Space that the dirty blocks will take, at worst.
     dirty_space: [AtomicU64; TXG_SIZE],
+    /// Blocks on disk that changes free, about.
+    freed_blocks: [AtomicU64; TXG_SIZE],
     dirty_max_bytes: u64,
     /// Space that changes that have not ended were promised.
     promised_space: AtomicU64,
@@ -64,6 +66,7 @@ impl Txgs {
             changed: Condvar::new(),
             dirty_bytes: Default::default(),
             dirty_space: Default::default(),
+            freed_blocks: Default::default(),
             dirty_max_bytes,
             promised_space: AtomicU64::new(0),
         }
@@ -119,6 +122,11 @@ impl Txgs {
         self.dirty_bytes[open as usize % TXG_SIZE].load(Ordering::Relaxed)
     }
 
+    /// Blocks that the changes of `txg`, which is not synced yet, free, about.
+    pub fn freed_blocks(&self, txg: u64) -> u64 {
+        self.freed_blocks[txg as usize % TXG_SIZE].load(Ordering::Relaxed)
+    }
+
     /// Closes the open txg, waits for its holders and returns it, frozen.
     pub fn freeze(&self) -> u64 {
         let mut state = self.state.lock();
@@ -135,6 +143,7 @@ impl Txgs {
     pub fn synced(&self, txg: u64) {
         self.dirty_bytes[txg as usize % TXG_SIZE].store(0, Ordering::Relaxed);
         self.dirty_space[txg as usize % TXG_SIZE].store(0, Ordering::Relaxed);
+        self.freed_blocks[txg as usize % TXG_SIZE].store(0, Ordering::Relaxed);
         self.state.lock().synced = txg;
         self.changed.notify_all();
     }
@@ -184,6 +193,12 @@ impl Tx<'_> {
     /// The txg that the change belongs to.
     pub fn txg(&self) -> u64 {
         self.txg
+    }
+
+    /// Notes that the change frees about so many blocks that are on disk: its sync walks them.
+    pub fn frees(&self, blocks: u64) {
+        let index = self.txg as usize % TXG_SIZE;
+        self.txgs.freed_blocks[index].fetch_add(blocks, Ordering::Relaxed);
     }
 
     /// Notes memory that the txg holds until it is synced, and space that it will take on disk.

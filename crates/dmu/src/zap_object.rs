@@ -2,7 +2,7 @@
 //!
 //! The algorithms are in [`crate::zap`]; here they meet an [`Object`] and a txg.
 
-use format::zap::{Entry, Value};
+use format::zap::{Cursor, Entry, Value};
 use format::{DnodePhys, ObjectType};
 use rt::sync::Arc;
 
@@ -202,6 +202,12 @@ impl Zap {
     pub fn entries(&self) -> Result<Vec<Entry>> {
         let _reading = self.0.zap_memo().lock.read();
         zap::entries(&self.blocks())
+    }
+
+    /// At most `max` entries from a place on, and the place after the last of them.
+    pub fn list(&self, from: Cursor, max: usize) -> Result<(Vec<Entry>, Cursor)> {
+        let _reading = self.0.zap_memo().lock.read();
+        zap::list(&self.blocks(), from, max)
     }
 
     /// Number of entries.

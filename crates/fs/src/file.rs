@@ -125,32 +125,53 @@ impl Filesystem {
         Ok(object.set_block_size(tx, size)?)
     }
 
-    /// Sets the size of a file; what is cut off reads as zeros if it grows again.
+    /// Sets the size of a file; what is cut off reads as zeros if it grows again. A long file is cut
+    /// from its end, a part in each txg.
     pub fn truncate(&self, number: u64, size: u64) -> Result<()> {
         let _lock = self.lock(number);
-        let tx = self.enter(0)?;
-        let object = self.object(number)?;
-        let old = self.file_size(&object)?;
-        if size < old {
-            object.free_bytes(&tx, size, u64::MAX - size)?;
-        } else if size > old {
-            // A longer file needs a block that can become one of many.
-            self.grow_block(&tx, &object, size)?;
+        let mut end = u64::MAX;
+        loop {
+            let object = self.object(number)?;
+            let old = self.file_size(&object)?;
+            let (cut, blocks) = match size < old {
+                true => self.portion(&object, size, end)?,
+                false => (size, 0),
+            };
+            let tx = self.enter_to_free(blocks)?;
+            if size < old {
+                object.free_bytes(&tx, cut, u64::MAX - cut)?;
+            } else if size > old {
+                // A longer file needs a block that can become one of many.
+                self.grow_block(&tx, &object, size)?;
+            }
+            self.change_znode(&tx, &object, |znode| {
+                // What is a hole already may lie beyond the old end.
+                znode.size = if cut == size { size } else { cut.min(old) };
+                modified(znode);
+            })?;
+            if cut == size {
+                return Ok(());
+            }
+            end = cut;
         }
-        self.change_znode(&tx, &object, |znode| {
-            znode.size = size;
-            modified(znode);
-        })
     }
 
-    /// Makes `[offset, offset + len)` a hole.
+    /// Makes `[offset, offset + len)` a hole, a long one from its end, a part in each txg.
     pub fn punch_hole(&self, number: u64, offset: u64, len: u64) -> Result<()> {
         let _lock = self.lock(number);
-        let tx = self.enter(0)?;
-        let object = self.object(number)?;
-        let size = self.file_size(&object)?;
-        object.free_bytes(&tx, offset, len.min(size.saturating_sub(offset)))?;
-        self.change_znode(&tx, &object, modified)
+        let mut end = offset.saturating_add(len);
+        loop {
+            let object = self.object(number)?;
+            end = end.min(self.file_size(&object)?);
+            let (from, blocks) = self.portion(&object, offset, end)?;
+            let tx = self.enter_to_free(blocks)?;
+            object.free_bytes(&tx, from, end.saturating_sub(from))?;
+            self.change_znode(&tx, &object, modified)?;
+            if from == offset {
+                return Ok(());
+            }
+            end = from;
+        }
     }
 
     /// Segments of data of a file of `size` bytes, as (offset, length).

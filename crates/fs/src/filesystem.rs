@@ -49,11 +49,11 @@ pub struct Filesystem {
     pub(crate) pool: Arc<Pool>,
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) objset: Arc<Objset>,
-    registry: Registry,
+    pub(crate) registry: Registry,
     pub(crate) shared: Arc<Shared>,
     layouts_zap: Option<Zap>,
     root: u64,
-    delete_queue: u64,
+    pub(crate) delete_queue: u64,
     pub(crate) normflags: u64,
     /// Names that differ in case alone are two names, though their hash is the same.
     pub(crate) match_case: bool,
@@ -70,7 +70,7 @@ pub struct Filesystem {
 /// What all who have the same file system open must have in common.
 pub(crate) struct Shared {
     /// Those that were made here are on disk after the next sync.
-    layouts: RwLock<Layouts>,
+    pub(crate) layouts: RwLock<Layouts>,
     pub(crate) quotas: Quotas,
     tree: Mutex<()>,
     locks: Vec<Mutex<()>>,
@@ -131,7 +131,7 @@ impl Filesystem {
             tree: Mutex::new(()),
             locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
         });
-        Ok(Filesystem {
+        let fs = Filesystem {
             registry,
             shared,
             layouts_zap,
@@ -149,7 +149,16 @@ impl Filesystem {
             pool: pool.clone(),
             dataset,
             objset,
-        })
+        };
+        if fs.is_writable() {
+            fs.work_off()?;
+        }
+        Ok(fs)
+    }
+
+    fn is_writable(&self) -> bool {
+        let reason = self.dataset.read_only_because.as_ref().or(self.read_only_because.as_ref());
+        reason.is_none() && !self.dataset.is_set_readonly()
     }
 
     /// Its name.
@@ -518,7 +527,7 @@ impl Filesystem {
     /// Takes the name of something that is not a directory away; frees it with its last name.
     pub fn unlink(&self, dir: u64, name: &[u8]) -> Result<()> {
         let (found, _locks) = self.lock_entry(dir, name)?;
-        let tx = self.enter(0)?;
+        let tx = self.enter_to_remove(Some(found.object))?;
         self.unlink_locked(&tx, dir, name, &found)
     }
 
@@ -545,21 +554,10 @@ impl Filesystem {
         self.count_entries(tx, zap.object(), -1, -i64::from(is_dir))
     }
 
-    /// Frees an object that has no name any more, its hidden attribute directory too.
-    fn free_object(&self, tx: &Tx<'_>, object: &Arc<Object>, attrs: &Attrs) -> Result<()> {
-        if let Some(dir) = attrs.xattr_object {
-            for entry in self.read_dir(dir)? {
-                self.objset.free(tx, entry.object)?;
-            }
-            self.objset.free(tx, dir)?;
-        }
-        Ok(self.objset.free(tx, object.number())?)
-    }
-
     /// Removes an empty directory.
     pub fn rmdir(&self, dir: u64, name: &[u8]) -> Result<()> {
         let (found, _locks) = self.lock_entry(dir, name)?;
-        let tx = self.enter(0)?;
+        let tx = self.enter_to_remove(Some(found.object))?;
         let object = self.object(found.object)?;
         let attrs = self.attrs_of(&object)?;
         if !attrs.is_dir() {
@@ -587,7 +585,7 @@ impl Filesystem {
                 break (moved, old, locks);
             }
         };
-        let tx = self.enter(0)?;
+        let tx = self.enter_to_remove(old.as_ref().map(|old| old.object))?;
         let object = self.object(moved.object)?;
         let attrs = self.attrs_of(&object)?;
         let is_dir = attrs.is_dir();
@@ -641,15 +639,6 @@ impl Filesystem {
             at = self.attrs(at)?.parent;
         }
         Ok(true)
-    }
-
-    /// Objects in the delete queue: unlinked, to be freed.
-    pub fn delete_queue(&self) -> Result<Vec<u64>> {
-        if self.delete_queue == 0 {
-            return Ok(Vec::new());
-        }
-        let entries = Zap::open(&self.objset, self.delete_queue)?.entries()?;
-        Ok(entries.iter().filter_map(|e| e.value.as_u64()).collect())
     }
 }
 

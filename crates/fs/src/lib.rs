@@ -13,6 +13,7 @@ mod fixed;
 mod names;
 mod path;
 mod quota;
+mod removed;
 mod replay;
 mod volume;
 mod xattr;

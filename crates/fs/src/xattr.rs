@@ -107,7 +107,7 @@ impl Filesystem {
         object: u64,
     ) -> Result<()> {
         self.directory(dir)?.remove(tx, name)?;
-        self.objset.free(tx, object)?;
+        self.free_hidden(tx, object)?;
         self.count_hidden(tx, dir, -1)
     }
 

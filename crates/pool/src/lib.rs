@@ -17,6 +17,7 @@ mod dtl;
 mod error;
 mod features;
 mod fragmentation;
+mod frees;
 pub mod history;
 mod intent;
 mod ledger;

@@ -67,11 +67,13 @@ impl Writing {
     }
 }
 
-/// How what was destroyed is freed.
+/// How what was destroyed is freed, and files that are too large for one txg.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freeing {
-    /// Something is left.
+    /// Something is left of what was destroyed.
     pub(crate) pending: bool,
+    /// Something is left in the delete queue of an open file system.
+    pub(crate) files: bool,
     /// About so many blocks in one txg.
     pub(crate) blocks_per_txg: u64,
     /// A txg that leaves something asks for the next one.
@@ -269,34 +271,6 @@ impl Pool {
             self.sync_txg()?;
         }
         Ok(txg)
-    }
-
-    /// Frees what was destroyed, txg by txg, as long as `go_on` (which is told the bytes left) says
-    /// so. A pool that is closed before goes on with it when it is opened anew.
-    pub fn finish_freeing(&self, mut go_on: impl FnMut(u64) -> bool) -> Result<()> {
-        let writing = self.writing()?;
-        while writing.freeing.lock().pending && go_on(self.freeing()?) {
-            self.sync()?;
-        }
-        Ok(())
-    }
-
-    /// Frees about `blocks_per_txg` blocks in a txg; `by_itself`: in txgs of its own, if no other
-    /// comes. Ordinarily that is so, with so many blocks that no txg takes noticeably longer.
-    pub fn set_freeing(&self, blocks_per_txg: u64, by_itself: bool) -> Result<()> {
-        let mut freeing = self.writing()?.freeing.lock();
-        *freeing = Freeing { blocks_per_txg, by_itself, ..*freeing };
-        Ok(())
-    }
-
-    /// Space of what was destroyed and is still to be freed, in bytes.
-    pub fn freeing(&self) -> Result<u64> {
-        let root = self.mos.dir(crate::dsl::lookup::root_dir(&self.mos)?)?;
-        let children = self.mos.zap(root.child_dir_zap_object.get())?;
-        match children.get_u64(format::dsl_dir::FREE_DIR_NAME.as_bytes())? {
-            Some(dir) => Ok(self.mos.dir(dir)?.used_bytes.get()),
-            None => Ok(0),
-        }
     }
 
     /// Starts the syncing thread; only a pool opened for writing has one.

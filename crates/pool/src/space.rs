@@ -229,7 +229,8 @@ impl Pool {
             if bytes == 0 && wanted.saturating_add(room.last) <= room.ready {
                 return self.enter(promise);
             }
-            if attempt >= RETRIES {
+            // What is removed and not freed yet is room, too.
+            if attempt >= RETRIES && !self.is_freeing()? {
                 let by_quota = room.by_quota.filter(|_| wanted > room.available);
                 return Err(match by_quota {
                     Some(name) => PoolError::QuotaExceeded { name },

@@ -7,6 +7,7 @@
 
 use dmu::{Policy, Syncing, Tally, Tx};
 use rt::sync::Arc;
+use rt::sync::atomic::{AtomicU64, Ordering};
 
 use crate::dataset::Dataset;
 use crate::dsl::create::Making;
@@ -41,6 +42,7 @@ impl TaskContext<'_> {
             workers: &self.pool.workers,
             policy: &policy,
             rewrite: false,
+            frees: &AtomicU64::new(0),
         };
         let (root, tally) = objset.sync(&cx, self.tx)?;
         self.ledger.settle(object, root, tally, reserved)
@@ -60,7 +62,7 @@ impl Pool {
             Ok(()) => {
                 writing.txgs.synced(txg);
                 let freeing = *writing.freeing.lock();
-                if freeing.pending && freeing.by_itself {
+                if (freeing.pending || freeing.files) && freeing.by_itself {
                     writing.bell.ask(txg + 1);
                 }
                 Ok(txg)
@@ -87,9 +89,17 @@ impl Pool {
         let allocator = writing.writer.allocator();
         let ledger =
             &Ledger { mos: &self.mos, store: self.mos_objset().store(), allocator, making };
-        for head in self.dirty_heads(txg) {
-            self.sync_head(writing, tx, ledger, &head)?;
+        // What the changes of the txg free by themselves counts; a part is always left.
+        let portion = writing.freeing.lock().blocks_per_txg;
+        let portion =
+            portion.saturating_sub(writing.txgs.freed_blocks(txg)).max(portion.div_ceil(4));
+        let frees = &AtomicU64::new(portion);
+        let heads = self.dirty_heads(txg);
+        for head in &heads {
+            self.sync_head(writing, tx, ledger, (head, frees))?;
         }
+        let left = self.heads.lock().values().any(|head| head.objset.has_left());
+        writing.freeing.lock().files = left;
         let cx = TaskContext { pool: self, tx, making, ledger, writing };
         for task in writing.tasks_until(txg) {
             task(&cx)?;
@@ -98,7 +108,8 @@ impl Pool {
         if freeing.pending {
             // What goes may have been written in this very txg.
             allocator.settle_all();
-            let progress = ledger.free_portion(freeing.blocks_per_txg)?;
+            let left = frees.load(Ordering::Relaxed).max(freeing.blocks_per_txg.div_ceil(4));
+            let progress = ledger.free_portion(left)?;
             writing.freeing.lock().pending = progress == Progress::More;
         }
         // Frees age by uberblocks, not by txgs that had nothing to write (INV-1).
@@ -115,7 +126,7 @@ impl Pool {
         writing: &Writing,
         tx: &Tx<'_>,
         ledger: &Ledger<'_>,
-        head: &Arc<Dataset>,
+        (head, frees): (&Arc<Dataset>, &AtomicU64),
     ) -> Result<()> {
         let policy = head.objset.policy();
         let cx = Syncing {
@@ -124,6 +135,7 @@ impl Pool {
             workers: &self.workers,
             policy: &policy,
             rewrite: false,
+            frees,
         };
         let (root, tally) = head.objset.sync(&cx, tx)?;
         ledger.settle(head.object, root, tally, head.refreservation())
@@ -190,6 +202,7 @@ impl Pool {
                 workers: &self.workers,
                 policy: &policy,
                 rewrite: *pass > 1,
+                frees: &AtomicU64::new(0),
             };
             let (_, tally): (_, Tally) = self.mos_objset().sync(&cx, tx)?;
             ledger.settle_mos(tally)?;

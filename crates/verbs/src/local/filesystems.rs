@@ -150,7 +150,6 @@ pub(super) fn destroy(file: &StateFile, request: &Destroy) -> Result<Destroyed> 
     if !request.dry_run {
         destroy_all(&session.pool, &names, request.defer).map_err(failed)?;
         note(&session.pool, &request.command).map_err(failed)?;
-        finish(&session)?;
     }
     session.close(doing)?;
     Ok(Destroyed { names, reclaimed: None })
@@ -191,12 +190,6 @@ pub(super) fn destroy_all(
         }
     }
     Ok(())
-}
-
-/// Works off what was destroyed: this process is all there is to do it.
-fn finish(session: &Session) -> Result<()> {
-    let freed = session.pool.finish_freeing(|_| true);
-    freed.map_err(|e| pool_error(Doing::Open(session.pool.name().into()), e))
 }
 
 /// The snapshots of `head` that a list with ranges means (`a,b%c,%d`), oldest first.
@@ -267,7 +260,6 @@ fn destroy_snapshots(session: Session, request: &Destroy, doing: Doing) -> Resul
     if !request.dry_run {
         destroy_all(&session.pool, &names, request.defer).map_err(failed)?;
         note(&session.pool, &request.command).map_err(failed)?;
-        finish(&session)?;
     }
     names.retain(|name| name.contains('@'));
     session.close(doing)?;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use device::DeviceError;
 use format::config::{PoolState, VdevConfig};
@@ -176,6 +177,10 @@ pub(crate) fn other_system(pool: &crate::pools::FoundPool, hostid: u64) -> Why {
     }
 }
 
+/// How long a command that is done goes on with what is left to be freed: on image files that is some
+/// million blocks.
+const FREEING_MAX: Duration = Duration::from_secs(1);
+
 /// The most that is kept in memory of what is written to one device, in bytes.
 const MEMORY_MAX: usize = 64 << 20;
 
@@ -228,9 +233,15 @@ impl Session {
         members.map(|member| (member.guid, &member.candidate)).chain(others)
     }
 
-    /// Ends the session: what was changed is on disk.
+    /// Ends the session: what was changed is on disk. What is still to be freed is worked off for a
+    /// while; the rest is left to whoever has the pool open for writing next.
     pub(crate) fn close(self, doing: Doing) -> Result<()> {
-        self.pool.close().map_err(|error| pool_error(doing, error))
+        let start = rt::time::now();
+        let freed = match self.pool.read_only_reason() {
+            None => self.pool.finish_freeing(|_| start.elapsed() < FREEING_MAX),
+            Some(_) => Ok(()),
+        };
+        freed.and_then(|()| self.pool.close()).map_err(|error| pool_error(doing, error))
     }
 }
 

@@ -1,0 +1,324 @@
+//! Large files go in portions, by way of the delete queue; large truncates too. Whatever is cut off in
+//! between is a pool that the referees find right.
+//!
+//! Seen red: an object that is entered nowhere, an entry that outlives its object, extended attributes
+//! that stay behind.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use acceptance::{SHAPES, Session, Shape, engine, judge};
+use fs::{Accounts, Filesystem, FsError, NewObject, Who, mode};
+use pool::props::space::Owner;
+use testkit::{Images, rounds};
+
+const WHO: Who = Who { uid: 1000, gid: 100 };
+const RECORD: u64 = 512;
+
+/// Our own judge is content, too.
+fn assert_verified(images: &Images) {
+    let scan = vdev::import::scan(&[images.path().to_path_buf()]).unwrap();
+    let found = scan.choose(engine::POOL).unwrap();
+    let report = verify::verify_pool(found, &verify::Options::default(), &mut |_| {}).unwrap();
+    let clean = report.verdict == verify::Verdict::Clean;
+    assert!(clean, "{:?} {:?}", report.findings, report.devices);
+}
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    rt::random::Rng::new(seed).fill(&mut bytes);
+    bytes
+}
+
+fn put(fs: &Filesystem, name: &str, blocks: u64) -> u64 {
+    let file = NewObject::of(mode::FILE | 0o644, WHO);
+    let data = noise(blocks, (blocks * RECORD) as usize);
+    fs.create_with(fs.root(), name.as_bytes(), &file, &data).unwrap()
+}
+
+fn used_by_user(fs: &Filesystem) -> u64 {
+    let found = pool::dsl::lookup::find(fs.pool().mos(), engine::POOL).unwrap();
+    let accounts = Accounts::of(fs.pool(), &found).unwrap().unwrap();
+    accounts.used(Owner::User, false, WHO.uid).unwrap()
+}
+
+/// Closes the pool, has all judges look at it, and opens it to free `blocks` in a txg.
+fn judged(images: &Images, session: &mut Session, blocks: u64) {
+    session.close().unwrap();
+    judge(images, engine::POOL, 0, 0);
+    assert_verified(images);
+    *session =
+        Session::open_freeing(images.path(), engine::POOL, engine::POOL, Some(blocks)).unwrap();
+}
+
+#[test]
+fn a_large_file_goes_in_portions_and_survives_every_cut() {
+    const PORTION: u64 = 300;
+    let (images, mut session) = Session::create(&SHAPES[0], RECORD);
+    session.pool().set_freeing(PORTION, false).unwrap();
+    let fs = session.filesystem();
+    let large = put(fs, "large", 1500);
+    put(fs, "other", 700);
+    put(fs, "small", 40);
+    fs.link(fs.root(), b"second", large).unwrap();
+    session.pool().sync().unwrap();
+    let all = used_by_user(fs);
+
+    // With the first of two names nothing goes.
+    fs.unlink(fs.root(), b"large").unwrap();
+    session.pool().sync().unwrap();
+    assert_eq!((used_by_user(fs), fs.delete_queue().unwrap()), (all, vec![]));
+    fs.unlink(fs.root(), b"second").unwrap();
+    fs.unlink(fs.root(), b"small").unwrap();
+    assert!(matches!(fs.attrs(large), Err(FsError::Dmu(dmu::DmuError::NoObject { .. }))));
+    session.pool().sync().unwrap();
+    assert_eq!(fs.delete_queue().unwrap(), vec![large]);
+    let mut seen = vec![used_by_user(fs)];
+    for cut in 0..20 {
+        if session.filesystem().delete_queue().unwrap().is_empty() {
+            break;
+        }
+        judged(&images, &mut session, PORTION);
+        if cut == 1 {
+            // Two at once share what a txg frees.
+            let fs = session.filesystem();
+            fs.unlink(fs.root(), b"other").unwrap();
+        }
+        session.pool().sync().unwrap();
+        seen.push(used_by_user(session.filesystem()));
+    }
+    // 1,500 blocks and 700 of 4 KiB each, at most 300 (and a few) in a txg; closing is a txg, too.
+    let steps: Vec<u64> = seen.windows(2).map(|pair| pair[0] - pair[1]).collect();
+    assert!((4..9).contains(&steps.len()), "{steps:?}");
+    assert!(steps.iter().all(|step| *step <= 2 * (PORTION + 10) * 4096), "{steps:?}");
+    assert_eq!(used_by_user(session.filesystem()), 0);
+    judged(&images, &mut session, PORTION);
+    assert!(session.filesystem().read_dir(session.filesystem().root()).unwrap().is_empty());
+    // The numbers can be had again.
+    let again = put(session.filesystem(), "again", 3);
+    assert!(again <= large, "{again} beyond {large}");
+    session.close().unwrap();
+}
+
+/// In a txg of its own each, until all is gone, without anybody asking.
+#[test]
+fn what_is_left_is_worked_off_by_itself() {
+    let (images, mut session) = Session::create(&SHAPES[1], RECORD);
+    session.pool().set_freeing(200, false).unwrap();
+    let (one, two) = (put(session.filesystem(), "a", 3000), put(session.filesystem(), "b", 2000));
+    session.pool().sync().unwrap();
+    let fs = session.filesystem();
+    fs.unlink(fs.root(), b"a").unwrap();
+    fs.unlink(fs.root(), b"b").unwrap();
+    session.pool().sync().unwrap();
+    assert_eq!(fs.delete_queue().unwrap().len(), 2, "{one} {two}");
+    session.close().unwrap();
+    // A reader leaves it as it is.
+    let scan = vdev::import::scan(&[images.path().to_path_buf()]).unwrap();
+    let found = scan.choose(engine::POOL).unwrap();
+    let tree = rt::sync::Arc::new(found.open_tree().unwrap());
+    let options =
+        pool::OpenOptions { workers: 1, host_id: 1, host_name: "reader".into(), new_name: None };
+    let pool =
+        pool::Pool::open(pool::Devices::ReadOnly(tree), &found.uberblocks, &options).unwrap();
+    let fs = Filesystem::open(&pool, engine::POOL).unwrap();
+    assert_eq!(fs.delete_queue().unwrap().len(), 2);
+    drop((fs, pool));
+    let mut session =
+        Session::open_freeing(images.path(), engine::POOL, engine::POOL, Some(200)).unwrap();
+    let first = session.pool().txg();
+    session.pool().set_freeing(200, true).unwrap();
+    session.pool().sync().unwrap();
+    session.pool().finish_freeing(|_| true).unwrap();
+    let txgs = session.pool().txg() - first;
+    assert!((15..40).contains(&txgs), "{txgs} txgs for 5,000 blocks, 200 in each");
+    assert_eq!(session.filesystem().delete_queue().unwrap(), [0; 0]);
+    session.close().unwrap();
+    judge(&images, engine::POOL, 2, 0);
+    assert_verified(&images);
+}
+
+/// Truncates and holes of many blocks take several txgs, each of which leaves a file that is as long as
+/// it says.
+#[test]
+fn large_truncates_and_holes_take_several_txgs() {
+    const PORTION: u64 = 250;
+    let (images, mut session) = Session::create(&SHAPES[2], RECORD);
+    session.pool().set_freeing(PORTION, true).unwrap();
+    let fs = session.filesystem();
+    let cut = put(fs, "cut", 3000);
+    let hole = put(fs, "hole", 3000);
+    session.pool().sync().unwrap();
+    let txg = session.pool().txg();
+    fs.truncate(cut, 100_000).unwrap();
+    session.pool().sync().unwrap();
+    let txgs = session.pool().txg() - txg;
+    assert!((9..20).contains(&txgs), "{txgs} txgs for 2,800 blocks, 250 in each");
+    let txg = session.pool().txg();
+    fs.punch_hole(hole, 10_000, 1_400_000).unwrap();
+    session.pool().sync().unwrap();
+    let txgs = session.pool().txg() - txg;
+    assert!((9..20).contains(&txgs), "{txgs} txgs for 2,700 blocks, 250 in each");
+    for (number, size, zeros) in [(cut, 100_000, 0..0), (hole, 3000 * 512, 10_000..1_410_000)] {
+        let mut want = noise(3000, 3000 * 512);
+        want.truncate(size);
+        want[zeros].fill(0);
+        let mut have = vec![0; size + 1];
+        assert_eq!(fs.read(number, 0, &mut have).unwrap(), size);
+        assert!(have[..size] == want, "object {number}");
+    }
+    session.close().unwrap();
+    judge(&images, engine::POOL, 1, 0);
+    assert_verified(&images);
+}
+
+/// Snapshots, clones, rollbacks, promotions and destroys while a file is half freed.
+#[test]
+fn branches_of_a_half_freed_file() {
+    const PORTION: u64 = 60;
+    let (images, mut session) = Session::create(&SHAPES[0], RECORD);
+    session.pool().set_freeing(PORTION, false).unwrap();
+    session.pool().create_filesystem("tank/a", BTreeMap::new(), fs::make_filesystem).unwrap();
+    let fs = Filesystem::open(session.pool(), "tank/a").unwrap();
+    let large = put(&fs, "large", 600);
+    drop(fs);
+    // With extended attributes in a hidden directory: they go with it.
+    session.pool().set_property("tank/a", "xattr", Some(pool::Stored::Number(1))).unwrap();
+    let fs = Filesystem::open(session.pool(), "tank/a").unwrap();
+    fs.set_xattr(large, b"user.one", Some(&noise(5, 3000))).unwrap();
+    fs.set_xattr(large, b"user.two", Some(b"2")).unwrap();
+    session.pool().snapshot(&["tank/a@whole".into()], &[]).unwrap();
+    fs.unlink(fs.root(), b"large").unwrap();
+    session.pool().sync().unwrap();
+    session.pool().sync().unwrap();
+    session.pool().snapshot(&["tank/a@half".into()], &[]).unwrap();
+    assert_eq!(fs.delete_queue().unwrap(), [large]);
+    drop(fs);
+
+    // A clone has the queue of its snapshot.
+    session.pool().clone_snapshot("tank/a@half", "tank/c", BTreeMap::new()).unwrap();
+    let clone = Filesystem::open(session.pool(), "tank/c").unwrap();
+    assert_eq!(clone.delete_queue().unwrap(), [large]);
+    drop(clone);
+    session.pool().sync().unwrap();
+    judged(&images, &mut session, PORTION);
+    session.pool().promote("tank/c").unwrap();
+    let (a, c) = (
+        Filesystem::open(session.pool(), "tank/a").unwrap(),
+        Filesystem::open(session.pool(), "tank/c").unwrap(),
+    );
+    session.pool().sync().unwrap();
+    drop((a, c));
+    judged(&images, &mut session, PORTION);
+    let a = Filesystem::open(session.pool(), "tank/a").unwrap();
+    let c = Filesystem::open(session.pool(), "tank/c").unwrap();
+    session.pool().set_freeing(100_000, false).unwrap();
+    session.pool().sync().unwrap();
+    assert_eq!((a.delete_queue().unwrap(), c.delete_queue().unwrap()), (vec![], vec![]));
+    drop((a, c));
+
+    // Back to where it was half freed, and to where it was whole.
+    session.pool().rollback("tank/c@half").unwrap();
+    let c = Filesystem::open(session.pool(), "tank/c").unwrap();
+    assert_eq!(c.delete_queue().unwrap(), [large]);
+    session.pool().sync().unwrap();
+    drop(c);
+    judged(&images, &mut session, PORTION);
+    session.pool().destroy_dataset("tank/a").unwrap();
+    session.pool().destroy_snapshots(&["tank/c@half".into()], false).unwrap();
+    session.pool().rollback("tank/c@whole").unwrap();
+    let c = Filesystem::open(session.pool(), "tank/c").unwrap();
+    assert_eq!(c.delete_queue().unwrap(), [0; 0]);
+    let names: Vec<_> = c.xattrs(large).unwrap().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, [b"user.one".to_vec(), b"user.two".to_vec()]);
+    c.unlink(c.root(), b"large").unwrap();
+    session.pool().sync().unwrap();
+    drop(c);
+    // Destroyed with its queue.
+    session.pool().destroy_snapshots(&["tank/c@whole".into()], false).unwrap();
+    session.pool().destroy_dataset("tank/c").unwrap();
+    judged(&images, &mut session, PORTION);
+    session.pool().finish_freeing(|_| true).unwrap();
+    assert_eq!(session.pool().freeing().unwrap(), 0);
+    session.close().unwrap();
+    judge(&images, engine::POOL, 0, 0);
+    assert_verified(&images);
+}
+
+/// What each txg of the freeing takes: milliseconds, and bytes that it frees.
+fn portions(session: &Session) -> Vec<(f64, u64)> {
+    let allocated = || session.pool().space().unwrap().allocated;
+    let mut portions = Vec::new();
+    while session.pool().is_freeing().unwrap() {
+        let (before, start) = (allocated(), rt::time::now());
+        session.pool().sync().unwrap();
+        let time = start.elapsed().as_secs_f64() * 1e3;
+        portions.push((time, before.saturating_sub(allocated())));
+    }
+    portions
+}
+
+fn told(what: &str, blocks: u64, first: f64, portions: &[(f64, u64)]) {
+    let mut times: Vec<f64> = portions.iter().map(|(time, _)| *time).collect();
+    let mut bytes: Vec<u64> = portions.iter().map(|(_, bytes)| *bytes).collect();
+    times.sort_by(f64::total_cmp);
+    bytes.sort_unstable();
+    let (count, last) = (times.len(), times.len() - 1);
+    let (median, most) = (times[count / 2], times[last]);
+    let line = format!(
+        "{what} of {blocks} blocks: gone after {first:.0} ms, then {count} txgs, median {median:.0} ms, \
+         at most {most:.0} ms\n"
+    );
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    assert!(bytes[last] <= 2 * bytes[count / 2], "{what}: {portions:.0?}");
+    // A txg takes some 30 ms: on a busy machine others take a part of it.
+    assert!(most <= 2.0 * median + 100.0, "{what}: {portions:.0?}");
+}
+
+/// A file system and a file of very many blocks are gone at once, and no txg of their freeing takes
+/// over twice the median.
+#[test]
+fn no_txg_of_freeing_very_much_takes_long() {
+    let blocks = rounds(120_000, 1_000_000);
+    let shape = Shape { disk_bytes: 3 << 30, ashift: 9, ..SHAPES[0] };
+    let (images, mut session) = Session::create(&shape, RECORD);
+    session.pool().create_filesystem("tank/a", BTreeMap::new(), fs::make_filesystem).unwrap();
+    let a = Filesystem::open(session.pool(), "tank/a").unwrap();
+    let (file, part) = (put(&a, "file", 0), noise(9, 50_000 * RECORD as usize));
+    for at in (0..blocks).step_by(50_000) {
+        let count = (blocks - at).min(50_000) * RECORD;
+        a.write(file, at * RECORD, &part[..count as usize]).unwrap();
+    }
+    drop(a);
+    let own = put(session.filesystem(), "file", 0);
+    for at in (0..blocks).step_by(50_000) {
+        let count = (blocks - at).min(50_000) * RECORD;
+        session.filesystem().write(own, at * RECORD, &part[..count as usize]).unwrap();
+    }
+    session.close().unwrap();
+    // As a new process has it: nothing is in memory.
+    let open = || Session::open(images.path(), engine::POOL, engine::POOL).unwrap();
+    session = open();
+    let full = session.pool().space().unwrap().allocated;
+    let per_txg = session.pool().blocks_per_txg().unwrap();
+    session.pool().set_freeing(per_txg, false).unwrap();
+    let start = rt::time::now();
+    session.pool().destroy_dataset("tank/a").unwrap();
+    let first = start.elapsed().as_secs_f64() * 1e3;
+    told("a file system", blocks, first, &portions(&session));
+    session.close().unwrap();
+    session = open();
+    session.pool().set_freeing(per_txg, false).unwrap();
+    let start = rt::time::now();
+    session.filesystem().unlink(session.filesystem().root(), b"file").unwrap();
+    session.pool().sync().unwrap();
+    let first = start.elapsed().as_secs_f64() * 1e3;
+    told("a file", blocks, first, &portions(&session));
+    let left = session.pool().space().unwrap().allocated;
+    assert!(left < full / 20, "{left} of {full} bytes are left");
+    session.close().unwrap();
+    judge(&images, engine::POOL, 0, 0);
+    assert_verified(&images);
+}

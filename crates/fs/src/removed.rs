@@ -1,0 +1,144 @@
+//! What has lost its last name: freed at once if it is small, else from the delete queue.
+//!
+//! The one idea: a file of many blocks is freed in portions, one in each txg, so that none takes long;
+//! it stands in the delete queue until its last block is gone, so that a crash loses no space. What
+//! whoever had the file system before has left there is worked off, too. FORMAT: section 11.7.
+
+use dmu::{Kin, Object, Tx, Zap};
+use format::dirent::Dirent;
+use format::sa::SaView;
+use format::znode::Pflags;
+use rt::sync::Arc;
+
+use crate::attrs::Attrs;
+use crate::error::Result;
+use crate::filesystem::Filesystem;
+
+impl Filesystem {
+    /// Objects in the delete queue: unlinked, to be freed.
+    pub fn delete_queue(&self) -> Result<Vec<u64>> {
+        if self.delete_queue == 0 {
+            return Ok(Vec::new());
+        }
+        let entries = Zap::open(&self.objset, self.delete_queue)?.entries()?;
+        Ok(entries.iter().filter_map(|e| e.value.as_u64()).collect())
+    }
+
+    /// Works off the delete queue, a portion in each txg from the next one on.
+    pub(crate) fn work_off(&self) -> Result<()> {
+        if self.delete_queue != 0 {
+            let queue = Zap::open(&self.objset, self.delete_queue)?;
+            self.objset.free_in_portions(queue, self.kin())?;
+            self.pool.has_left(&self.dataset);
+        }
+        Ok(())
+    }
+
+    /// What goes with an object of the delete queue that somebody left there: its extended attributes.
+    /// Nothing goes that has a name, whatever the queue says.
+    fn kin(&self) -> Box<Kin> {
+        let (registry, shared) = (self.registry.clone(), self.shared.clone());
+        Box::new(move |objset, object| {
+            let (header, spill) = (object.header()?, object.spill()?);
+            let wrong = |source| dmu::DmuError::Format { object: object.number(), source };
+            let attrs = {
+                let layouts = shared.layouts.read();
+                let (kind, spill) = (header.bonus_kind(), spill.as_deref().map(Vec::as_slice));
+                SaView::new(&registry, &layouts, kind, header.bonus(), spill)
+                    .and_then(|view| Attrs::parse(&view, header.bonus()))
+                    .map_err(wrong)?
+            };
+            let hidden = attrs.flags & Pflags::XATTR != 0;
+            if attrs.links != 0 && !hidden {
+                return Ok(None);
+            }
+            let mut kin = Vec::new();
+            if attrs.is_dir() {
+                kin = members(&Zap::of(object.clone())?)?;
+                if !hidden && !kin.is_empty() {
+                    return Ok(None);
+                }
+            }
+            if let Some(dir) = attrs.xattr_object {
+                kin.extend(members(&Zap::open(objset, dir)?)?);
+                kin.push(dir);
+            }
+            Ok(Some(kin))
+        })
+    }
+
+    /// Starts a change that takes away the last name of `object`, if there is such a one.
+    pub(crate) fn enter_to_remove(&self, object: Option<u64>) -> Result<Tx<'_>> {
+        let Some(object) = object else { return self.enter(0) };
+        let blocks = self.object(object)?.max_block()?.saturating_add(1);
+        self.enter_to_free(if blocks > self.pool.blocks_at_once() { 1 } else { blocks })
+    }
+
+    /// Starts a change that frees about so many blocks: in a txg that has not enough to free yet.
+    pub(crate) fn enter_to_free(&self, blocks: u64) -> Result<Tx<'_>> {
+        self.pool.wait_to_free(blocks)?;
+        let tx = self.enter(0)?;
+        tx.frees(blocks);
+        Ok(tx)
+    }
+
+    /// Frees an object that has no name any more, its hidden attribute directory too.
+    pub(crate) fn free_object(
+        &self,
+        tx: &Tx<'_>,
+        object: &Arc<Object>,
+        attrs: &Attrs,
+    ) -> Result<()> {
+        let mut kin = Vec::new();
+        if let Some(dir) = attrs.xattr_object {
+            kin.extend(self.read_dir(dir)?.into_iter().map(|entry| entry.object));
+            kin.push(dir);
+        }
+        if self.goes_at_once(object)? {
+            for number in kin {
+                self.free_hidden(tx, number)?;
+            }
+            return Ok(self.objset.free(tx, object.number())?);
+        }
+        self.free_later(tx, object, kin)
+    }
+
+    /// Frees an extended attribute that has no name any more.
+    pub(crate) fn free_hidden(&self, tx: &Tx<'_>, number: u64) -> Result<()> {
+        let object = self.object(number)?;
+        if self.goes_at_once(&object)? {
+            return Ok(self.objset.free(tx, number)?);
+        }
+        self.free_later(tx, &object, Vec::new())
+    }
+
+    fn goes_at_once(&self, object: &Arc<Object>) -> Result<bool> {
+        Ok(self.delete_queue == 0 || object.max_block()? < self.pool.blocks_at_once())
+    }
+
+    fn free_later(&self, tx: &Tx<'_>, object: &Arc<Object>, kin: Vec<u64>) -> Result<()> {
+        // The property readonly may have been on when it was opened.
+        self.work_off()?;
+        self.change_znode(tx, object, |znode| znode.links = 0)?;
+        Ok(self.objset.free_slowly(tx, object.number(), kin)?)
+    }
+
+    /// A file that is cut to `size` bytes: where the cut of one txg is, and about how many blocks it
+    /// frees. `end`: one after the last byte that goes.
+    pub(crate) fn portion(&self, object: &Arc<Object>, size: u64, end: u64) -> Result<(u64, u64)> {
+        let block = u64::from(object.block_size()?);
+        let end = end.div_ceil(block).min(object.max_block()?.saturating_add(1));
+        let count = end.saturating_sub(size / block);
+        if count <= self.pool.blocks_at_once() {
+            return Ok((size, count));
+        }
+        let tail = object.tail(size / block, end, self.pool.blocks_per_txg()?)?;
+        Ok((size.max(tail.first.saturating_mul(block)), tail.blocks))
+    }
+}
+
+/// The objects that a directory leads to.
+fn members(dir: &Zap) -> dmu::Result<Vec<u64>> {
+    let entries = dir.entries()?;
+    Ok(entries.iter().filter_map(|e| Some(Dirent::decode(e.value.as_u64()?).object)).collect())
+}
