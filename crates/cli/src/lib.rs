@@ -80,6 +80,12 @@ const ZPOOL: &[Verb] = &[
         run: zpool::create::export,
     },
     Verb {
+        name: "clear",
+        usage: "clear [-nF] <pool> [device]",
+        appendix: Appendix::None,
+        run: zpool::set::clear,
+    },
+    Verb {
         name: "history",
         usage: "history [-il] [<pool>] ...",
         appendix: Appendix::None,
@@ -277,7 +283,6 @@ const LATER_ZPOOL: &[&str] = &[
     "add",
     "attach",
     "checkpoint",
-    "clear",
     "detach",
     "events",
     "initialize",

@@ -1,12 +1,14 @@
 //! `thumper`, `zpool`, `zfs`: one program, by the name it is called.
 
-use std::io::{BufWriter, stderr, stdout};
+use std::io::{BufWriter, Write, stderr, stdout};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let mut engine = verbs::Local::from_environment();
     let mut out = BufWriter::with_capacity(1 << 16, stdout().lock());
-    let status = cli::run(&words, &mut engine, &mut out, &mut stderr().lock());
+    // Not locked for good: a pool that is suspended meanwhile is told of by another thread.
+    verbs::on_suspended(|line| drop(writeln!(stderr(), "{line}")));
+    let status = cli::run(&words, &mut engine, &mut out, &mut stderr());
     ExitCode::from(status)
 }

@@ -12,7 +12,7 @@ use dmu::{Objset, Promise, Tx, Txgs};
 use format::config::PoolConfig;
 use rt::sync::{Arc, Condvar, Mutex};
 use rt::workers::Workers;
-use store::{Store, Writer};
+use store::{Gate, Store, Writer};
 
 use crate::dataset::Dataset;
 use crate::error::{PoolError, Result};
@@ -219,6 +219,11 @@ impl Pool {
         Ok(())
     }
 
+    /// Where a suspended pool waits; `None`: it can only be read.
+    pub fn gate(&self) -> Option<&Arc<Gate>> {
+        self.writing.as_ref().map(|writing| writing.writer.gate())
+    }
+
     /// Tries again what a suspended pool waits for.
     pub fn clear(&self) -> Result<()> {
         self.writing()?.writer.gate().resume();
@@ -294,13 +299,16 @@ impl Pool {
         *writing.thread.lock() = Some(rt::thread::spawn("txg-sync", body));
     }
 
-    /// Stops taking changes after a last sync. The pool stays open for reading. One that is suspended is let go:
-    /// what it has acknowledged is on disk, nothing of what waits is.
+    /// Lets a suspended pool go: who waits gets an error. What was acknowledged is on disk, nothing else is.
+    pub fn let_go(&self) -> Result<()> {
+        self.set_patient(false)
+    }
+
+    /// Stops taking changes after a last sync. The pool stays open for reading. Of one that waits for its
+    /// devices it waits, too.
     pub fn close(&self) -> Result<()> {
         let Some(writing) = &self.writing else { return Ok(()) };
-        let suspended = self.suspended().is_some();
-        // A pool that waits for devices is let go: nothing of what waits is on disk.
-        writing.writer.gate().set_patient(false);
+        let suspended = writing.suspended.lock().is_some();
         let result = if suspended { Ok(()) } else { self.sync().map(|_| ()) };
         writing.txgs.close();
         writing.bell.stop();

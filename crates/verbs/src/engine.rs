@@ -51,6 +51,12 @@ pub trait Engine {
     /// See [`Engine::pool_create`].
     fn pool_set(&mut self, request: &pools::Set) -> Result<Vec<String>>;
 
+    /// `zpool clear`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_clear(&mut self, request: &pools::Clear) -> Result<()>;
+
     /// `zpool history`.
     ///
     /// # Errors

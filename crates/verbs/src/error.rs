@@ -34,6 +34,8 @@ pub enum Doing {
     Hold(String),
     /// Letting go of a snapshot.
     Release(String),
+    /// Clearing the errors of a pool or a device.
+    Clear(String),
     /// Exporting a pool.
     Export(String),
     /// Importing a pool.
@@ -65,6 +67,7 @@ impl fmt::Display for Doing {
             Doing::RenameTo(name) => ("rename to", name),
             Doing::Hold(name) => ("hold snapshot", name),
             Doing::Release(name) => ("release hold from snapshot", name),
+            Doing::Clear(name) => return write!(f, "cannot clear errors for {name}"),
             Doing::Export(name) => ("export", name),
             Doing::Import(name) => ("import", name),
             Doing::ImportWith(name) => ("import pool", name),
@@ -92,6 +95,9 @@ pub enum Why {
     /// The pool in a data set's name is not there.
     #[error("no such pool '{0}'")]
     NoPoolOf(String),
+    /// No device of that name in the pool.
+    #[error("no such device in pool")]
+    NoDevice,
     /// No data set of that name.
     #[error("dataset does not exist")]
     NoDataset,

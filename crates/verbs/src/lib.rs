@@ -22,7 +22,7 @@ pub mod state;
 
 pub use engine::Engine;
 pub use error::{Doing, Error, Result, Why};
-pub use local::Local;
+pub use local::{Local, on_suspended};
 pub use pool::props;
 
 /// True for the name of a feature that OpenZFS 2.1 knows.

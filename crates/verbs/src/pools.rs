@@ -123,6 +123,19 @@ pub struct Set {
     pub command: String,
 }
 
+/// `zpool clear`: devices that were given up are used again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clear {
+    /// The pool.
+    pub name: String,
+    /// One device of it, by its path, its guid, or the last part of its path; `None`: all.
+    pub device: Option<String>,
+    /// Directories to look for it in, if it is not remembered.
+    pub places: Vec<PathBuf>,
+    /// What goes into the pool's history.
+    pub command: String,
+}
+
 /// State of a vdev, or of a pool by its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {

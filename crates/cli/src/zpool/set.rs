@@ -1,4 +1,4 @@
-//! `zpool set`.
+//! `zpool set`, `zpool clear`.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,36 @@ use verbs::{Doing, Error, pools};
 
 use super::known_name;
 use crate::door::{Door, Ran, Stop, bad_letter, split_assignment, text};
-use crate::getopt::sort;
+use crate::getopt::{Opt, sort};
+
+/// `zpool clear`. `-n` and `-F` ask for a way back to an older txg, which no pool that opens here needs.
+pub(crate) fn clear(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    let words = sort(words, "FnX", &[]);
+    let letters: Vec<char> = words
+        .opts
+        .iter()
+        .map(|opt| match opt {
+            Opt::Flag(letter) => Ok(*letter),
+            other => Err(bad_letter(other)),
+        })
+        .collect::<Result<_, _>>()?;
+    if letters.contains(&'n') && !letters.contains(&'F') {
+        return Err(Stop::Usage("-n is only allowed with -F".into()));
+    }
+    let (name, device) = match &words.operands[..] {
+        [] => return Err(Stop::Usage("missing pool name".into())),
+        [name] => (text(name), None),
+        [name, device] => (text(name), Some(text(device))),
+        _ => return Err(Stop::Usage("too many arguments".into())),
+    };
+    known_name(&name)?;
+    if letters.contains(&'n') {
+        return Ok(0);
+    }
+    let (places, command) = (door.places.clone(), door.command.clone());
+    door.engine.pool_clear(&pools::Clear { name, device, places, command })?;
+    Ok(0)
+}
 
 /// `zpool set`.
 pub(crate) fn set(door: &mut Door<'_>, words: &[OsString]) -> Ran {

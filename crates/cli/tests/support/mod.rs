@@ -121,6 +121,10 @@ impl Engine for Told {
         self.ask(request)
     }
 
+    fn pool_clear(&mut self, request: &pools::Clear) -> Result<()> {
+        self.ask(request)
+    }
+
     fn pool_import(&mut self, request: &pools::Import) -> Result<pools::Imported> {
         self.ask(request)
     }

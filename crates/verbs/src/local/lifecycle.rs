@@ -5,16 +5,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use device::{Device, WriteDevice, WriteFile};
-use format::config::PoolState;
+use format::config::{PoolState, VdevConfig};
 use pool::props::{PoolKey, PoolProp, Value};
 use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
 use rt::sync::Arc;
 
 use super::limits::{Limit, limits, set_limits};
-use super::session::{For, Located, locate, open_located, pool_error};
+use super::session::{self, For, Located, locate, open_located, pool_error};
 use super::{capacity, pool_props};
 use crate::layout::{Class, GroupKind};
-use crate::pools::{Create, Destroy, Export, Import, Imported, Which};
+use crate::pools::{Clear, Create, Destroy, Export, Import, Imported, Which};
 use crate::state::{Known, StateFile};
 use crate::{Doing, Error, Result, Why, find, host, inuse};
 
@@ -179,6 +179,30 @@ pub(super) fn destroy(file: &StateFile, request: &Destroy) -> Result<()> {
     let located = locate(&file.load()?, &request.name, &request.places)?;
     let doing = Doing::Destroy(request.name.clone());
     leave(file, &request.name, located, PoolState::Destroyed, &request.command, doing)
+}
+
+/// `zpool clear`: what was faulted or removed is used again. Counts of errors end with each command.
+pub(super) fn clear(file: &StateFile, request: &Clear) -> Result<()> {
+    let session = session::open(file, &request.name, &request.places, For::Writing)?;
+    let doing = || Doing::Clear(request.device.clone().unwrap_or_else(|| request.name.clone()));
+    let mut guids = None;
+    if let Some(device) = &request.device {
+        let config = session.pool.config();
+        let is_it = |leaf: &&VdevConfig| is_named(leaf, device);
+        let leaf = config.vdev_tree.leaves().find(is_it);
+        guids = Some(leaf.ok_or_else(|| Error::cannot(doing(), Why::NoDevice))?.guid);
+    }
+    let fail = |error| pool_error(doing(), error);
+    session.pool.use_again(guids).map_err(fail)?;
+    note(&session.pool, &request.command).map_err(fail)?;
+    session.close(doing())
+}
+
+/// Is it the leaf's guid, its path, or the last part of it?
+fn is_named(leaf: &VdevConfig, name: &str) -> bool {
+    let path = leaf.path.as_deref().map(|path| String::from_utf8_lossy(path).into_owned());
+    leaf.guid.to_string() == name
+        || path.is_some_and(|path| path == name || path.rsplit('/').next() == Some(name))
 }
 
 pub(super) fn export(file: &StateFile, request: &Export) -> Result<Vec<Error>> {

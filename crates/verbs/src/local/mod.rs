@@ -13,6 +13,7 @@ mod files;
 mod filesystems;
 mod history;
 mod judge;
+mod keeper;
 mod lifecycle;
 mod limits;
 mod pool_props;
@@ -27,6 +28,7 @@ use std::path::PathBuf;
 
 use pool::props::PoolProp;
 
+pub use keeper::on_suspended;
 use session::{For, Session, open, pool_error};
 
 use crate::dump::{Dump, Dumped, Fact};
@@ -140,6 +142,10 @@ impl Engine for Local {
 
     fn pool_set(&mut self, request: &pools::Set) -> Result<Vec<String>> {
         pool_props::set(&self.state, request)
+    }
+
+    fn pool_clear(&mut self, request: &pools::Clear) -> Result<()> {
+        lifecycle::clear(&self.state, request)
     }
 
     fn pool_history(

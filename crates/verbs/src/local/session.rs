@@ -10,6 +10,7 @@ use pool::devices::{Candidate, FoundPool, Scan, VdevError, scan};
 use pool::{Devices, OpenOptions, Pool, PoolError};
 use rt::sync::Arc;
 
+use super::keeper;
 use crate::state::{Known, State, StateFile};
 use crate::{Doing, Error, Result, Why, find, host};
 
@@ -162,6 +163,9 @@ pub(crate) fn open_located(
         && let Some(reason) = pool.read_only_reason()
     {
         return Err(cannot(Why::ReadOnly(reason.to_string())));
+    }
+    if mode == For::Writing {
+        keeper::keep(&pool).map_err(|error| pool_error(doing, error))?;
     }
     Ok(Session { pool, scan, index, known })
 }
