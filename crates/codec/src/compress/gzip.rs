@@ -24,10 +24,15 @@ pub(super) fn compress(level: u8, src: &[u8], dst: &mut [u8]) -> Option<usize> {
             _ => Deflate::new(Compression::new(u32::from(level.clamp(1, 9))), true),
         };
         let status = deflate.compress(src, dst, FlushCompress::Finish);
+        // Anything but the end of the stream means that the room was used up.
+        if !matches!(status, Ok(Status::StreamEnd)) {
+            // What broke off in the middle goes: of level 1 a reset leaves an open block behind, and the next
+            // stream would begin with its rest.
+            return None;
+        }
         let size = deflate.total_out();
         *kept = Some((level, deflate));
-        // Anything but the end of the stream means that the room was used up.
-        matches!(status, Ok(Status::StreamEnd)).then_some(usize::try_from(size).ok()?)
+        usize::try_from(size).ok()
     })
 }
 
