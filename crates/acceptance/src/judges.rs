@@ -43,7 +43,7 @@ pub fn assert_verified(dir: &Path, pool: &str) -> u64 {
     let report = verify::verify_pool(found, &verify::Options::default(), &mut |_| {});
     let report = report.unwrap_or_else(|e| panic!("{e}"));
     let clean = report.verdict == verify::Verdict::Clean;
-    assert!(clean, "{:?} {:?}", report.findings, report.devices);
+    assert!(clean, "{report:#?}");
     report.blocks
 }
 

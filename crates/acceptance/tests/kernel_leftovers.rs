@@ -178,6 +178,46 @@ fn gang_blocks_are_freed_piece_by_piece() {
     checked_by_all(&images, "sha256sum -c --quiet /d/sums");
 }
 
+/// A snapshot that the kernel takes of a file system in use has the header of its intent log. What we make of it
+/// has a log of its own, an empty one: else we could not write there, and the kernel would replay what is not its.
+#[test]
+fn snapshots_of_file_systems_in_use_begin_without_their_logs() {
+    if !vm::wanted("that what we make of the kernel's snapshots has no old intent log") {
+        return;
+    }
+    let images = testkit::fresh_images(2, 128 << 20);
+    let script = "set -euo pipefail\n\
+                  zpool create -o cachefile=none -O sync=always tank mirror /d/d00 /d/d01\n\
+                  zfs create tank/used; zpool sync tank\n\
+                  for i in $(seq 5); do head -c 40000 /dev/urandom > /tank/used/f$i; done\n\
+                  cd /tank/used; sha256sum * > /d/sums; cd /\n\
+                  zfs snapshot tank/used@log\n\
+                  head -c 300000 /dev/urandom > /tank/used/later\n\
+                  zfs rollback tank/used@log; zfs set sync=disabled tank; zpool sync tank\n\
+                  zpool export tank\n";
+    drop(Vm::new(images.path()).run(script).expect_ok());
+    let pool = look(images.path());
+    let header = pool.dataset("tank/used@log").unwrap().objset.phys().zil_header;
+    assert!(header.iter().any(|byte| *byte != 0), "the snapshot has no log in its header");
+    drop(pool);
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    session.pool().clone_snapshot("tank/used@log", "tank/clone", Default::default()).unwrap();
+    session.pool().rollback("tank/used@log").unwrap();
+    for name in ["tank/clone", "tank/used"] {
+        let fs = fs::Filesystem::open(session.pool(), name).unwrap();
+        assert_eq!(fs.dataset().objset.phys().zil_header, [0; 192], "{name}");
+        let create = Op::Create { path: b"ours".to_vec(), mode: 0o644 };
+        acceptance::engine::change(&fs, &create).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    session.close().unwrap();
+    drop(session);
+    acceptance::assert_verified(images.path(), POOL);
+    checked_by_all(
+        &images,
+        "for at in used clone; do cd /tank/$at; sha256sum -c --quiet /d/sums; test -e ours; test ! -e later; done",
+    );
+}
+
 /// Blocks with several owners, and intent logs whose blocks nobody has claimed, would be written
 /// over: such pools are opened to be read, and say why (INV-12).
 #[test]

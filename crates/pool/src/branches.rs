@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use dmu::Objset;
 use format::ObjectType;
 use format::dsl_dataset::DslDatasetFlags;
+use rt::sync::Arc;
 use rt::sync::atomic::Ordering;
 
 use crate::create::properties;
@@ -145,7 +147,7 @@ impl Pool {
             for (property, value) in &props {
                 cx.apply(&name, property, Some(value))?;
             }
-            Ok(())
+            cx.without_log(&name)
         })
     }
 
@@ -259,7 +261,8 @@ impl Pool {
             let reserved = cx.refreservation(&head)?;
             cx.pool.revoke(&head);
             cx.free_later();
-            cx.ledger.rollback(&head, reserved)
+            cx.ledger.rollback(&head, reserved)?;
+            cx.without_log(&head.name)
         })
     }
 
@@ -424,6 +427,19 @@ impl TaskContext<'_> {
         let (parent, leaf) = name.rsplit_once('/').ok_or_else(missing)?;
         let parent = lookup::find_dir(mos, parent)?.ok_or_else(missing)?;
         Ok((parent, leaf.into()))
+    }
+
+    /// What began as a snapshot of the kernel's has the header of its head's intent log, too: blocks that are not
+    /// its own, whose records would be replayed into it.
+    fn without_log(&self, name: &str) -> Result<()> {
+        let found = lookup::find(self.making.mos, name)?;
+        let store = self.pool.store.clone();
+        let objset = Objset::open(store, &found.phys.bp, self.pool.policy(&found)?, None)?;
+        if objset.phys().zil_header.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        objset.change_phys(|phys| phys.zil_header.fill(0));
+        self.sync_objset(found.object, &Arc::new(objset), self.refreservation(&found)?)
     }
 
     /// May a head (or a snapshot's root) get snapshots, clones or another place? Refused with the

@@ -256,7 +256,9 @@ impl Pool {
     }
 
     fn dsl_reason(&self, found: &Found, phys: &format::ObjsetPhys) -> Result<Option<String>> {
-        if !self.in_memory && phys.zil_header.iter().any(|b| *b != 0) {
+        // That of a snapshot is its head's, as it was then: nobody follows it.
+        let in_use = !found.is_snapshot() && phys.zil_header.iter().any(|b| *b != 0);
+        if !self.in_memory && in_use {
             return Ok(Some("its intent log is in use, which only the kernel replays yet".into()));
         }
         if phys.macs.iter().any(|b| *b != 0) {
