@@ -264,6 +264,14 @@ impl Forest {
         }
     }
 
+    /// Operations on the files of one of the data sets, done in the model.
+    pub fn files(&mut self, count: u64) -> (String, Vec<Op>) {
+        let name = self.any();
+        let Some(branch) = self.branches.get_mut(&name) else { return (name, Vec::new()) };
+        (0..count).for_each(|_| branch.load.step());
+        (name, std::mem::take(&mut branch.load.ops))
+    }
+
     /// One random change of data sets, done in the model: usually one, none if it does not fit.
     pub fn change(&mut self) -> Vec<Change> {
         let one = match self.rng.below(17) {

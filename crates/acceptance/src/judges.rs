@@ -38,12 +38,30 @@ pub fn judge_without(images: &Images, pool: &str, hidden: &[usize]) {
 /// With what it found.
 #[track_caller]
 pub fn assert_verified(dir: &Path, pool: &str) -> u64 {
+    verified(dir, pool, &[])
+}
+
+/// The same for a pool that the kernel wrote to, which now and then forgets when a hole was born in a file that
+/// was cut or made anew under an old number: `zfs send` does not rely on it either.
+///
+/// # Panics
+/// With what was found besides.
+#[track_caller]
+pub fn assert_verified_kernels(dir: &Path, pool: &str) -> u64 {
+    verified(dir, pool, &["a hole born in txg 0 where its previous snapshot has a block"])
+}
+
+#[track_caller]
+fn verified(dir: &Path, pool: &str, but: &[&str]) -> u64 {
     let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap_or_else(|e| panic!("{e}"));
     let found = scan.choose(pool).unwrap_or_else(|e| panic!("{e}"));
     let report = verify::verify_pool(found, &verify::Options::default(), &mut |_| {});
     let report = report.unwrap_or_else(|e| panic!("{e}"));
-    let clean = report.verdict == verify::Verdict::Clean;
-    assert!(clean, "{report:#?}");
+    let known = |finding: &verify::Finding| but.iter().any(|text| finding.text.contains(text));
+    let others = report.findings.iter().any(|finding| !known(finding));
+    let blocks = report.lost_blocks + report.recovered_blocks;
+    let clean = report.verdict == verify::Verdict::Clean || !but.is_empty();
+    assert!(clean && !others && blocks == 0 && report.devices.is_empty(), "{report:#?}");
     report.blocks
 }
 

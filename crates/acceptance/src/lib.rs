@@ -5,6 +5,7 @@
 //! The one idea: what is judged was made as users make it, by the program or by the engine's front
 //! door; who judges shares no code with it.
 
+pub mod alike;
 pub mod engine;
 pub mod forest;
 pub mod judges;
@@ -13,6 +14,6 @@ pub mod stage;
 pub mod transcript;
 
 pub use engine::{SHAPES, Session, Shape};
-pub use judges::{assert_verified, choose, judge, judge_without};
+pub use judges::{assert_verified, assert_verified_kernels, choose, judge, judge_without};
 pub use program::{thumper, thumper_path};
 pub use stage::Stage;

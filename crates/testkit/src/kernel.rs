@@ -58,18 +58,56 @@ pub fn work(dir: &Path, pool: &str, dataset: &str, ops: &[Op]) -> Ran {
     ran
 }
 
-/// The kernel imports `pool` for writing, mounts nothing, gives `commands`, scrubs and exports. The scrub must
-/// find nothing.
+/// `mounted DATASET` on /mnt whatever its properties say, and `unmounted`: the VM has no program for it.
+const MOUNTS: &str = r#"
+libc() { python3 -c 'import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+call, where = getattr(libc, sys.argv[1]), b"/mnt"
+done = call(sys.argv[2].encode(), where, b"zfs", 0, None) if len(sys.argv) > 2 else call(where, 0)
+sys.exit(os.strerror(ctypes.get_errno()) if done else 0)' "$@"; }
+mounted() { libc mount "$1"; }
+unmounted() { libc umount2; }
+"#;
+
+/// Something that the kernel is to do.
+#[derive(Debug, Clone)]
+pub enum Act {
+    /// Lines for bash; `mounted DATASET` mounts on /mnt, `unmounted` ends that.
+    Command(String),
+    /// Operations on the files of a data set, which is mounted for them.
+    Files(String, Vec<Op>),
+}
+
+/// The kernel imports `pool` for writing, mounts nothing by itself, does `acts` one after another, scrubs and
+/// exports. The scrub must find nothing.
 ///
 /// # Panics
 /// If any of it fails, with what the kernel said.
 #[track_caller]
-pub fn commands(dir: &Path, pool: &str, commands: &[String]) -> Ran {
-    let commands = commands.join("\n");
+pub fn story(dir: &Path, pool: &str, acts: &[Act]) -> Ran {
+    let kit = Kit::new(dir);
+    kit.write("ops.py", include_bytes!("ops.py"));
+    let mut lines = String::new();
+    for (i, act) in acts.iter().enumerate() {
+        match act {
+            Act::Command(line) => lines += &format!("{line}\n"),
+            Act::Files(dataset, ops) => {
+                let (ops, data) = for_python(ops);
+                kit.write(&format!("ops{i}.json"), ops.to_string().as_bytes());
+                kit.write(&format!("data{i}"), &data);
+                lines += &format!(
+                    "mounted '{dataset}'\n\
+                     python3 /d/kit/ops.py /d/kit/ops{i}.json /d/kit/data{i} /mnt '{pool}'\n\
+                     unmounted\n"
+                );
+            }
+        }
+    }
     let script = format!(
         "set -euxo pipefail\n\
+         {MOUNTS}\n\
          zpool import -N -d /d -o cachefile=none '{pool}'\n\
-         {commands}\n\
+         {lines}\
          zpool sync '{pool}'\n\
          zpool wait -t free '{pool}'\n\
          zpool scrub -w '{pool}'\n\

@@ -186,6 +186,16 @@ impl Truth {
         Ok(list.iter().map(entry).collect())
     }
 
+    /// What `zfs userspace -Hp` says of a mounted file system or snapshot, row by row; of `group` or `project`
+    /// its kin.
+    #[must_use]
+    pub fn space(&self, dataset: &str, owner: &str) -> Vec<Vec<&str>> {
+        let rows = self.member("space")[dataset][owner].as_array();
+        let rows = rows.unwrap_or_else(|| panic!("no space of {dataset} by {owner}"));
+        let cells = rows.iter().map(|row| row.as_array().into_iter().flatten());
+        cells.map(|row| row.filter_map(Value::as_str).collect()).collect()
+    }
+
     /// The volumes and snapshots of volumes: name, size in bytes, hex of the sha256 of it all.
     #[must_use]
     pub fn volumes(&self) -> Vec<(&str, u64, &str)> {
