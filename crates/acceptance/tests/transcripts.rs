@@ -192,7 +192,8 @@ fn play(name: &str, outputs: bool) -> (Vec<String>, usize) {
 }
 
 fn assert_played(name: &str, refusals_min: usize) {
-    let (wrong, refusals) = play(name, matches!(name, "space" | "props" | "branches"));
+    let (wrong, refusals) =
+        play(name, matches!(name, "space" | "props" | "branches" | "bookmarks"));
     assert!(wrong.is_empty(), "{} of {refusals}:\n{}", wrong.len(), wrong.join("\n\n"));
     assert!(refusals >= refusals_min, "{refusals}");
 }
@@ -220,6 +221,11 @@ fn data_sets() {
 #[test]
 fn snapshots_and_clones() {
     assert_played("branches", 60);
+}
+
+#[test]
+fn bookmarks() {
+    assert_played("bookmarks", 20);
 }
 
 #[test]

@@ -116,7 +116,8 @@ const ZFS: &[Verb] = &[
     Verb {
         name: "destroy",
         usage: "destroy [-fnpRrv] <filesystem|volume>\n\
-                destroy [-dnpRrv] <filesystem|volume>@<snap>[%<snap>][,...]",
+                destroy [-dnpRrv] <filesystem|volume>@<snap>[%<snap>][,...]\n\
+                destroy <filesystem|volume>#<bookmark>",
         appendix: Appendix::Pointer,
         run: zfs::change::destroy,
     },
@@ -152,6 +153,12 @@ const ZFS: &[Verb] = &[
                 rename -r <snapshot> <snapshot>",
         appendix: Appendix::Pointer,
         run: zfs::branch::rename,
+    },
+    Verb {
+        name: "bookmark",
+        usage: "bookmark <snapshot|bookmark> <newbookmark>",
+        appendix: Appendix::Pointer,
+        run: zfs::bookmark::bookmark,
     },
     Verb {
         name: "hold",
@@ -304,7 +311,6 @@ const LATER_ZPOOL: &[&str] = &[
 ];
 const LATER_ZFS: &[&str] = &[
     "allow",
-    "bookmark",
     "change-key",
     "clone",
     "diff",

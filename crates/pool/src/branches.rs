@@ -10,6 +10,7 @@ use rt::sync::Arc;
 use rt::sync::atomic::Ordering;
 
 use crate::create::properties;
+use crate::dsl::bookmark;
 use crate::dsl::deadlist;
 use crate::dsl::limits::{self, Counted};
 use crate::dsl::lookup::{self, Found};
@@ -175,6 +176,18 @@ impl Pool {
                     return Err(PoolError::Conflict { snapshot, origin });
                 }
             }
+            let until = mos.dataset(origin)?.creation_txg.get();
+            for mark in bookmark::of(mos, owner.head_dataset_object.get())? {
+                let own = String::from_utf8_lossy(&mark.name);
+                if mark.phys.creation_txg <= until
+                    && bookmark::find(mos, found.object, &own)?.is_some()
+                {
+                    let snapshot = own.into_owned();
+                    let origin = lookup::snapshot_of_object(mos, cx.pool.name(), origin)?;
+                    let origin = origin.map_or_else(String::new, |origin| origin.name);
+                    return Err(PoolError::Conflict { snapshot, origin });
+                }
+            }
             let count = moving.len() as i64;
             let old = mos.dataset(origin)?.dir_object.get();
             limits::adjust(cx.making, old, Counted::Snapshots, -count)?;
@@ -258,6 +271,11 @@ impl Pool {
                 return Err(PoolError::Invalid(what));
             }
             cx.unfrozen(&head)?;
+            let txg = snapshot.phys.creation_txg.get();
+            if bookmark::of(mos, head.object)?.iter().any(|mark| mark.phys.creation_txg > txg) {
+                let what = format!("cannot rollback to '{name}': more recent bookmarks exist");
+                return Err(PoolError::Invalid(what));
+            }
             let reserved = cx.refreservation(&head)?;
             cx.pool.revoke(&head);
             cx.free_later();
@@ -444,7 +462,7 @@ impl TaskContext<'_> {
 
     /// May a head (or a snapshot's root) get snapshots, clones or another place? Refused with the
     /// reason (INV-12).
-    fn unfrozen(&self, found: &Found) -> Result<()> {
+    pub(crate) fn unfrozen(&self, found: &Found) -> Result<()> {
         match self.pool.frozen_because(found)? {
             None => Ok(()),
             Some(reason) => Err(PoolError::ReadOnly { name: found.name.clone(), reason }),

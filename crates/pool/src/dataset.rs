@@ -275,9 +275,6 @@ impl Pool {
         if has(found.dir_object, format::dsl_dir::DIR_CRYPTO_KEY_OBJECT)? {
             return Ok(Some("its directory has a key of encryption".into()));
         }
-        if has(found.object, format::dsl_dataset::DS_BOOKMARKS)? {
-            return Ok(Some("it has bookmarks, whose sizes we do not keep yet".into()));
-        }
         Ok(None)
     }
 

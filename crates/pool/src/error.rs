@@ -64,6 +64,12 @@ pub enum PoolError {
         /// The snapshot.
         name: String,
     },
+    /// What a bookmark is made of must be in the past of its data set.
+    #[error("{name} is not of the past of the new bookmark's dataset")]
+    NoAncestor {
+        /// The snapshot or bookmark.
+        name: String,
+    },
     /// Two changes that cannot be in one txg: the same again, in the next.
     #[error("{name}: changed in this txg already")]
     SameTxg {
@@ -141,6 +147,7 @@ impl PoolError {
                 | E::HasClones { .. }
                 | E::Held { .. }
                 | E::NoTag { .. }
+                | E::NoAncestor { .. }
                 | E::NoClone { .. }
                 | E::Conflict { .. }
                 | E::SameTxg { .. }

@@ -83,6 +83,7 @@ impl Ledger<'_> {
         if !dead.is_empty() {
             self.bury(&ds, object, &dead)?;
         }
+        self.freed_after_bookmarks(object, ds.prev_snap_txg.get(), &tally.died)?;
         for (bit, feature) in NEEDS {
             if tally.needs & bit != 0 {
                 self.making.activate(object, *feature)?;

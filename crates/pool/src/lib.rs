@@ -5,6 +5,7 @@
 //! is charged to somebody passes through one ledger.
 #![deny(missing_docs)]
 
+mod bookmarks;
 mod branches;
 pub mod capacity;
 mod config;
@@ -36,6 +37,7 @@ mod sync;
 pub use create::{Joined, MakeFilesystem, NewLeaf, NewPool, NewTop};
 pub use dataset::Dataset;
 pub use dedup::DedupSpace;
+pub use dsl::bookmark::Mark;
 pub use dsl::limits::Counted;
 pub use dsl::property::{Change, Source, Stored};
 pub use error::{PoolError, Result};

@@ -109,9 +109,33 @@ pub struct Holds {
     pub errors: Vec<crate::Error>,
 }
 
+/// `zfs bookmark`.
+#[derive(Clone, Debug, Default)]
+pub struct NewBookmark {
+    /// The snapshot or bookmark that it is made of.
+    pub source: String,
+    /// The bookmark's full name.
+    pub name: String,
+    /// Where, and what is noted.
+    pub setting: Setting,
+}
+
+/// `zfs destroy` of a bookmark.
+#[derive(Clone, Debug, Default)]
+pub struct DestroyBookmark {
+    /// The bookmark's full name.
+    pub name: String,
+    /// Where, and what is noted.
+    pub setting: Setting,
+}
+
 /// One request.
 #[derive(Clone, Debug)]
 pub enum Branch {
+    /// `zfs bookmark`.
+    Bookmark(NewBookmark),
+    /// `zfs destroy` of a bookmark.
+    DestroyBookmark(DestroyBookmark),
     /// `zfs snapshot`.
     Snapshot(Snapshot),
     /// `zfs rollback`.

@@ -26,6 +26,10 @@ pub enum Doing {
     Rollback(String),
     /// Promoting a clone.
     Promote(String),
+    /// Making a bookmark.
+    CreateBookmark(String),
+    /// Destroying one.
+    DestroyBookmark(String),
     /// Giving a data set another name.
     Rename(String),
     /// Giving a data set this name.
@@ -63,6 +67,8 @@ impl fmt::Display for Doing {
             Doing::CreateSnapshots => return write!(f, "cannot create snapshots "),
             Doing::Rollback(name) => ("rollback to", name),
             Doing::Promote(name) => ("promote", name),
+            Doing::CreateBookmark(name) => ("create bookmark", name),
+            Doing::DestroyBookmark(name) => ("destroy bookmark", name),
             Doing::Rename(name) => ("rename", name),
             Doing::RenameTo(name) => ("rename to", name),
             Doing::Hold(name) => ("hold snapshot", name),
@@ -228,6 +234,18 @@ pub enum Why {
     /// It has no origin.
     #[error("not a cloned filesystem")]
     NoClone,
+    /// A bookmark of that name is there.
+    #[error("bookmark exists")]
+    BookmarkExists,
+    /// What a bookmark was to be made of is not there.
+    #[error("no such pool or dataset")]
+    NoBookmark,
+    /// What a bookmark was to be made of is not in the past of its data set.
+    #[error("source is not an ancestor of the new bookmark's dataset")]
+    NoAncestor,
+    /// No name of a bookmark.
+    #[error("invalid argument")]
+    NoBookmarkName,
     /// A promotion would bring two snapshots of one name together.
     #[error("conflicting snapshot '{snapshot}' from parent '{origin}'")]
     ConflictingSnapshot {

@@ -165,6 +165,9 @@ pub(crate) fn destroy(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         _ => return Err(Stop::Usage("too many arguments".into())),
     };
     let name = &request.name;
+    if name.contains('#') {
+        return super::bookmark::destroy(door, &request);
+    }
     let snapshots = name.contains('@');
     if snapshots {
         let dataset = name.split('@').next().unwrap_or_default();
@@ -174,14 +177,6 @@ pub(crate) fn destroy(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     }
     if request.defer && !snapshots {
         return Err(Error::open(name, verbs::props::NameError::NoSnapshot).into());
-    }
-    if let Some((_, mark)) = name.split_once('#') {
-        let message = if mark.is_empty() {
-            format!("cannot destroy '{name}': no bookmark is named")
-        } else {
-            format!("cannot destroy '{name}': bookmarks are not destroyed yet")
-        };
-        return Err(Stop::Said(message, 1));
     }
     request.places = door.places.clone();
     let done = door.engine.dataset_destroy(&request)?;

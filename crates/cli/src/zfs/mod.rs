@@ -1,5 +1,6 @@
 //! The commands of `zfs`.
 
+pub mod bookmark;
 pub mod branch;
 pub mod change;
 pub mod get;

@@ -32,6 +32,8 @@ impl Ledger<'_> {
         let (before, born) = (snap.prev_snap_txg.get(), snap.creation_txg.get());
         let next_object = snap.next_snap_object.get();
         let prev_object = snap.prev_snap_object.get();
+        let head_object = found.dir.head_dataset_object.get();
+        let marked = self.bookmarks_outlive(head_object, object)?;
         making.drop_features(object)?;
 
         making.relink_next(prev_object, object, next_object)?;
@@ -57,16 +59,20 @@ impl Ledger<'_> {
         self.charge_free(freed, 1)?;
 
         deadlist.merge(Deadlist::open(making, snap.deadlist_object.get())?)?;
-        self.forget_in_clones(found.dir_object, born, 0)?;
+        if !marked {
+            self.forget_in_clones(found.dir_object, born, 0)?;
+        }
         if next.next_snap_object.get() != 0 {
             self.gain_of_snapshot(next_object, before, born)?;
-            let head = mos.dataset(found.dir.head_dataset_object.get())?;
-            Deadlist::open(making, head.deadlist_object.get())?.remove_key(born)?;
+            if !marked {
+                let head = mos.dataset(head_object)?;
+                Deadlist::open(making, head.deadlist_object.get())?.remove_key(born)?;
+            }
         } else {
             self.gain_of_head(next_object, reserved)?;
         }
 
-        let head = mos.dataset(found.dir.head_dataset_object.get())?;
+        let head = mos.dataset(head_object)?;
         let (_, name) = found.name.split_once('@').unwrap_or_default();
         mos.zap(head.snapnames_zap_object.get())?.remove(tx, name.as_bytes())?;
         for number in [snap.next_clones_object, snap.props_object, snap.userrefs_object] {
@@ -114,7 +120,7 @@ impl Ledger<'_> {
 
     /// Takes the key of a snapshot of `dir_object` born in `txg` out of the deadlists of all clones
     /// that descend from later ones.
-    fn forget_in_clones(&self, dir_object: u64, txg: u64, depth: usize) -> Result<()> {
+    pub(crate) fn forget_in_clones(&self, dir_object: u64, txg: u64, depth: usize) -> Result<()> {
         let mos = self.making.mos;
         if depth > DEPTH_MAX {
             return Err(damaged(format!("directory {dir_object}: clones without end")));
@@ -170,6 +176,7 @@ impl Ledger<'_> {
 
     fn remove_objects(&self, found: &Found, dir: &DslDirPhys) -> Result<()> {
         let (making, mos, tx) = (self.making, self.making.mos, self.making.tx);
+        making.drop_bookmarks(found.object)?;
         making.drop_features(found.object)?;
         making.drop_features(found.dir_object)?;
         let ds = mos.dataset(found.object)?;

@@ -4,6 +4,7 @@
 //! only. Space is charged in one place: `account`.
 
 pub mod account;
+pub(crate) mod bookmark;
 pub mod create;
 pub(crate) mod deadlist;
 pub(crate) mod destroy;

@@ -111,6 +111,9 @@ impl Ledger<'_> {
             self.move_snapshot(*object, phys, (old_dir_object, old_head), clone)?;
         }
 
+        making.move_bookmarks(old_head, clone.object, origin.creation_txg.get())?;
+        making.next_changed(clone.object, origin_object)?;
+
         let dir = mos.dir(clone.dir_object)?;
         let grown = clone_snaps as i64 - dir.used(Used::Snap) as i64;
         self.recharge(clone.dir_object, grown, Delta::between(moved, Space::default()))?;

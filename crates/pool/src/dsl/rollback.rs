@@ -53,6 +53,7 @@ impl Ledger<'_> {
             }
         }
         making.copy_features(snap_object, head.object)?;
+        making.next_changed(head.object, snap_object)?;
         making.drop_livelist(head.dir_object)
     }
 }

@@ -60,7 +60,9 @@ impl Making<'_> {
         self.relink_next(ds.prev_snap_object.get(), head.object, object)?;
 
         let old = Deadlist::open(self, ds.deadlist_object.get())?;
-        let keys = format::deadlist::keys_after_snapshot(&old.keys(), ds.prev_snap_txg.get());
+        let before = ds.prev_snap_txg.get();
+        let mut keys = format::deadlist::keys_after_snapshot(&old.keys(), before);
+        self.with_bookmarks(head.object, before, &mut keys)?;
         let unique = ds.unique_bytes.get();
         ds.deadlist_object.set(Deadlist::create(self, &keys)?.number());
         ds.prev_snap_object.set(object);

@@ -6,6 +6,7 @@ use pool::PoolError;
 use pool::dsl::lookup;
 use pool::props::{Kind, Target};
 
+use super::bookmarks;
 use super::dependents::dependents;
 use super::filesystems::{destroy_all, may_snapshot, pool_of, session};
 use super::lifecycle::note;
@@ -19,6 +20,8 @@ use crate::{Doing, Error, Result, Why};
 
 pub(super) fn change(file: &StateFile, request: &Branch) -> Result<()> {
     match request {
+        Branch::Bookmark(request) => bookmarks::make(file, request),
+        Branch::DestroyBookmark(request) => bookmarks::destroy(file, request),
         Branch::Snapshot(request) => snapshot(file, request),
         Branch::Rollback(request) => rollback(file, request),
         Branch::Clone(request) => clone(file, request),
@@ -30,7 +33,12 @@ pub(super) fn change(file: &StateFile, request: &Branch) -> Result<()> {
 }
 
 /// The pool of `name`, which is there; else it cannot be opened.
-fn opened(file: &StateFile, name: &str, setting: &Setting, doing: &Doing) -> Result<Session> {
+pub(super) fn opened(
+    file: &StateFile,
+    name: &str,
+    setting: &Setting,
+    doing: &Doing,
+) -> Result<Session> {
     session(file, name, &setting.places, doing).map_err(|e| match e.why() {
         Some(Why::NoPoolOf(_)) => Error::open(name, Why::NoDataset),
         _ => e,
@@ -38,7 +46,7 @@ fn opened(file: &StateFile, name: &str, setting: &Setting, doing: &Doing) -> Res
 }
 
 /// Notes what was done, and ends.
-fn done(session: Session, setting: &Setting, doing: Doing) -> Result<()> {
+pub(super) fn done(session: Session, setting: &Setting, doing: Doing) -> Result<()> {
     note(&session.pool, &setting.command).map_err(|e| pool_error(doing.clone(), e))?;
     session.close(doing)
 }
@@ -94,8 +102,10 @@ fn rollback(file: &StateFile, request: &Rollback) -> Result<()> {
     let all = lookup::snapshots(mos, &head.phys).map_err(failed)?;
     let newer = all.iter().filter(|(_, _, s)| s.creation_txg > found.phys.creation_txg);
     let newer: Vec<String> = newer.map(|(s, _, _)| format!("{}@{s}", head.name)).collect();
-    if !newer.is_empty() && !request.newer {
-        return Err(Error::cannot(doing, Why::NewerSnapshots(newer)));
+    let txg = found.phys.creation_txg.get();
+    let marks = bookmarks::newer(&session, &head, txg).map_err(failed)?;
+    if newer.len() + marks.len() > 0 && !request.newer {
+        return Err(Error::cannot(doing, Why::NewerSnapshots([newer, marks].concat())));
     }
     let mut gone = Vec::new();
     let mut clones = Vec::new();
@@ -111,6 +121,7 @@ fn rollback(file: &StateFile, request: &Rollback) -> Result<()> {
         return Err(Error::cannot(doing, Why::NewerClones(clones)));
     }
     destroy_all(&session.pool, &gone, false).map_err(failed)?;
+    session.pool.destroy_bookmarks(&marks).map_err(failed)?;
     session.pool.rollback(name).map_err(failed)?;
     done(session, &request.setting, doing)
 }

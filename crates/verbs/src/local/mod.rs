@@ -1,6 +1,7 @@
 //! The engine in this process: opens pools, acts, syncs and closes, one command at a time.
 
 mod accounts;
+mod bookmarks;
 mod branches;
 mod capacity;
 mod catalogue;
