@@ -338,6 +338,9 @@ pub fn change(fs: &Filesystem, op: &Op) -> Result<(), FsError> {
     Ok(())
 }
 
+/// Of larger files only what is no hole is read, in bytes.
+const HASHED_MAX: u64 = 512 << 20;
+
 /// Everything in a file system, its root included, as a listing.
 ///
 /// # Errors
@@ -357,7 +360,17 @@ pub fn list(fs: &Filesystem) -> Result<Vec<Entry>, FsError> {
                 left.push(([&path, sep, &child.name].concat(), child.object));
             }
         }
-        if entry.kind == Kind::File {
+        if entry.kind == Kind::File && attrs.size > HASHED_MAX {
+            let data = fs.data_segments(&object, attrs.size)?;
+            let mut bytes = Vec::new();
+            for (at, len) in &data {
+                let start = bytes.len();
+                bytes.resize(start + usize::try_from(*len).unwrap_or(usize::MAX), 0);
+                fs.read_open(&object, attrs.size, *at, &mut bytes[start..])?;
+            }
+            entry.sha256_of_data = Some(hex_digest(&bytes));
+            entry.data = Some(data);
+        } else if entry.kind == Kind::File {
             let mut bytes = vec![0; usize::try_from(attrs.size).unwrap_or(usize::MAX)];
             let got = fs.read_open(&object, attrs.size, 0, &mut bytes)?;
             bytes.truncate(got);

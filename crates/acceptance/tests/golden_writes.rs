@@ -1,0 +1,148 @@
+//! Writing into copies of the golden pools: what the kernel had put there stays as it was, and zdb finds nothing.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use acceptance::engine;
+use fs::{Filesystem, FsError, NewObject, Who, mode};
+use pool::{Devices, OpenOptions, Pool};
+use rt::sync::Arc;
+use testkit::truth::Entry;
+use testkit::{Compare, Images, assert_same, golden_copy, rounds, tool, truth, vm};
+
+/// What we make in each file system.
+const OURS: &str = "of-thumper";
+
+/// Pools, and how many of their file systems can be written to, at least.
+const WRITABLE: [(&str, usize); 5] =
+    [("single", 4), ("mir", 2), ("rz1", 10), ("rz3", 1), ("nofeat", 1)];
+
+/// Pools that are opened to be read, and a word of the reason.
+const READ_ONLY: [(&str, &str); 5] = [
+    ("rz2", "deduplicated"),
+    ("wide", "allocation_classes"),
+    ("old", "version"),
+    ("dirty", "log"),
+    ("features", "feature"),
+];
+
+fn open(dir: &Path, name: &str) -> Arc<Pool> {
+    let host_name = "thumper".into();
+    let options = OpenOptions { workers: 2, host_id: 0x7468_756d, host_name, new_name: None };
+    let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
+    let found = scan.choose(name).unwrap();
+    let tree = found.open_write_tree(&found.root).unwrap();
+    Pool::open(Devices::Writable(tree), &found.uberblocks, &options).unwrap()
+}
+
+/// Everything in the file systems and snapshots of a pool but what we made, and but what that changes above.
+fn old_files(pool: &Arc<Pool>, names: &[&str]) -> BTreeMap<String, Vec<Entry>> {
+    let mut all = BTreeMap::new();
+    for name in names {
+        let fs = match Filesystem::open(pool, name) {
+            Ok(fs) => fs,
+            Err(FsError::NotAFilesystem { .. }) => continue,
+            Err(e) => panic!("{name}: {e}"),
+        };
+        let mut entries = engine::list(&fs).unwrap_or_else(|e| panic!("{name}: {e}"));
+        entries.retain(|entry| !entry.path.starts_with(OURS.as_bytes()) && entry.path != b".");
+        all.insert((*name).to_string(), entries);
+    }
+    all
+}
+
+/// Writes into every file system that takes it, over a snapshot and in a clone; returns how many there were.
+fn write(pool: &Arc<Pool>, names: &[&str]) -> usize {
+    let mut count = 0;
+    for name in names.iter().filter(|name| !name.contains('@')) {
+        let Ok(fs) = Filesystem::open(pool, name) else { continue };
+        let who = Who { uid: 1000, gid: 100 };
+        let dir =
+            match fs.create(fs.root(), OURS.as_bytes(), &NewObject::of(mode::DIR | 0o755, who)) {
+                Ok(dir) => dir,
+                Err(FsError::ReadOnly { .. }) => continue,
+                Err(e) => panic!("{name}: {e}"),
+            };
+        let file = NewObject::of(mode::FILE | 0o644, who);
+        for i in 0..20usize {
+            let bytes: Vec<u8> = (0..i * 9000).map(|at| (at * (i + 3) >> 7) as u8).collect();
+            fs.create_with(dir, format!("f{i}").as_bytes(), &file, &bytes).unwrap();
+        }
+        let (snapshot, clone) =
+            (format!("{name}@{OURS}"), format!("{}/{OURS}-{count}", pool.name()));
+        pool.snapshot(std::slice::from_ref(&snapshot), &[])
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
+        for i in 0..10 {
+            fs.unlink(dir, format!("f{i}").as_bytes()).unwrap();
+        }
+        fs.write(fs.resolve(format!("{OURS}/f19").as_bytes()).unwrap(), 70_000, &[7; 50_000])
+            .unwrap();
+        pool.clone_snapshot(&snapshot, &clone, BTreeMap::new()).unwrap();
+        let of_clone = Filesystem::open(pool, &clone).unwrap();
+        of_clone.create_with(of_clone.root(), b"more", &file, &[1; 30_000]).unwrap();
+        drop(of_clone);
+        if count % 2 == 0 {
+            pool.destroy_dataset(&clone).unwrap();
+            pool.destroy_snapshots(&[snapshot], false).unwrap();
+        }
+        count += 1;
+    }
+    count
+}
+
+fn written(name: &str, least: usize) -> Images {
+    let (images, truth) = (golden_copy(name), truth(name));
+    let names = truth.datasets();
+    let pool = open(images.path(), truth.pool());
+    assert_eq!(pool.read_only_reason(), None, "{name}");
+    let before = old_files(&pool, &names);
+    let count = write(&pool, &names);
+    assert!(count >= least, "{name}: {count} file systems were written to");
+    pool.close().unwrap();
+    drop(pool);
+    tool::zdb_content(images.path(), truth.pool());
+    drop(testkit::poolaudit_kernels(images.path(), truth.pool()).expect_ok());
+    acceptance::assert_verified_kernels(images.path(), truth.pool());
+    let pool = open(images.path(), truth.pool());
+    let after = old_files(&pool, &names);
+    drop(pool);
+    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+    for (dataset, entries) in &before {
+        assert_same(entries, &after[dataset], Compare::ALL);
+    }
+    images
+}
+
+#[test]
+fn golden_pools_are_written_to_and_keep_what_they_had() {
+    for (name, least) in WRITABLE {
+        let images = written(name, least);
+        // The kernel reads all of two of them, of each in the long rounds, and finds what was there.
+        let asked = rounds(0, 1) == 1 || ["mir", "nofeat"].contains(&name);
+        if asked && vm::wanted(&format!("that the OpenZFS kernel finds the old files of {name}")) {
+            let old = truth(name);
+            let now = testkit::kernel::truth_of(images.path(), old.pool(), &[]);
+            for dataset in old.datasets() {
+                let files = |truth: &testkit::Truth| -> Vec<Entry> {
+                    let mut all = truth.entries(dataset).unwrap_or_default();
+                    all.retain(|e| !e.path.starts_with(OURS.as_bytes()) && e.path != b".");
+                    all
+                };
+                assert_same(&files(&old), &files(&now), Compare::ALL);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_on_the_list_is_left_alone() {
+    for (name, word) in READ_ONLY {
+        let images = golden_copy(name);
+        let truth = truth(if name == "dirty" { "dirty.ro" } else { name });
+        let pool = open(images.path(), truth.pool());
+        let reason = pool.read_only_reason().unwrap_or("none").to_string();
+        assert!(reason.contains(word), "{name}: {reason}");
+    }
+}
