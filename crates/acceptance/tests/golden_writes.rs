@@ -67,7 +67,7 @@ fn write(pool: &Arc<Pool>, names: &[&str]) -> usize {
             };
         let file = NewObject::of(mode::FILE | 0o644, who);
         for i in 0..20usize {
-            let bytes: Vec<u8> = (0..i * 9000).map(|at| (at * (i + 3) >> 7) as u8).collect();
+            let bytes: Vec<u8> = (0..i * 9000).map(|at| ((at * (i + 3)) >> 7) as u8).collect();
             fs.create_with(dir, format!("f{i}").as_bytes(), &file, &bytes).unwrap();
         }
         let (snapshot, clone) =
