@@ -150,7 +150,7 @@ impl Filesystem {
             dataset,
             objset,
         };
-        if fs.is_writable() {
+        if fs.is_writable() && pool.works_off() {
             fs.work_off()?;
         }
         Ok(fs)

@@ -75,6 +75,12 @@ impl Pool {
         }
     }
 
+    /// Is what others have left worked off here? Not on devices that keep in memory what is written: that
+    /// is for what somebody asked for.
+    pub fn works_off(&self) -> bool {
+        self.writing.is_some() && !self.in_memory
+    }
+
     /// The delete queue of an open file system has something to be worked off.
     pub fn has_left(&self, dataset: &Arc<Dataset>) {
         if let (Some(writing), true) = (&self.writing, dataset.objset.has_left()) {

@@ -214,6 +214,9 @@ impl Pool {
                 config.hostname = Some(options.host_name.clone().into_bytes());
                 config.name = name.clone().into_bytes();
                 let writing = writing((&store, gate), &mos, &config, out, txg, &workers, &tops)?;
+                if in_memory {
+                    writing.freeing.lock().pending = false;
+                }
                 (Some(writing), None)
             }
         };
