@@ -8,6 +8,7 @@ mod clock;
 mod data;
 mod options;
 mod pieces;
+mod spinning;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 use crate::clock::{Clock, Timed};
 use crate::data::Source;
 use crate::options::{Options, Verb};
+use crate::spinning::Disks;
 
 /// Name of the pool of the bench.
 const POOL: &str = "thbench";
@@ -37,6 +39,7 @@ fn main() -> Result<()> {
         Verb::Read => read(&options)?,
         Verb::Small => small(&options)?,
         Verb::Free => free(&options)?,
+        Verb::Mixed => mixed(&options)?,
     };
     println!("{line}");
     Ok(())
@@ -141,14 +144,24 @@ fn images(options: &Options) -> Result<Vec<PathBuf>> {
 }
 
 fn open(options: &Options, writable: bool) -> Result<Arc<Pool>> {
+    Ok(open_with_disks(options, writable)?.0)
+}
+
+/// The pool, and its disks if they are spinning ones.
+fn open_with_disks(options: &Options, writable: bool) -> Result<(Arc<Pool>, Option<Disks>)> {
     let scan = vdev::import::scan(&images(options)?)?;
     let found = scan.choose(POOL)?;
+    if options.spinning {
+        let (devices, disks) = spinning::open(found, writable)?;
+        let pool = Pool::open(devices, &found.uberblocks, &open_options(options))?;
+        return Ok((pool, Some(disks)));
+    }
     let devices = if writable {
         Devices::Writable(found.open_write_tree(&found.root)?)
     } else {
         Devices::ReadOnly(Arc::new(found.open_tree()?))
     };
-    Ok(Pool::open(devices, &found.uberblocks, &open_options(options))?)
+    Ok((Pool::open(devices, &found.uberblocks, &open_options(options))?, None))
 }
 
 /// The properties that the options ask for; a no-op if they hold already.
@@ -267,10 +280,11 @@ fn small(options: &Options) -> Result<Value> {
 }
 
 fn read(options: &Options) -> Result<Value> {
-    let pool = open(options, false)?;
+    let (pool, mut disks) = open_with_disks(options, false)?;
     let fs = Filesystem::open(&pool, POOL)?;
     let source = Source::new(&options.data)?;
     let dir = directory(&fs, b"objects")?;
+    disks.iter_mut().for_each(Disks::start);
     let clock = Clock::start();
     let entries = fs.read_dir(dir)?;
     let total = rt::sync::atomic::AtomicU64::new(0);
@@ -299,7 +313,51 @@ fn read(options: &Options) -> Result<Value> {
     })?;
     let timed = clock.stop();
     let bytes = total.into_inner();
-    Ok(line("read", options, &timed, bytes, entries.len() as u64))
+    let mut line = line("read", options, &timed, bytes, entries.len() as u64);
+    if let Some(disks) = &disks {
+        line["mean_io_kib"] = disks.mean_kib();
+    }
+    Ok(line)
+}
+
+/// Half of the threads read the files that are there, each its own, and half write as many new ones.
+fn mixed(options: &Options) -> Result<Value> {
+    let (pool, mut disks) = open_with_disks(options, true)?;
+    let fs = Filesystem::open(&pool, POOL)?;
+    let source = Source::new(&options.data)?;
+    let dir = directory(&fs, b"objects")?;
+    let entries = fs.read_dir(dir)?;
+    disks.iter_mut().for_each(Disks::start);
+    let clock = Clock::start();
+    on_threads(2 * entries.len(), 2 * entries.len(), |job| {
+        let mut buf = vec![0; CHUNK];
+        let entry = &entries[job / 2];
+        let (object, attrs) = fs.open_object(entry.object)?;
+        let mut at = 0;
+        if job % 2 == 0 {
+            while at < attrs.size {
+                at += fs.read_open(&object, attrs.size, at, &mut buf)? as u64;
+            }
+            return Ok(());
+        }
+        let number = fs.create(dir, format!("new{job}").as_bytes(), &FILE)?;
+        while at < attrs.size {
+            let part = (attrs.size - at).min(CHUNK as u64) as usize;
+            fs.write(number, at, source.bytes(job as u64, at, part))?;
+            at += part as u64;
+        }
+        Ok(())
+    })?;
+    pool.sync()?;
+    let timed = clock.stop();
+    drop(fs);
+    pool.close()?;
+    let bytes = 2 * entries.len() as u64 * options.object_bytes;
+    let mut line = line("mixed", options, &timed, bytes, 2 * entries.len() as u64);
+    if let Some(disks) = &disks {
+        line["mean_io_kib"] = disks.mean_kib();
+    }
+    Ok(line)
 }
 
 fn free(options: &Options) -> Result<Value> {

@@ -13,6 +13,7 @@ pub(crate) enum Verb {
     Read,
     Small,
     Free,
+    Mixed,
     Pieces,
 }
 
@@ -38,6 +39,8 @@ pub(crate) struct Options {
     pub(crate) warm: usize,
     pub(crate) hide: usize,
     pub(crate) verify: bool,
+    /// Disks that take the time of spinning ones.
+    pub(crate) spinning: bool,
 }
 
 /// `128K` and the like, in bytes.
@@ -54,16 +57,17 @@ fn bytes(text: &str) -> Result<u64> {
 
 impl Options {
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Options> {
-        const USAGE: &str = "usage: thumper-bench create|write|read|small|free|pieces --dir DIR \
+        const USAGE: &str = "usage: thumper-bench create|write|read|small|free|mixed|pieces --dir DIR \
             [--layout raidz2:10] [--size BYTES] [--ashift 12] [--sparse] [--objects N] \
             [--files N] [--record 128K] [--data random|root|zero] [--compress off|lz4] \
-            [--checksum fletcher4|sha256] [--threads T] [--warm N] [--hide K] [--verify]";
+            [--checksum fletcher4|sha256] [--threads T] [--warm N] [--hide K] [--verify] [--spinning]";
         let verb = match words.next().as_deref() {
             Some("create") => Verb::Create,
             Some("write") => Verb::Write,
             Some("read") => Verb::Read,
             Some("small") => Verb::Small,
             Some("free") => Verb::Free,
+            Some("mixed") => Verb::Mixed,
             Some("pieces") => Verb::Pieces,
             _ => bail!("{USAGE}"),
         };
@@ -86,6 +90,7 @@ impl Options {
             warm: 0,
             hide: 0,
             verify: false,
+            spinning: false,
         };
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("{word} needs a value"));
@@ -112,6 +117,7 @@ impl Options {
                 "--warm" => options.warm = value()?.parse()?,
                 "--hide" => options.hide = value()?.parse()?,
                 "--verify" => options.verify = true,
+                "--spinning" => options.spinning = true,
                 other => bail!("unknown option {other}\n{USAGE}"),
             }
         }

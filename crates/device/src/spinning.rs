@@ -88,18 +88,21 @@ pub struct Spinning<D> {
     device: D,
     model: Mutex<Model>,
     clock: Clock,
+    /// I/Os so far, and their bytes.
+    ios: Mutex<(u64, u64)>,
 }
 
 impl<D: Device> Spinning<D> {
     /// In real time: every call takes as long as the disk would.
     pub fn real(device: D, parameters: Parameters) -> Spinning<D> {
-        Spinning { device, model: Mutex::new(Model::new(parameters)), clock: Clock::Real }
+        let model = Mutex::new(Model::new(parameters));
+        Spinning { device, model, clock: Clock::Real, ios: Mutex::default() }
     }
 
     /// In virtual time, on a clock that the disks of a pool share.
     pub fn on_clock(device: D, parameters: Parameters, clock: VirtualClock) -> Spinning<D> {
         let model = Mutex::new(Model::new(parameters));
-        Spinning { device, model, clock: Clock::Virtual(clock) }
+        Spinning { device, model, clock: Clock::Virtual(clock), ios: Mutex::default() }
     }
 
     /// The device itself.
@@ -110,6 +113,17 @@ impl<D: Device> Spinning<D> {
     /// How long the disk was busy so far, in its mechanics or its transfers.
     pub fn busy(&self) -> Duration {
         self.model.lock().busy()
+    }
+
+    /// Reads and writes so far, and their bytes.
+    pub fn ios(&self) -> (u64, u64) {
+        *self.ios.lock()
+    }
+
+    fn count(&self, bytes: u64) {
+        let mut ios = self.ios.lock();
+        ios.0 += 1;
+        ios.1 += bytes;
     }
 
     /// Has the model say when an I/O that is submitted now ends, and waits until then.
@@ -144,6 +158,7 @@ impl<D: Device> Device for Spinning<D> {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.device.read_at(offset, buf)?;
+        self.count(buf.len() as u64);
         self.take_time(|model, now| model.read(now, offset, buf.len() as u64));
         Ok(())
     }
@@ -151,6 +166,7 @@ impl<D: Device> Device for Spinning<D> {
     fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
         self.device.read_vectored_at(offset, bufs)?;
         let size = bufs.iter().map(|b| b.len() as u64).sum();
+        self.count(size);
         self.take_time(|model, now| model.read(now, offset, size));
         Ok(())
     }
@@ -159,6 +175,7 @@ impl<D: Device> Device for Spinning<D> {
 impl<D: WriteDevice> WriteDevice for Spinning<D> {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.device.write_at(offset, bytes)?;
+        self.count(bytes.len() as u64);
         self.take_time(|model, now| model.write(now, offset, bytes.len() as u64));
         Ok(())
     }
@@ -166,6 +183,7 @@ impl<D: WriteDevice> WriteDevice for Spinning<D> {
     fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
         self.device.write_vectored_at(offset, bufs)?;
         let size = bufs.iter().map(|b| b.len() as u64).sum();
+        self.count(size);
         self.take_time(|model, now| model.write(now, offset, size));
         Ok(())
     }

@@ -1,0 +1,91 @@
+//! Disks that take the time of spinning ones: 8 ms for an average seek, 200 MB/s, 7200 revolutions a minute.
+//!
+//! The images stand for whole disks: a file at one end and one at the other are a stroke apart.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use device::queue::{LeafQueue, Options};
+use device::spinning::{Parameters, Spinning};
+use device::{Device, WriteDevice, WriteFile};
+use pool::Devices;
+use rt::sync::Arc;
+use serde_json::{Value, json};
+use vdev::import::FoundPool;
+use vdev::{Found, Tree, WriteTree};
+
+/// Bytes a second that a disk reads or writes in a row.
+const RATE: u64 = 200_000_000;
+/// Memory of the queues.
+const QUEUES_IDLE_BYTES: usize = 256 << 20;
+
+fn parameters(size: u64) -> Parameters {
+    Parameters {
+        seek_average: Duration::from_millis(8),
+        seek_max: Duration::from_millis(16),
+        rate_outer: RATE,
+        rate_inner: RATE,
+        ..Parameters::disk_2tb_7200().spread_over(size)
+    }
+}
+
+type Disk<D> = LeafQueue<Spinning<D>>;
+
+/// Asks a disk for the number of its I/Os so far, and their bytes.
+type Ios = Box<dyn Fn() -> (u64, u64)>;
+
+/// What the disks were asked to do.
+pub(crate) struct Disks {
+    ios: Vec<Ios>,
+    before: Vec<(u64, u64)>,
+}
+
+impl Disks {
+    /// Counts from now on.
+    pub(crate) fn start(&mut self) {
+        self.before = self.ios.iter().map(|ios| ios()).collect();
+    }
+
+    /// Mean size of an I/O of each disk since then, in KiB.
+    pub(crate) fn mean_kib(&self) -> Value {
+        let mean = |(ios, before): (&Ios, &(u64, u64))| {
+            let (count, bytes) = ios();
+            (bytes - before.1).checked_div(count - before.0).unwrap_or(0) >> 10
+        };
+        json!(self.ios.iter().zip(&self.before).map(mean).collect::<Vec<_>>())
+    }
+}
+
+/// The pool's devices, as spinning disks behind queues.
+pub(crate) fn open(found: &FoundPool, writable: bool) -> Result<(Devices, Disks)> {
+    let buffers = rt::BufPool::new(QUEUES_IDLE_BYTES);
+    let options = Options::for_file(true);
+    let mut disks = Disks { ios: Vec::new(), before: Vec::new() };
+    if !writable {
+        let mut devices = BTreeMap::new();
+        for member in &found.members {
+            let size = member.candidate.device.size();
+            let spinning = Spinning::real(member.candidate.device.clone(), parameters(size));
+            let disk: Arc<Disk<Arc<dyn Device>>> =
+                Arc::new(LeafQueue::new(spinning, options, buffers.clone()));
+            let seen = disk.clone();
+            disks.ios.push(Box::new(move || seen.device().ios()));
+            devices.insert(member.guid, Found { device: disk, labelled: true });
+        }
+        let tree = Tree::open(&found.root, devices)?;
+        return Ok((Devices::ReadOnly(Arc::new(tree)), disks));
+    }
+    let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
+    for member in &found.members {
+        let path = member.candidate.path.as_deref().unwrap_or_else(|| std::path::Path::new(""));
+        let file = WriteFile::open(path)?;
+        let spinning = Spinning::real(file, parameters(member.candidate.device.size()));
+        let disk: Arc<Disk<WriteFile>> =
+            Arc::new(LeafQueue::new(spinning, options, buffers.clone()));
+        let seen = disk.clone();
+        disks.ios.push(Box::new(move || seen.device().ios()));
+        devices.insert(member.guid, disk);
+    }
+    Ok((Devices::Writable(WriteTree::open(&found.root, devices)?), disks))
+}
