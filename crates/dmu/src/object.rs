@@ -30,6 +30,7 @@ use crate::extents::Extents;
 use crate::txg::Tx;
 use crate::zap::Memo;
 
+mod ahead;
 mod dying;
 mod read;
 
@@ -109,6 +110,7 @@ pub struct Object {
     state: Mutex<State>,
     dirty: Arc<DirtyLists>,
     zap: ZapState,
+    ahead: Mutex<ahead::Ahead>,
 }
 
 /// What a txg changed, frozen for its sync.
@@ -139,7 +141,15 @@ impl Object {
 
     fn assemble(number: u64, store: Arc<Store>, dirty: Arc<DirtyLists>, state: State) -> Object {
         let (writer, state) = (Mutex::new(()), Mutex::new(state));
-        Object { number, store, writer, state, dirty, zap: ZapState::default() }
+        Object {
+            number,
+            store,
+            writer,
+            state,
+            dirty,
+            zap: ZapState::default(),
+            ahead: Mutex::default(),
+        }
     }
 
     pub(crate) fn zap_memo(&self) -> &ZapState {

@@ -15,7 +15,7 @@ use crate::metaslab::{MapError, Metaslab, Pending};
 use crate::read::Store;
 
 /// Bytes of a lease, at most.
-const LEASE_MAX: u64 = 16 << 20;
+const LEASE_MAX: u64 = 2 << 20;
 /// Copies that a block can have.
 const COPIES: usize = 3;
 

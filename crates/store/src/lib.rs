@@ -12,6 +12,7 @@ mod gate;
 mod metaslab;
 mod ranges;
 mod read;
+mod read_run;
 mod write;
 
 pub use allocator::{Allocator, SlabSummary, SpaceMaps, TopSpace};
@@ -21,4 +22,5 @@ pub use gate::Gate;
 pub use metaslab::{DEFER_TXGS, MapError, Metaslab, Pending};
 pub use ranges::{BUCKETS, RangeSet};
 pub use read::Store;
+pub use read_run::Wanted;
 pub use write::{BlockWrite, Writer};

@@ -9,6 +9,7 @@ use codec::embedded::{self, Place};
 use format::gang::GangHeader;
 use format::{BlkPtr, Checksum, Compress, Dva, SECTOR};
 use rt::buf::BufPool;
+use rt::sync::atomic::AtomicU64;
 use rt::sync::{Arc, RwLock};
 use vdev::Tree;
 
@@ -28,6 +29,7 @@ pub struct Store {
     cache: Arc<Cache>,
     buffers: Arc<BufPool>,
     salt: Arc<RwLock<Salt>>,
+    ahead: Arc<AtomicU64>,
     /// Where reads wait that the sync cannot do without; `None`: they fail.
     gate: Option<Arc<Gate>>,
 }
@@ -36,14 +38,21 @@ impl Store {
     /// A store over `tree` whose cache holds at most `cache_bytes_max`.
     pub fn new(tree: Arc<Tree>, buffers: Arc<BufPool>, cache_bytes_max: usize) -> Store {
         let cache = Arc::new(Cache::new(cache_bytes_max));
-        Store { tree, cache, buffers, salt: Arc::new(RwLock::new([0; 32])), gate: None }
+        let salt = Arc::new(RwLock::new([0; 32]));
+        Store { tree, cache, buffers, salt, ahead: Arc::default(), gate: None }
     }
 
     /// The same store, for those who cannot do without what they read: when devices fail, they wait.
     pub fn waiting_at(&self, gate: Arc<Gate>) -> Store {
-        let Store { tree, cache, buffers, salt, gate: _ } = self;
-        let (tree, cache) = (tree.clone(), cache.clone());
-        Store { tree, cache, buffers: buffers.clone(), salt: salt.clone(), gate: Some(gate) }
+        let Store { tree, cache, buffers, salt, ahead, gate: _ } = self;
+        Store {
+            tree: tree.clone(),
+            cache: cache.clone(),
+            buffers: buffers.clone(),
+            salt: salt.clone(),
+            ahead: ahead.clone(),
+            gate: Some(gate),
+        }
     }
 
     /// The pool's salt for skein and edonr, once the MOS is open.
@@ -59,6 +68,16 @@ impl Store {
     /// The vdevs.
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree
+    }
+
+    /// Is the pool on disks, where I/Os are best few and large?
+    pub fn is_on_disks(&self) -> bool {
+        self.tree.is_queued()
+    }
+
+    /// Bytes that are read ahead for all streams of the pool.
+    pub fn ahead(&self) -> &Arc<AtomicU64> {
+        &self.ahead
     }
 
     /// Recycled buffers for records.
@@ -299,7 +318,7 @@ fn before_mac(kind: Checksum, words: [u64; 4]) -> [u64; 2] {
     }
 }
 
-fn check_sizes(bp: &BlkPtr) -> Result<()> {
+pub(crate) fn check_sizes(bp: &BlkPtr) -> Result<()> {
     let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
     if bp.lsize() > format::BLOCK_SIZE_MAX {
         return Err(bad("larger than any block can be"));
@@ -310,7 +329,11 @@ fn check_sizes(bp: &BlkPtr) -> Result<()> {
     Ok(())
 }
 
-fn decompress(compress: Compress, from: &[u8], to: &mut [u8]) -> std::result::Result<(), ()> {
+pub(crate) fn decompress(
+    compress: Compress,
+    from: &[u8],
+    to: &mut [u8],
+) -> std::result::Result<(), ()> {
     if matches!(compress, Compress::Off | Compress::Empty) {
         let part = from.len().min(to.len());
         to[..part].copy_from_slice(&from[..part]);

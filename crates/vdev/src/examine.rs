@@ -170,7 +170,7 @@ impl Tree {
                 return false;
             };
             if top.queued {
-                wants.push(Want { leaf, offset: column.offset, parts: vec![part] });
+                wants.push(Want { leaf, offset: column.offset, parts: vec![(0, part)] });
             } else if device.read_at(DATA_AT + column.offset, part).is_err() {
                 return false;
             }

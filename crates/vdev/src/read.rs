@@ -224,7 +224,7 @@ impl Tree {
                 slot.iter().copied().find(|leaf| self.leaves()[*leaf].having(birth).is_some());
             asked.push(leaf);
             if let Some(leaf) = leaf {
-                wants.push(Want { leaf, offset: column.offset, parts: vec![part] });
+                wants.push(Want { leaf, offset: column.offset, parts: vec![(0, part)] });
             }
         }
         let mut results = self.read_together(&mut wants).into_iter();

@@ -17,8 +17,16 @@ pub(crate) struct Want<'a> {
     pub(crate) leaf: usize,
     /// Offset in its allocatable space, in bytes.
     pub(crate) offset: u64,
-    /// Where the bytes go: one part after the other.
-    pub(crate) parts: Vec<&'a mut [u8]>,
+    /// Where the bytes go: each part with its offset from there, ascending. What lies between parts is read
+    /// over.
+    pub(crate) parts: Vec<(u64, &'a mut [u8])>,
+}
+
+impl Want<'_> {
+    /// Bytes from its offset to the end of its last part.
+    pub(crate) fn span(&self) -> u64 {
+        self.parts.last().map_or(0, |(offset, part)| offset + part.len() as u64)
+    }
 }
 
 impl Tree {
@@ -31,7 +39,7 @@ impl Tree {
             let device = self.leaves()[want.leaf].device();
             let queue = device.and_then(|device| device.read_queue());
             let at = DATA_AT + want.offset;
-            let size = want.parts.iter().map(|part| part.len()).sum();
+            let size = want.span() as usize;
             places.push(queue.map(|queue| queue.start_read(&batch, at, size)));
             // Those without a queue are read while the others are under way.
             results.push(match (queue, device) {
@@ -44,11 +52,8 @@ impl Tree {
             let outcome = place.and_then(|place| outcomes.get_mut(place)?.take());
             let Some(outcome) = outcome else { continue };
             if let Some(buf) = &outcome.buf {
-                let mut rest = &buf[..];
-                for part in &mut want.parts {
-                    let (now, later) = rest.split_at(part.len());
-                    part.copy_from_slice(now);
-                    rest = later;
+                for (offset, part) in &mut want.parts {
+                    part.copy_from_slice(&buf[*offset as usize..][..part.len()]);
                 }
             }
             *result = Some(outcome.result);
@@ -60,12 +65,10 @@ impl Tree {
 fn read_parts(
     device: &dyn device::Device,
     offset: u64,
-    parts: &mut [&mut [u8]],
+    parts: &mut [(u64, &mut [u8])],
 ) -> std::result::Result<(), DeviceError> {
-    let mut at = offset;
-    for part in parts {
-        device.read_at(at, part)?;
-        at += part.len() as u64;
+    for (from, part) in parts {
+        device.read_at(offset + *from, part)?;
     }
     Ok(())
 }

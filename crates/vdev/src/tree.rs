@@ -279,6 +279,11 @@ impl Tree {
         Ok(slot)
     }
 
+    /// Is a queue in front of any leaf (is it a disk), so that I/Os are best large and started together?
+    pub fn is_queued(&self) -> bool {
+        self.tops.iter().any(|top| top.queued)
+    }
+
     /// The top-level slots, holes included, in the order of their numbers.
     pub fn tops(&self) -> &[Top] {
         &self.tops

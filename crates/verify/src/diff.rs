@@ -117,9 +117,7 @@ impl Diff<'_, '_, '_> {
             }
             let first = list.first().copied().unwrap_or(BlkPtr::ZERO);
             *list = if first.is_hole() {
-                // What is below a hole came with it.
-                let hole = BlkPtr::hole(first.lsize(), first.kind(), *level - 1, first.birth());
-                vec![if first.birth() == 0 { BlkPtr::ZERO } else { hole }; 3]
+                Vec::new()
             } else {
                 self.note(&first, side)?;
                 self.children(&first)?

@@ -15,6 +15,7 @@ mod check;
 mod faults;
 mod rig;
 mod story;
+mod streams;
 
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};

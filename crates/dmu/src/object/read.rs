@@ -3,9 +3,11 @@
 //! The one idea: one look at the state says where a block is; if the state has moved on by the time
 //! the disk has answered wrongly, look again.
 
+use format::BlkPtr;
 use rt::sync::Arc;
+use store::Wanted;
 
-use super::{Object, Record, Spill};
+use super::{Changes, Object, Record, Spill};
 use crate::bytes::{copy_padded, resized};
 use crate::error::Result;
 use crate::tree::Root;
@@ -70,10 +72,8 @@ impl Object {
         }
     }
 
-    /// Reads `buf.len()` bytes from byte `offset` on; holes and what lies beyond read as zeros.
-    ///
-    /// Bulk path: whole records land in `buf` and are verified there.
-    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    /// [`Object::read`] without reading ahead.
+    pub(super) fn read_now(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;
@@ -122,6 +122,16 @@ impl Object {
         }
     }
 
+    /// Are blocks `[first, first + count)` as on disk: has no living txg changed one?
+    pub(super) fn is_unchanged(&self, first: u64, count: u64) -> bool {
+        let state = self.state.lock();
+        let changed = |changes: &Changes| {
+            changes.records.range(first..first + count).next().is_some()
+                || changes.freed.first_in(first, first + count).is_some()
+        };
+        state.newest.is_some() && !state.changes.iter().any(changed)
+    }
+
     /// Of blocks `[first, first + count)`, how many from the start on no living txg has changed.
     fn clean_run(&self, first: u64, count: u64) -> u64 {
         let state = self.state.lock();
@@ -150,6 +160,15 @@ impl Object {
             bps.push(bp);
             Ok(())
         })?;
+        let whole = |bp: &BlkPtr| bp.is_hole() || bp.lsize() == size as u64;
+        if self.store.is_on_disks() && bps.iter().all(whole) {
+            let parts = buf.chunks_exact_mut(size);
+            let wanted = bps.into_iter().zip(parts).enumerate();
+            let mut wanted: Vec<Wanted<'_>> =
+                wanted.map(|(place, (bp, out))| Wanted { place, bp, out }).collect();
+            let read = self.store.read_each(&mut wanted);
+            return read.map_err(|(place, e)| self.block_error(first + place as u64)(e));
+        }
         let mut parts = buf.chunks_exact_mut(size);
         for (i, bp) in bps.iter().enumerate() {
             let Some(part) = parts.next() else { break };
