@@ -6,6 +6,7 @@
 
 mod clock;
 mod data;
+mod grow;
 mod options;
 mod pieces;
 mod spinning;
@@ -34,6 +35,7 @@ fn main() -> Result<()> {
     let options = Options::parse(std::env::args().skip(1))?;
     let line = match options.verb {
         Verb::Pieces => return pieces::print(),
+        Verb::Grow => return grow::run(&options),
         Verb::Create => create(&options)?,
         Verb::Write => write(&options)?,
         Verb::Read => read(&options)?,

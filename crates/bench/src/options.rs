@@ -15,6 +15,7 @@ pub(crate) enum Verb {
     Free,
     Mixed,
     Pieces,
+    Grow,
 }
 
 /// The options.
@@ -41,6 +42,12 @@ pub(crate) struct Options {
     pub(crate) verify: bool,
     /// Disks that take the time of spinning ones.
     pub(crate) spinning: bool,
+    /// What is to grow.
+    pub(crate) what: String,
+    /// How much of it.
+    pub(crate) count: usize,
+    /// Leave the images.
+    pub(crate) keep: bool,
 }
 
 /// `128K` and the like, in bytes.
@@ -57,10 +64,11 @@ fn bytes(text: &str) -> Result<u64> {
 
 impl Options {
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Options> {
-        const USAGE: &str = "usage: thumper-bench create|write|read|small|free|mixed|pieces --dir DIR \
+        const USAGE: &str = "usage: thumper-bench create|write|read|small|free|mixed|pieces|grow --dir DIR \
             [--layout raidz2:10] [--size BYTES] [--ashift 12] [--sparse] [--objects N] \
             [--files N] [--record 128K] [--data random|root|zero] [--compress off|lz4] \
-            [--checksum fletcher4|sha256] [--threads T] [--warm N] [--hide K] [--verify] [--spinning]";
+            [--checksum fletcher4|sha256] [--threads T] [--warm N] [--hide K] [--verify] [--spinning] \
+            [--what list|names|open|verify|snapshots] [--count N] [--keep]";
         let verb = match words.next().as_deref() {
             Some("create") => Verb::Create,
             Some("write") => Verb::Write,
@@ -69,6 +77,7 @@ impl Options {
             Some("free") => Verb::Free,
             Some("mixed") => Verb::Mixed,
             Some("pieces") => Verb::Pieces,
+            Some("grow") => Verb::Grow,
             _ => bail!("{USAGE}"),
         };
         let mut options = Options {
@@ -91,6 +100,9 @@ impl Options {
             hide: 0,
             verify: false,
             spinning: false,
+            what: "list".into(),
+            count: 1000,
+            keep: false,
         };
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("{word} needs a value"));
@@ -118,6 +130,9 @@ impl Options {
                 "--hide" => options.hide = value()?.parse()?,
                 "--verify" => options.verify = true,
                 "--spinning" => options.spinning = true,
+                "--what" => options.what = value()?,
+                "--count" => options.count = value()?.parse()?,
+                "--keep" => options.keep = true,
                 other => bail!("unknown option {other}\n{USAGE}"),
             }
         }
