@@ -7,7 +7,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use acceptance::{SHAPES, Session, Shape, engine, judge};
 use fs::{Filesystem, FsError, NewObject, Who, mode};
@@ -148,6 +149,40 @@ fn threads_share_directories_while_txgs_pass() {
 }
 
 /// Everybody writes until there is no space: refused is who comes too late, not the sync.
+#[test]
+fn who_waits_together_is_served_by_one_txg() {
+    const WAITING: u64 = 63;
+    let (_images, session) = Session::create(&SHAPES[1], 8192);
+    let pool = session.pool();
+    let before = pool.txg();
+    let (busy, come) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    std::thread::scope(|scope| {
+        let (in_it, all) = (busy.clone(), come.clone());
+        scope.spawn(move || {
+            pool.task(move |_| {
+                in_it.store(true, Ordering::Relaxed);
+                while all.load(Ordering::Relaxed) < WAITING {
+                    std::thread::yield_now();
+                }
+                // they have a few steps yet to the place where they wait
+                std::thread::sleep(std::time::Duration::from_millis(500));
+                Ok(())
+            })
+        });
+        while !busy.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        for _ in 0..WAITING {
+            scope.spawn(|| {
+                come.fetch_add(1, Ordering::Relaxed);
+                pool.task(|_| Ok(())).unwrap();
+            });
+        }
+    });
+    let txgs = pool.txg() - before;
+    assert!(txgs <= 6, "{txgs} txgs for what two can hold");
+}
+
 #[test]
 fn threads_fill_a_pool_to_the_brim() {
     const SMALL: Shape = Shape {

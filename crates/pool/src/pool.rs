@@ -273,7 +273,7 @@ impl Pool {
         let txg = writing.txgs.open();
         // One that is under way does not hold what came after it was frozen.
         while writing.txgs.last_synced() < txg {
-            self.sync_txg()?;
+            self.sync_txg(txg)?;
         }
         Ok(txg)
     }
@@ -289,7 +289,7 @@ impl Pool {
                 let Some(pool) = pool.upgrade() else { return };
                 let Some(writing) = &pool.writing else { return };
                 while writing.txgs.last_synced() < asked {
-                    if pool.sync_txg().is_err() {
+                    if pool.sync_txg(asked).is_err() {
                         return;
                     }
                 }

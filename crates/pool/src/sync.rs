@@ -50,12 +50,17 @@ impl TaskContext<'_> {
 }
 
 impl Pool {
-    /// Closes the open txg and puts it on stable storage. Suspends the pool if that fails.
-    pub(crate) fn sync_txg(&self) -> Result<u64> {
+    /// Closes the open txg and puts it on stable storage, unless another has done so with `wanted`
+    /// by the time that it is our turn: who waited together is served by one txg. Suspends the pool
+    /// if that fails.
+    pub(crate) fn sync_txg(&self, wanted: u64) -> Result<()> {
         let writing = self.writing()?;
         let _one = writing.syncing.lock();
         if writing.suspended.lock().is_some() {
             return Err(self.suspended_error());
+        }
+        if writing.txgs.last_synced() >= wanted {
+            return Ok(());
         }
         let txg = writing.txgs.freeze();
         match self.sync_frozen(writing, txg) {
@@ -65,7 +70,7 @@ impl Pool {
                 if (freeing.pending || freeing.files) && freeing.by_itself {
                     writing.bell.ask(txg + 1);
                 }
-                Ok(txg)
+                Ok(())
             }
             Err(e) => {
                 // Nothing of this txg is reachable from disk: the uberblock was not written.
