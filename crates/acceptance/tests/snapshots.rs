@@ -103,3 +103,25 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     rt::random::Rng::new(seed).fill(&mut bytes);
     bytes
 }
+
+/// A file that is emptied and grows by one level or two in the same txg: where it had a block, the snapshot still
+/// has it, and the hole that is left says when it came.
+#[test]
+fn holes_of_files_that_grow_tall_are_born() {
+    let (images, mut session) = Session::create(&SHAPES[0], 4096);
+    let fs = session.filesystem();
+    let new = NewObject::of(mode::FILE | 0o644, Who { uid: 1, gid: 1 });
+    for (name, far) in [("two", 9 << 20), ("three", 5 << 32), ("no data", 0)] {
+        let file = fs.create_with(fs.root(), name.as_bytes(), &new, &noise(1, 3000)).unwrap();
+        session.pool().snapshot(&[format!("{}@{}", engine::POOL, &name[..2])], &[]).unwrap();
+        fs.truncate(file, 0).unwrap();
+        match far {
+            0 => fs.truncate(file, 6 << 32).unwrap(),
+            far => fs.write(file, far, &noise(2, 3000)).unwrap(),
+        }
+        session.pool().sync().unwrap();
+    }
+    session.close().unwrap();
+    judge(&images, engine::POOL, 0, 0);
+    assert_verified(images.path(), engine::POOL);
+}

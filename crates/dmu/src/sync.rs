@@ -449,7 +449,7 @@ impl Syncing<'_> {
                 }
             };
             let (mut tally, mut delta) = (Tally::default(), 0);
-            let mask = (1u64 << work.root.shift) - 1;
+            let (work_root, mask) = (&work.root, (1u64 << work.root.shift) - 1);
             for update in updates {
                 let slot = (update.index & mask) as usize * 128;
                 let old = child_of(&data, update.index & mask);
@@ -458,7 +458,10 @@ impl Syncing<'_> {
                 if update.bp.is_hole() && !update.settled {
                     let child_size =
                         if level == 1 { dnode.block_size() as u64 } else { size as u64 };
-                    update.bp = self.hole(child_size, dnode.kind(), level - 1, &old);
+                    // Where the tree grows by more than one level, what was there hung on the dnode.
+                    let grown = level > work_root.levels && update.index == 0;
+                    let before = if grown { &work_root.blkptrs[0] } else { &old };
+                    update.bp = self.hole(child_size, dnode.kind(), level - 1, before);
                 }
                 data[slot..slot + 128].copy_from_slice(update.bp.as_bytes());
             }

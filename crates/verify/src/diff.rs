@@ -117,7 +117,9 @@ impl Diff<'_, '_, '_> {
             }
             let first = list.first().copied().unwrap_or(BlkPtr::ZERO);
             *list = if first.is_hole() {
-                Vec::new()
+                // What is below a hole came with it.
+                let hole = BlkPtr::hole(first.lsize(), first.kind(), *level - 1, first.birth());
+                vec![if first.birth() == 0 { BlkPtr::ZERO } else { hole }; 3]
             } else {
                 self.note(&first, side)?;
                 self.children(&first)?
