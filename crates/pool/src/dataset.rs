@@ -12,6 +12,7 @@ use rt::sync::{Arc, Mutex};
 use crate::dsl::lookup::{self, Found};
 use crate::dsl::property;
 use crate::error::{PoolError, Result};
+use crate::pieces::Pieces;
 use crate::pool::Pool;
 
 /// An open data set.
@@ -49,6 +50,8 @@ pub(crate) struct Room {
     pub(crate) ready: u64,
     /// The half of the slop that only changes which free may touch.
     pub(crate) last: u64,
+    /// What it costs to find room when free space is in small pieces; looked up when it may matter.
+    pub(crate) pieces: Arc<Pieces>,
     /// The data set whose quota is the limit, if one is.
     pub(crate) by_quota: Option<String>,
 }
@@ -106,7 +109,7 @@ impl Dataset {
         let pool_free = space.usable.saturating_sub(used);
         let ready = pool_free.saturating_sub(pool.resting());
         let last = space.slop / 2;
-        let room = Room { available, ready, last, by_quota };
+        let room = Room { available, ready, last, pieces: Arc::new(Pieces::default()), by_quota };
         *self.room.lock() = Some((txg, room.clone()));
         Ok(room)
     }

@@ -26,6 +26,7 @@ mod logmaps;
 pub mod mos;
 mod open;
 mod operations;
+mod pieces;
 mod pool;
 mod pool_props;
 pub mod props;

@@ -278,6 +278,13 @@ impl Pool {
         Ok(txg)
     }
 
+    /// From now on each `every`-th block of `least_bytes` and more becomes a gang (0: none, as ordinarily),
+    /// as if no contiguous space were left for it.
+    pub fn force_gangs(&self, least_bytes: u64, every: u64) -> Result<()> {
+        self.writing()?.writer.allocator().force_gangs(least_bytes, every);
+        Ok(())
+    }
+
     /// Starts the syncing thread; only a pool opened for writing has one.
     pub(crate) fn start(self: &Arc<Self>) {
         let Some(writing) = &self.writing else { return };

@@ -222,11 +222,14 @@ impl Pool {
             let wanted = writing.txgs.outstanding().saturating_mul(copies);
             let wanted = wanted.saturating_add(wanted / 16).saturating_add(OVERHEAD_BYTES);
             let room = dataset.room(self)?;
-            if wanted <= room.available && wanted <= room.ready {
+            let cost = room.pieces.cost(self, wanted, room.ready)?;
+            // What the pieces cost beyond the data may come from the slop, but for the last of it.
+            let kept = if cost > wanted { room.last + room.last / 2 } else { 0 };
+            if wanted <= room.available && cost.saturating_add(kept) <= room.ready {
                 return self.enter(promise);
             }
             // A change that frees must be possible in a full pool: it gets half of the slop.
-            if bytes == 0 && wanted.saturating_add(room.last) <= room.ready {
+            if bytes == 0 && cost.saturating_add(room.last) <= room.ready {
                 return self.enter(promise);
             }
             // What is removed and not freed yet is room, too.

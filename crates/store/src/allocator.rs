@@ -8,6 +8,7 @@
 //! Lock order: a lease, then the books, then nothing (see ARCHITECTURE.md).
 
 use format::{BlkPtr, Dva};
+use rt::sync::atomic::{AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex};
 
 use crate::error::{Result, StoreError};
@@ -16,6 +17,8 @@ use crate::read::Store;
 
 /// Bytes of a lease, at most.
 const LEASE_MAX: u64 = 2 << 20;
+/// How often room is looked for while others give back what they sit on.
+const ATTEMPTS: usize = 3;
 /// Copies that a block can have.
 const COPIES: usize = 3;
 
@@ -68,11 +71,22 @@ struct Lease {
     end: u64,
 }
 
+/// Of the blocks of at least so many bytes, each so-manieth is refused a place of its own.
+struct Forced {
+    least: u64,
+    every: u64,
+    seen: u64,
+}
+
 /// The allocator of a writable pool.
 pub struct Allocator {
     books: Mutex<Books>,
     leases: Vec<[Mutex<Option<Lease>>; COPIES]>,
     maps: Mutex<Option<Arc<dyn SpaceMaps>>>,
+    /// Blocks of so many bytes find no room until more comes back: nobody has to look again.
+    too_large: AtomicU64,
+    /// For tests, see [`Allocator::force_gangs`].
+    forced: Mutex<Option<Forced>>,
     /// Number of top-level vdevs that take data.
     tops: usize,
 }
@@ -95,8 +109,27 @@ impl Allocator {
             books: Mutex::new(Books { tops: tops.collect(), next_top: 0 }),
             leases: (0..workers).map(|_| Default::default()).collect(),
             maps: Mutex::new(None),
+            too_large: AtomicU64::new(u64::MAX),
+            forced: Mutex::new(None),
             tops: usable,
         }
+    }
+
+    /// From now on each `every`-th block of `least_bytes` and more becomes a gang, room or not (0: none):
+    /// what a fragmented pool does, without one.
+    pub fn force_gangs(&self, least_bytes: u64, every: u64) {
+        let forced = Forced { least: least_bytes, every, seen: 0 };
+        *self.forced.lock() = Some(forced).filter(|_| every > 0);
+    }
+
+    /// Must a block of `psize` bytes that asks for a place be refused one?
+    pub(crate) fn must_gang(&self, psize: u64) -> bool {
+        let mut forced = self.forced.lock();
+        let Some(forced) = forced.as_mut().filter(|forced| psize >= forced.least) else {
+            return false;
+        };
+        forced.seen += 1;
+        forced.seen.is_multiple_of(forced.every)
     }
 
     /// Tells where space maps come from; before that every metaslab must be empty.
@@ -107,6 +140,9 @@ impl Allocator {
     /// Allocates one copy of a block of `psize` bytes for `worker`.
     ///
     /// `avoid`: the copies of the same block that are placed already.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`] if no free region is as large.
     pub fn allocate(
         &self,
         worker: usize,
@@ -126,22 +162,38 @@ impl Allocator {
                 return Ok(Dva { vdev: lease.top, offset, asize, gang: false });
             }
         }
+        let none = StoreError::NoSpace { asize: asize_of(0, psize) };
+        if psize >= self.too_large.load(Ordering::Relaxed) {
+            return Err(none);
+        }
         self.settle(slot.take());
-        let lease = match self.lease(copy, psize, avoid, asize_of)? {
-            Some(lease) => lease,
-            None => {
-                // Others may sit on what is missing here.
-                drop(slot);
-                self.settle_all();
-                slot = self.leases[worker][copy].lock();
-                let asize = asize_of(0, psize);
-                self.lease(copy, psize, avoid, asize_of)?.ok_or(StoreError::NoSpace { asize })?
+        for _ in 0..ATTEMPTS {
+            if let Some(lease) = self.lease(copy, psize, avoid, asize_of)? {
+                let asize = asize_of(lease.top, psize);
+                let dva = Dva { vdev: lease.top, offset: lease.start, asize, gang: false };
+                *slot = Some(Lease { cursor: lease.start + asize, ..lease });
+                return Ok(dva);
             }
-        };
-        let asize = asize_of(lease.top, psize);
-        let dva = Dva { vdev: lease.top, offset: lease.start, asize, gang: false };
-        *slot = Some(Lease { cursor: lease.start + asize, ..lease });
-        Ok(dva)
+            // Others may sit on what is missing here.
+            drop(slot);
+            self.settle_all();
+            slot = self.leases[worker][copy].lock();
+        }
+        self.too_large.fetch_min(psize, Ordering::Relaxed);
+        Err(none)
+    }
+
+    /// Takes back what `worker` was given last for this copy.
+    pub(crate) fn give_back(&self, worker: usize, copy: usize, dva: Dva) -> Result<()> {
+        if let Some(lease) = self.leases[worker][copy].lock().as_mut()
+            && lease.top == dva.vdev
+            && lease.cursor == dva.offset + dva.asize
+        {
+            lease.cursor = dva.offset;
+            return Ok(());
+        }
+        // Somebody has settled the lease since: it counts as allocated.
+        self.free_dva(dva)
     }
 
     fn lease(
@@ -275,6 +327,35 @@ impl Allocator {
         top.slabs.get(index as usize)?.loaded.as_ref().map(|m| m.allocated_ranges())
     }
 
+    /// What is left of all leases: top-level vdev and bytes.
+    pub(crate) fn leased(&self) -> Vec<(u32, u64)> {
+        let left = |slot: &Mutex<Option<Lease>>| {
+            slot.lock().as_ref().map(|lease| (lease.top, lease.end - lease.cursor))
+        };
+        self.leases.iter().flatten().filter_map(left).collect()
+    }
+
+    /// Calls `each` for every top-level vdev that takes data with the number of its free pieces by the
+    /// power of two of their length.
+    pub(crate) fn free_pieces(&self, mut each: impl FnMut(u32, &[u64; 64])) -> Result<()> {
+        let mut books = self.books.lock();
+        for top in books.tops.iter_mut().filter(|top| top.space.usable) {
+            let mut all = [0; 64];
+            let size = 1u64 << top.space.ms_shift;
+            for index in 0..top.slabs.len() {
+                if top.slabs[index].allocated >= size {
+                    continue;
+                }
+                let slab =
+                    top.load(index as u64, &self.maps)?.and_then(|slab| slab.loaded.as_ref());
+                let counts = slab.map_or(&[0; 64], |slab| slab.free_pieces());
+                all.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            }
+            each(top.space.top, &all);
+        }
+        Ok(())
+    }
+
     /// An uberblock with all changes so far is on stable storage.
     pub fn txg_done(&self) {
         let mut books = self.books.lock();
@@ -283,6 +364,7 @@ impl Allocator {
                 ms.txg_done();
             }
         }
+        self.too_large.store(u64::MAX, Ordering::Relaxed);
     }
 
     /// Bytes allocated according to the space maps, over all top-level vdevs.

@@ -8,6 +8,8 @@
 mod allocator;
 mod cache;
 mod error;
+mod fits;
+mod gang;
 mod gate;
 mod metaslab;
 mod ranges;
@@ -18,6 +20,7 @@ mod write;
 pub use allocator::{Allocator, SlabSummary, SpaceMaps, TopSpace};
 pub use cache::{Block, Cache};
 pub use error::{Result, StoreError};
+pub use fits::{Fit, Fits};
 pub use gate::Gate;
 pub use metaslab::{DEFER_TXGS, MapError, Metaslab, Pending};
 pub use ranges::{BUCKETS, RangeSet};

@@ -165,6 +165,11 @@ impl Metaslab {
         self.free.total()
     }
 
+    /// Number of pieces that may be handed out now, by the power of two of their length.
+    pub fn free_pieces(&self) -> &[u64; 64] {
+        self.free.counts()
+    }
+
     /// Bytes that were freed but still rest.
     pub fn resting(&self) -> u64 {
         let rest = self.deferred.iter().flatten().chain(&self.freed_now);

@@ -47,6 +47,11 @@ impl RangeSet {
         self.by_start.len()
     }
 
+    /// Number of ranges by the power of two of their length.
+    pub fn counts(&self) -> &[u64; 64] {
+        &self.counts
+    }
+
     /// Is nothing in the set?
     pub fn is_empty(&self) -> bool {
         self.by_start.is_empty()

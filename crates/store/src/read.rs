@@ -6,7 +6,7 @@
 
 use codec::checksum::{self, Salt};
 use codec::embedded::{self, Place};
-use format::gang::GangHeader;
+use format::gang::{GANG_DEPTH_MAX, GANG_SIZE, GangHeader};
 use format::{BlkPtr, Checksum, Compress, Dva, SECTOR};
 use rt::buf::BufPool;
 use rt::sync::atomic::AtomicU64;
@@ -17,10 +17,6 @@ use crate::cache::{Block, Cache};
 use crate::error::{Result, StoreError};
 use crate::gate::{self, Gate};
 
-/// Bytes of a gang header.
-const GANG_HEADER: usize = 512;
-/// Nesting of gang headers that is followed.
-const GANG_DEPTH_MAX: u32 = 8;
 const BAD_HEADER: &str = "a gang header that does not describe its block";
 
 /// The reading side of a pool: everything that is not allowed to write uses only this.
@@ -238,28 +234,38 @@ impl Store {
         Ok(out)
     }
 
-    fn add_allocations(&self, bp: &BlkPtr, out: &mut Vec<Dva>, depth: u32) -> Result<()> {
+    fn add_allocations(&self, bp: &BlkPtr, out: &mut Vec<Dva>, depth: usize) -> Result<()> {
         if !bp.is_gang() {
             out.extend(bp.dvas());
             return Ok(());
         }
-        // Each DVA leads to a copy of the same header.
-        let mut members = Err(StoreError::BadPointer { bp: Box::new(*bp), reason: "no copy" });
         for dva in bp.dvas() {
-            let asize = self.asize(dva.vdev, GANG_HEADER as u64);
+            let asize = self.asize(dva.vdev, GANG_SIZE as u64);
             out.push(Dva { asize, gang: false, ..dva });
-            if members.is_err() {
-                members = self.gang_members(bp, dva, bp.psize(), depth);
-            }
         }
-        for (_, member) in members? {
+        for (_, member) in self.members(bp, bp.psize(), depth)? {
             self.add_allocations(&member, out, depth + 1)?;
         }
         Ok(())
     }
 
+    /// The members of a gang of `psize` bytes, by the first copy of its header that is good: each DVA
+    /// leads to one.
+    pub(crate) fn members(
+        &self,
+        bp: &BlkPtr,
+        psize: u64,
+        depth: usize,
+    ) -> Result<Vec<(u64, BlkPtr)>> {
+        let mut members = Err(StoreError::BadPointer { bp: Box::new(*bp), reason: "no copy" });
+        for dva in bp.dvas() {
+            members = members.or_else(|_| self.gang_members(bp, dva, psize, depth));
+        }
+        members
+    }
+
     /// Gathers a gang: the members of the header at `dva`, one after another.
-    fn read_gang(&self, bp: &BlkPtr, dva: Dva, out: &mut [u8], depth: u32) -> Result<()> {
+    fn read_gang(&self, bp: &BlkPtr, dva: Dva, out: &mut [u8], depth: usize) -> Result<()> {
         let bad = || StoreError::BadPointer { bp: Box::new(*bp), reason: BAD_HEADER };
         for (offset, member) in &self.gang_members(bp, dva, out.len() as u64, depth)? {
             let part = offset_part(out, *offset, member.psize()).ok_or_else(bad)?;
@@ -278,7 +284,7 @@ impl Store {
         bp: &BlkPtr,
         dva: Dva,
         psize: u64,
-        depth: u32,
+        depth: usize,
     ) -> Result<Vec<(u64, BlkPtr)>> {
         let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
         if depth >= GANG_DEPTH_MAX {
@@ -287,14 +293,14 @@ impl Store {
         let first = bp.dva(0);
         let (vdev, offset, txg) = (first.vdev, first.offset, bp.physical_birth());
         let place = Place::GangHeader { vdev, offset, txg };
-        let mut header = [0; GANG_HEADER];
+        let mut header = [0; GANG_SIZE];
         self.tree.read(dva.vdev, dva.offset, txg, &mut header, &mut |bytes| {
             embedded::check(place, bytes).is_ok()
         })?;
         GangHeader::parse(&header).and_then(|h| h.members(psize)).map_err(|_| bad(BAD_HEADER))
     }
 
-    fn read_gang_member(&self, bp: &BlkPtr, out: &mut [u8], depth: u32) -> Result<()> {
+    fn read_gang_member(&self, bp: &BlkPtr, out: &mut [u8], depth: usize) -> Result<()> {
         let mut last = None;
         for dva in bp.dvas() {
             match self.read_gang(bp, dva, out, depth) {

@@ -2,9 +2,8 @@
 //! allocation and parity to the device writes, while they are in its core's cache.
 //!
 //! The records of a run lie next to each other on disk (the allocator's lease), so each disk gets
-//! one write for many records.
+//! one write for many records. A block for which there is no room in one piece becomes a gang.
 
-use codec::checksum;
 use codec::compress::{self, ZstdLevel};
 use format::blkptr::BlkProps;
 use format::{BlkPtr, Checksum, Compress, Dva, ObjectType, SECTOR};
@@ -13,6 +12,7 @@ use vdev::{WriteScratch, WriteTree};
 
 use crate::allocator::Allocator;
 use crate::error::Result;
+use crate::gang::Cut;
 use crate::gate::Gate;
 use crate::read::Store;
 
@@ -143,27 +143,29 @@ impl Writer {
                 Prepared::Packed(range) => &arena[range.clone()],
             };
             let psize = stored.len() as u64;
-            let words = if block.checksum == Checksum::Off {
-                [0; 4]
-            } else {
-                checksum::compute(block.checksum, stored, false, &salt)
-                    .expect("policies name checksums that can be computed")
-            };
-            let mut dvas = [Dva::default(); 3];
-            let old = block.rewrite.filter(|old| {
-                let copies = usize::from(block.copies);
-                old.psize() == psize && old.dvas().count() == copies && !old.is_gang()
-            });
-            for copy in 0..usize::from(block.copies) {
-                dvas[copy] = match &old {
-                    Some(old) => old.dva(copy),
-                    None => {
-                        let asize_of = |top, psize| self.store.asize(top, psize);
-                        let placed = &dvas[..copy];
-                        self.allocator.allocate(worker, copy, psize, placed, &asize_of)?
+            let copies = usize::from(block.copies);
+            let cut = Cut { worker, txg, checksum: block.checksum, copies, salt };
+            let words = cut.sum(stored);
+            let old = block.rewrite.filter(|old| Self::fits_over(old, psize, copies));
+            let (dvas, count) = match &old {
+                Some(old) => {
+                    let mut dvas = [Dva::default(); 3];
+                    let count = old.dvas().zip(&mut dvas).map(|(old, dva)| *dva = old).count();
+                    if old.is_gang() {
+                        self.rewrite_gang(&cut, old, stored, &mut scratch.vdev, 0)?;
                     }
-                };
-                places[copy].push((dvas[copy], stored));
+                    (dvas, count)
+                }
+                None => match self.place(worker, psize, copies)? {
+                    Some(places) => places,
+                    None => self.write_gang(&cut, stored, &mut scratch.vdev)?,
+                },
+            };
+            let dvas = &dvas[..count];
+            if !dvas[0].gang {
+                for (places, dva) in places.iter_mut().zip(dvas) {
+                    places.push((*dva, stored));
+                }
             }
             let props = BlkProps {
                 lsize: block.data.len() as u64,
@@ -176,7 +178,6 @@ impl Writer {
                 kind: block.kind,
                 level: block.level,
             };
-            let dvas = &dvas[..usize::from(block.copies)];
             out.push(BlkPtr::new(props, dvas, txg, block.fill, words));
         }
         for places in &places {

@@ -26,6 +26,8 @@ pub(crate) struct Shape {
     pub ashift: u32,
     /// How long a disk may take for an I/O, in milliseconds; `None`: each is done by who asks.
     pub deadline_ms: Option<u64>,
+    /// Each so-manieth block becomes a gang; 0: none.
+    pub gang_every: u64,
 }
 
 pub(crate) const RAIDZ: Shape = Shape {
@@ -34,12 +36,21 @@ pub(crate) const RAIDZ: Shape = Shape {
     disk_bytes: 64 << 20,
     ashift: 12,
     deadline_ms: None,
+    gang_every: 0,
 };
 pub(crate) const RAIDZ2: Shape = Shape { joined: Joined::Raidz(2), disks: 4, ..RAIDZ };
 pub(crate) const STRIPE: Shape =
     Shape { joined: Joined::Single, disks: 1, disk_bytes: 160 << 20, ..RAIDZ };
 pub(crate) const MIRROR: Shape =
-    Shape { joined: Joined::Mirror, disks: 2, disk_bytes: 128 << 20, ashift: 9, deadline_ms: None };
+    Shape { joined: Joined::Mirror, disks: 2, disk_bytes: 128 << 20, ashift: 9, ..RAIDZ };
+
+/// Smallest block that becomes a gang, where some do, in bytes.
+const GANG_LEAST: u64 = 1024;
+
+/// Puts what the shape asks for into a pool that was opened.
+pub(crate) fn set(pool: &Pool, shape: Shape) -> Result<(), String> {
+    pool.force_gangs(GANG_LEAST, shape.gang_every).map_err(|e| e.to_string())
+}
 
 /// A disk as the pool gets it: behind a queue, or bare.
 fn attach(disk: SimDisk, deadline_ms: Option<u64>) -> Arc<dyn WriteDevice> {

@@ -331,6 +331,7 @@ pub(crate) fn tell(set: &SimSet, shape: Shape, steps: &[Step], before: impl Fn(u
 
 impl Told {
     fn acknowledge(&mut self, set: &SimSet, pool: Arc<Pool>) {
+        drop(rig::set(&pool, self.shape));
         let number = self.history.states.len() - 1;
         self.history.states[number].txg = pool.txg();
         self.pool = Some(pool);
@@ -355,6 +356,7 @@ impl Told {
             drop(pool);
             let pool = rig::open_on(set, &rig::all(set), host, self.shape.deadline_ms)?;
             let last = self.history.states.last().expect("the first one");
+            rig::set(&pool, self.shape)?;
             assert_eq!(pool.txg(), last.txg, "closing a pool that is in sync writes no txg");
             self.pool = Some(pool);
             return Ok(());
@@ -372,6 +374,7 @@ impl Told {
             }
             _ => pool,
         };
+        rig::set(&pool, self.shape)?;
         self.pool = Some(pool.clone());
         act(&pool, step)?;
         self.acknowledge(set, pool);
