@@ -1,8 +1,7 @@
 //! Bookmarks through snapshots, clones, promotions, rollbacks and destroys: their numbers, their keys in
 //! deadlists and the counts of features stay right, and the kernel goes on with them.
 //!
-//! Seen red: a snapshot that gets no keys for bookmarks, a destroy that takes a key which a bookmark needs,
-//! blocks that die for no bookmark.
+//! Seen red: a snapshot that gets no keys for bookmarks, a destroy that takes a key which a bookmark needs.
 
 #![allow(clippy::unwrap_used)]
 

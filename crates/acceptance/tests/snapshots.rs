@@ -111,13 +111,28 @@ fn holes_of_files_that_grow_tall_are_born() {
     let (images, mut session) = Session::create(&SHAPES[0], 4096);
     let fs = session.filesystem();
     let new = NewObject::of(mode::FILE | 0o644, Who { uid: 1, gid: 1 });
-    for (name, far) in [("two", 9 << 20), ("three", 5 << 32), ("no data", 0)] {
+    // Where something is written then, or how far it is cut to, and whether that is in a txg of its own. What is
+    // all zeros becomes a hole, too.
+    let data = noise(2, 3000);
+    let zeros = vec![0; 3000];
+    let cases: [(&str, u64, &[u8], bool); 6] = [
+        ("two", 9 << 20, &data, false),
+        ("three", 5 << 32, &data, false),
+        ("no data", 6 << 32, &[], false),
+        ("zeros", 69 << 12, &zeros, false),
+        ("high zeros", 5 << 32, &zeros, false),
+        ("later", 69 << 12, &zeros, true),
+    ];
+    for (name, far, bytes, later) in cases {
         let file = fs.create_with(fs.root(), name.as_bytes(), &new, &noise(1, 3000)).unwrap();
         session.pool().snapshot(&[format!("{}@{}", engine::POOL, &name[..2])], &[]).unwrap();
         fs.truncate(file, 0).unwrap();
-        match far {
-            0 => fs.truncate(file, 6 << 32).unwrap(),
-            far => fs.write(file, far, &noise(2, 3000)).unwrap(),
+        if later {
+            session.pool().sync().unwrap();
+        }
+        match bytes {
+            [] => fs.truncate(file, far).unwrap(),
+            bytes => fs.write(file, far, bytes).unwrap(),
         }
         session.pool().sync().unwrap();
     }

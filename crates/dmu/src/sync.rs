@@ -558,7 +558,9 @@ impl Syncing<'_> {
             };
             self.replace(&mut work.tally, &mut work.used_delta, slot, &update);
             *slot = if update.bp.is_hole() && !update.settled {
-                self.hole(size, dnode.kind(), level, slot)
+                // Where the tree has grown, what was there hung on the dnode.
+                let before = if grown { &work.root.blkptrs[0] } else { &*slot };
+                self.hole(size, dnode.kind(), level, before)
             } else {
                 update.bp
             };
