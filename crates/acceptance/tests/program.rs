@@ -9,3 +9,28 @@ fn it_runs_from_an_empty_directory() {
     let ran = Ran::of(command.current_dir(dir.path()).arg("--help"));
     assert!(ran.ok(), "{ran}");
 }
+
+/// Each pass of a txg writes copies to other vdevs than the last one, unless it is kept from it.
+#[test]
+fn a_stripe_of_many_disks_comes_to_rest() {
+    for count in [8, 13] {
+        let images = testkit::fresh_images(count, 64 << 20);
+        let state = temp_dir();
+        let run = |words: &[&str]| {
+            let mut command = acceptance::thumper(&state.path().join("pools"));
+            Ran::of(command.args(words)).expect_ok()
+        };
+        let paths: Vec<String> = images.disks().iter().map(|d| d.display().to_string()).collect();
+        let mut words = vec!["zpool", "create", "-f", "tank"];
+        words.extend(paths.iter().map(String::as_str));
+        drop(run(&words));
+        for name in ["a", "b", "c"] {
+            drop(run(&["zfs", "create", &format!("tank/{name}")]));
+        }
+        let program = acceptance::thumper_path();
+        drop(run(&["put", &program.display().to_string(), "tank/b:/program"]));
+        drop(run(&["zfs", "snapshot", "-r", "tank@all"]));
+        let ran = run(&["verify", "tank"]);
+        assert!(ran.out.contains("clean"), "{ran}");
+    }
+}

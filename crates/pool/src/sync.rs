@@ -196,7 +196,7 @@ impl Pool {
             if dtls.is_new || *pass == 1 && *self.config_dirty.lock() {
                 self.write_config(tx)?;
             }
-            allocator.settle_all();
+            allocator.settle_pass(*pass == 1);
             let maps = writing.space_maps.append(allocator, &self.features, tx, *pass)?;
             if maps == 0 && !self.mos_objset().is_dirty(tx.txg()) {
                 return Ok(());

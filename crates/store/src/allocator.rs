@@ -60,6 +60,8 @@ struct TopBooks {
 struct Books {
     tops: Vec<TopBooks>,
     next_top: usize,
+    /// Where it stood before the passes of the txg.
+    pass_top: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -106,7 +108,7 @@ impl Allocator {
             TopBooks { slabs: slabs.collect(), space, active: [0; COPIES] }
         });
         Allocator {
-            books: Mutex::new(Books { tops: tops.collect(), next_top: 0 }),
+            books: Mutex::new(Books { tops: tops.collect(), next_top: 0, pass_top: 0 }),
             leases: (0..workers).map(|_| Default::default()).collect(),
             maps: Mutex::new(None),
             too_large: AtomicU64::new(u64::MAX),
@@ -247,6 +249,19 @@ impl Allocator {
         let loaded = slab.loaded.as_mut().expect("a leased metaslab stays loaded");
         loaded.settle(lease.start, lease.cursor - lease.start, lease.end - lease.start);
         slab.allocated = loaded.allocated();
+    }
+
+    /// As [`Allocator::settle_all`], between the passes of a txg (`first`: before them): what a later pass
+    /// writes goes where the first one began. Else each pass would touch metaslabs of other vdevs, whose
+    /// space maps the next one would have to write (INV-11).
+    pub fn settle_pass(&self, first: bool) {
+        self.settle_all();
+        let books = &mut *self.books.lock();
+        if first {
+            books.pass_top = books.next_top;
+        } else {
+            books.next_top = books.pass_top;
+        }
     }
 
     /// Gives all leases back; what was cut from them becomes pending allocations.
