@@ -165,7 +165,7 @@ fn who_waits_together_is_served_by_one_txg() {
                     std::thread::yield_now();
                 }
                 // they have a few steps yet to the place where they wait
-                std::thread::sleep(std::time::Duration::from_millis(500));
+                rt::time::sleep(std::time::Duration::from_millis(500));
                 Ok(())
             })
         });
