@@ -5,6 +5,9 @@
 //! for the reads to come. A disk that has to seek 8 ms for each of thirty streams is busy with data for as long
 //! only if it is asked for a megabyte at a time. What is kept was verified, and is used only as long as the
 //! object has not changed under it.
+//!
+//! The lock of the stream is held over the read that fills it; that keeps nobody waiting, since it is only tried:
+//! who does not get it reads for himself.
 
 use rt::buf::PooledBuf;
 use rt::sync::Arc;
