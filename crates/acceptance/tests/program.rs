@@ -34,3 +34,23 @@ fn a_stripe_of_many_disks_comes_to_rest() {
         assert!(ran.out.contains("clean"), "{ran}");
     }
 }
+
+/// `verify -s FILE` keeps its state there while it works; a file that is something else is named and left alone.
+#[test]
+fn a_judgement_keeps_its_state_in_a_file() {
+    let images = testkit::Images::copy_of(&testkit::golden("rz1"));
+    let state = temp_dir();
+    let kept = state.path().join("kept");
+    let dir = images.path().display().to_string();
+    let run = || {
+        let mut command = acceptance::thumper(&state.path().join("pools"));
+        Ran::of(command.args(["verify", "-d", &dir, "-s"]).arg(&kept).arg("rz1"))
+    };
+    let ran = run();
+    assert!(ran.ok() && ran.out.contains("clean") && !kept.exists(), "{ran}");
+    std::fs::write(&kept, "notes of mine\n").unwrap();
+    let ran = run();
+    assert!(ran.status == 3 && ran.err.contains("kept': line 1 is not"), "{ran}");
+    assert!(ran.err.contains("remove it to begin anew"), "{ran}");
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "notes of mine\n");
+}

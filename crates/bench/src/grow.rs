@@ -247,7 +247,7 @@ impl Case<'_> {
     fn verify(&self) -> Result<()> {
         self.many_blocks()?;
         let (mut engine, places) = self.engine();
-        let request = Verify { name: POOL.into(), places, memory: 0 };
+        let request = Verify { name: POOL.into(), places, ..Default::default() };
         self.often("verify", || {
             let report = engine.verify(&request, &mut |_| {})?;
             ensure!(report.verdict == Verdict::Clean, "{report:?}");

@@ -390,6 +390,7 @@ pub fn verify(report: &VerifyReport) -> String {
         "devices": devices,
         "files": files,
         "findings": report.findings,
+        "notes": report.notes,
     });
     document("thumper verify", "verify", body)
 }

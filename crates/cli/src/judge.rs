@@ -24,7 +24,7 @@ pub(crate) fn verify(door: &mut Door<'_>, words: &[OsString]) -> Ran {
 }
 
 fn judge(door: &mut Door<'_>, words: &[OsString]) -> Ran {
-    let words = sort(words, "d:jm:q", &["json", "quiet"]);
+    let words = sort(words, "d:jm:qs:", &["json", "quiet"]);
     let (mut json, mut quiet) = (false, false);
     let mut request = Verify::default();
     let mut places = Vec::new();
@@ -35,6 +35,7 @@ fn judge(door: &mut Door<'_>, words: &[OsString]) -> Ran {
                 let memory = parse_number(std::os::unix::ffi::OsStrExt::as_bytes(&**word));
                 request.memory = memory.map_err(|why| Stop::Said(why.to_string(), NO_VERDICT))?;
             }
+            Opt::Value('s', file) => request.keep = Some(file.into()),
             Opt::Flag('q') => quiet = true,
             Opt::Long(word) if word == "quiet" => quiet = true,
             Opt::Flag('j') | Opt::Long(_) => json = true,
@@ -112,6 +113,9 @@ pub fn report_text(report: &VerifyReport) -> String {
     }
     for finding in &report.findings {
         text += &format!("{finding}\n");
+    }
+    for note in &report.notes {
+        text += &format!("note: {note}\n");
     }
     for file in &report.files {
         let bytes = nice_bytes(file.bytes);

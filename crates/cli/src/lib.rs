@@ -273,7 +273,7 @@ const OWN: &[Verb] = &[
     },
     Verb {
         name: "verify",
-        usage: "verify [-jq] [-m memory] [-d dir] <pool>",
+        usage: "verify [-jq] [-m memory] [-s statefile] [-d dir] <pool>",
         appendix: Appendix::None,
         run: judge::verify,
     },

@@ -52,6 +52,8 @@ pub enum Doing {
     Inherit(String, String),
     /// Reading a pool's history.
     History(String),
+    /// Judging a pool.
+    Verify(String),
     /// Making, reading or changing a file: the word, then the path.
     File(&'static str, String),
 }
@@ -82,6 +84,7 @@ impl fmt::Display for Doing {
                 return write!(f, "cannot inherit {property} for '{name}'");
             }
             Doing::History(name) => ("get history for", name),
+            Doing::Verify(name) => ("verify", name),
             Doing::File(what, name) => (*what, name),
         };
         write!(f, "cannot {what} '{name}'")

@@ -11,6 +11,8 @@ pub struct Verify {
     pub places: Vec<PathBuf>,
     /// Memory to do it in, in bytes; 0 for the default.
     pub memory: u64,
+    /// The file in which the state is kept, to go on from there.
+    pub keep: Option<PathBuf>,
 }
 
 /// How far the judge is.
@@ -86,4 +88,6 @@ pub struct VerifyReport {
     pub files: Vec<FileDamage>,
     /// What does not add up, one a line: space, counts, structures.
     pub findings: Vec<String>,
+    /// What is to be said of the judgement itself.
+    pub notes: Vec<String>,
 }

@@ -10,6 +10,7 @@ use crate::dtl;
 use crate::features::{self, Marks, Uses};
 use crate::files;
 use crate::history;
+use crate::kept::{Keep, Kept, Subject};
 use crate::mos::Mos;
 use crate::names::Names;
 use crate::object::{self, Result, Unread};
@@ -28,7 +29,7 @@ use format::objset::ObjsetType;
 use format::{ObjsetPhys, Uberblock};
 use std::path::PathBuf;
 use vdev::import::FoundPool;
-use vdev::{Tree, VdevError};
+use vdev::{Leaf, Tree, VdevError};
 
 /// Memory that is used if none is given, in bytes.
 const MEMORY_DEFAULT: u64 = 256 << 20;
@@ -47,23 +48,42 @@ pub struct Options {
     pub memory: u64,
     /// The directory for scratch files, which have no names and go when the judge does.
     pub scratch: PathBuf,
+    /// The file in which the state is kept, to go on from there.
+    pub keep: Option<Keep>,
+}
+
+/// No judgement was made.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// Labels that describe vdevs that cannot be, or of a kind that is not read.
+    #[error(transparent)]
+    Vdev(#[from] VdevError),
+    /// The file of the state.
+    #[error("the state in '{file}': {why}; remove it to begin anew")]
+    Keep {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: std::io::Error,
+    },
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { memory: 0, scratch: PathBuf::from("/var/tmp") }
+        Options { memory: 0, scratch: PathBuf::from("/var/tmp"), keep: None }
     }
 }
 
 /// Judges a pool that a scan found, with the vdevs that its MOS names.
 ///
 /// # Errors
-/// If its labels describe vdevs that cannot be, or of a kind that is not read: no verdict then.
+/// If its labels describe vdevs that cannot be, or of a kind that is not read, and if a state cannot be kept or
+/// is another pool's: no verdict then.
 pub fn verify_pool(
     pool: &FoundPool,
     options: &Options,
     progress: &mut dyn FnMut(Progress),
-) -> std::result::Result<Report, VdevError> {
+) -> std::result::Result<Report, VerifyError> {
     let tree = pool.open_tree()?;
     let config = {
         let mut blocks = Blocks::new(&tree);
@@ -77,10 +97,10 @@ pub fn verify_pool(
     };
     for (id, top) in (0u32..).zip(tree.tops()) {
         if top.config.kind == VdevKind::Draid {
-            return Err(VdevError::Unsupported { top: id, kind: "draid" });
+            return Err(VdevError::Unsupported { top: id, kind: "draid" }.into());
         }
     }
-    let mut report = verify(&tree, &pool.uberblocks, options, progress);
+    let mut report = verify(&tree, &pool.uberblocks, options, progress)?;
     if report.name.is_empty() {
         report.name = pool.name().into_owned();
     }
@@ -90,13 +110,16 @@ pub fn verify_pool(
 /// Judges the pool on the vdevs of `tree`, at the newest of `uberblocks` (newest first) that leads
 /// to a MOS.
 ///
-/// Never fails: what is wrong, even if it is all, is in the report. `progress` hears of it often.
+/// What is wrong with the pool, even if it is all, is in the report. `progress` hears of it often.
+///
+/// # Errors
+/// [`VerifyError::Keep`].
 pub fn verify(
     tree: &Tree,
     uberblocks: &[Uberblock],
     options: &Options,
     progress: &mut dyn FnMut(Progress),
-) -> Report {
+) -> std::result::Result<Report, VerifyError> {
     let memory = if options.memory == 0 { MEMORY_DEFAULT } else { options.memory.max(MEMORY_MIN) };
     let reach = Sorter::new(memory as usize / 4, &options.scratch);
     let dead = Sorter::new(memory as usize / 8, &options.scratch);
@@ -108,6 +131,9 @@ pub fn verify(
     let mut summary = Summary::default();
     match &opened {
         Some((mos, uberblock)) => {
+            let pool = mos.config(&mut walk.blocks).map_or(0, |config| config.pool_guid);
+            let kept = options.keep.as_ref().map(|keep| kept(keep, tree, pool, uberblock));
+            walk.kept = kept.transpose()?;
             judge(&mut walk, tree, mos, uberblock, memory, options, &mut summary);
         }
         None => {
@@ -116,7 +142,25 @@ pub fn verify(
         }
     }
     walk.tell();
-    finish(walk, tree, opened, summary)
+    Ok(finish(walk, tree, opened, summary))
+}
+
+/// The state that is kept of the judgement of this uberblock.
+fn kept(
+    keep: &Keep,
+    tree: &Tree,
+    pool: u64,
+    uberblock: &Uberblock,
+) -> std::result::Result<Kept, VerifyError> {
+    let present = tree.leaves().iter().filter(|leaf| leaf.state.is_online());
+    let subject = Subject {
+        pool,
+        txg: uberblock.txg.get(),
+        root: uberblock.root.checksum_words(),
+        leaves: present.map(Leaf::guid).collect(),
+    };
+    let refuse = |why| VerifyError::Keep { file: keep.file.clone(), why };
+    Kept::begin(keep, subject).map_err(refuse)
 }
 
 /// What the report says besides damage.
@@ -201,6 +245,9 @@ fn judge(
     for place in datasets.order() {
         let Some(dataset) = datasets.list.get(place) else { continue };
         let number = place as u32 + 1;
+        if let Some(kept) = &mut walk.kept {
+            kept.next_dataset();
+        }
         walk.born = Default::default();
         walk.uses = dataset.prev.and_then(|prev| uses.get(prev).copied()).unwrap_or_default();
         one_dataset(walk, &datasets, place, summary, txg);
@@ -505,6 +552,8 @@ fn finish(
         .and_then(|(mos, uberblock)| Some((mos, summary.config.as_ref()?, uberblock.txg.get())));
     let devices = config::leaves(&mut walk, tree, judged);
     let unnamed = walk.damage.len() as u64;
+    let kept = walk.kept.take();
+    walk.recovered_blocks += kept.as_ref().map_or(0, Kept::missing);
     let clean = devices.is_empty()
         && walk.findings.is_empty()
         && walk.recovered_blocks == 0
@@ -530,5 +579,6 @@ fn finish(
         recovered_blocks: walk.recovered_blocks,
         space: summary.space,
         findings: std::mem::take(&mut walk.findings).into_list(),
+        notes: kept.map_or_else(Vec::new, Kept::end),
     }
 }

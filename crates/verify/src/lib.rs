@@ -20,6 +20,7 @@ mod features;
 mod files;
 mod history;
 mod judge;
+mod kept;
 mod look;
 mod mos;
 mod names;
@@ -37,7 +38,8 @@ mod usage;
 mod walk;
 mod zaps;
 
-pub use judge::{Options, verify, verify_pool};
+pub use judge::{Options, VerifyError, verify, verify_pool};
+pub use kept::Keep;
 pub use look::Look;
 pub use object::Unread;
 pub use report::{

@@ -180,6 +180,8 @@ pub struct Report {
     pub space: Option<SpaceTotals>,
     /// What does not add up.
     pub findings: Vec<Finding>,
+    /// What is to be said of the judgement itself, where its state was kept.
+    pub notes: Vec<String>,
 }
 
 impl Report {

@@ -8,6 +8,7 @@
 use crate::block::{self, Audit, Blocks, Segment};
 use crate::diff::Side;
 use crate::features::Uses;
+use crate::kept::Kept;
 use crate::report::{FILES_MAX, FindingKind, Findings, Progress};
 use crate::sorter::Sorter;
 use crate::space::{OWNER_DEDUP, OWNER_DYING};
@@ -124,6 +125,8 @@ pub(crate) struct Walk<'a, 'p> {
     /// Per leaf: reads that failed, wrong pieces.
     pub leaf_errors: Vec<(u64, u64)>,
     pub progress: Progress,
+    /// What an earlier judgement examined, if the state is kept.
+    pub kept: Option<Kept>,
     report_progress: &'p mut dyn FnMut(Progress),
     /// Damage by data set and object.
     pub damage: BTreeMap<(u32, u64), ObjectDamage>,
@@ -150,7 +153,7 @@ pub(crate) struct Walk<'a, 'p> {
     /// Bytes that may be claimed before the walk gives up.
     limit: u64,
     claimed: u64,
-    audit: Audit,
+    pub audit: Audit,
     buffers: Vec<Vec<u8>>,
 }
 
@@ -169,6 +172,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             reach,
             leaf_errors: vec![(0, 0); tree.leaves().len()],
             progress: Progress::default(),
+            kept: None,
             report_progress,
             damage: BTreeMap::new(),
             damage_unlisted: 0,
@@ -330,7 +334,15 @@ impl<'a, 'p> Walk<'a, 'p> {
             return Sum { complete: false, ..sum };
         }
         let mut bytes = self.buffers.pop().unwrap_or_default();
-        let result = self.look(scope, object.number, bp, &mut bytes);
+        let contents = level == 0
+            && !scope.dying
+            && bp.has_space()
+            && matches!(due, ObjectType::PLAIN_FILE_CONTENTS | ObjectType::ZVOL);
+        let result = if contents {
+            self.look_at_contents(scope, object.number, bp, number, &mut bytes)
+        } else {
+            self.look(scope, object.number, bp, &mut bytes)
+        };
         let result = result.and_then(|()| Self::check_shape(object, bp, level));
         match result {
             Err(why) => {
@@ -479,12 +491,17 @@ impl<'a, 'p> Walk<'a, 'p> {
         if result.is_ok() && audit.is_damaged() {
             self.damaged(scope, object, |damage| damage.recovered_blocks += 1);
         }
-        self.progress.blocks += 1;
         self.audit = audit;
+        self.count_block();
+        result
+    }
+
+    /// One more block is done with.
+    pub(crate) fn count_block(&mut self) {
+        self.progress.blocks += 1;
         if self.progress.blocks.is_multiple_of(PROGRESS_EVERY) {
             (self.report_progress)(self.progress);
         }
-        result
     }
 
     /// Notes space that can be reached.

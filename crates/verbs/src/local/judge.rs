@@ -15,10 +15,13 @@ pub(super) fn verify(
     let located = locate(&file.load()?, &request.name, &request.places)?;
     let found = located.found().ok_or_else(|| Error::open(&request.name, Why::NoPool))?;
     let doing = || Doing::Open(request.name.clone());
-    let options = verify::Options { memory: request.memory, ..Default::default() };
+    let keep = request.keep.clone().map(verify::Keep::new);
+    let options = verify::Options { memory: request.memory, keep, ..Default::default() };
     let mut told = |p: verify::Progress| progress(Progress { done: p.bytes, total: p.bytes_total });
-    let report = verify::verify_pool(found, &options, &mut told)
-        .map_err(|e| pool_error(doing(), e.into()))?;
+    let report = verify::verify_pool(found, &options, &mut told).map_err(|error| match error {
+        verify::VerifyError::Vdev(error) => pool_error(doing(), error.into()),
+        kept => Error::cannot(Doing::Verify(request.name.clone()), Why::Damaged(kept.to_string())),
+    })?;
     let files = report.lost_files().map(|file| FileDamage {
         dataset: file.dataset.clone(),
         path: file.path.clone(),
@@ -48,5 +51,6 @@ pub(super) fn verify(
         devices: devices.collect(),
         files: files.collect(),
         findings: report.findings.iter().map(|f| f.text.clone()).collect(),
+        notes: report.notes,
     })
 }
