@@ -103,6 +103,7 @@ impl Pool {
             cx.pool.revoke(&found);
             let parent = found.dir.parent_object.get();
             limits::adjust(cx.making, parent, Counted::Filesystems, -1)?;
+            cx.pool.free_log_of(&found)?;
             cx.ledger.destroy_head(&found)?;
             cx.free_later();
             // An origin that was only waiting for its last clone.
@@ -279,6 +280,7 @@ impl Pool {
             let reserved = cx.refreservation(&head)?;
             cx.pool.revoke(&head);
             cx.free_later();
+            cx.pool.free_log_of(&head)?;
             cx.ledger.rollback(&head, reserved)?;
             cx.without_log(&head.name)
         })

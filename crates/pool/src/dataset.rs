@@ -12,6 +12,7 @@ use rt::sync::{Arc, Mutex};
 use crate::dsl::lookup::{self, Found};
 use crate::dsl::property;
 use crate::error::{PoolError, Result};
+use crate::intent::LogState;
 use crate::pieces::Pieces;
 use crate::pool::Pool;
 
@@ -260,8 +261,8 @@ impl Pool {
 
     fn dsl_reason(&self, found: &Found, phys: &format::ObjsetPhys) -> Result<Option<String>> {
         // That of a snapshot is its head's, as it was then: nobody follows it.
-        let in_use = !found.is_snapshot() && phys.zil_header.iter().any(|b| *b != 0);
-        if !self.in_memory && in_use {
+        let followed = !self.in_memory && !found.is_snapshot();
+        if followed && matches!(self.log_state(&phys.zil_header)?, LogState::InUse) {
             return Ok(Some("its intent log is in use, which only the kernel replays yet".into()));
         }
         if phys.macs.iter().any(|b| *b != 0) {

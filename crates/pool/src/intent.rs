@@ -1,17 +1,20 @@
-//! Intent logs that hold what no txg has: only who replays them may write to the pool. And what they hold,
-//! for whoever replays it in memory.
+//! Intent logs: which hold what no txg has, and which only look so.
 //!
 //! The blocks of a log are in no space map until somebody has claimed them. After a crash of the
 //! kernel they look free, so that any write of ours, to whatever data set, could go over records
-//! that were acknowledged as stable. FORMAT: section 12.
+//! that were acknowledged as stable: such a pool is not written. But where files were synced by themselves the
+//! kernel leaves a header with the block that the next record would have gone to, also in what it exports
+//! cleanly. That log is empty, and its block allocated: it goes with the first change. FORMAT: section 12.
 
 use std::collections::BTreeSet;
 
-use codec::embedded::{self, Place};
-use format::zil::{LogBlock, ZilHeader};
-use format::{BlkPtr, Checksum, ObjsetPhys};
+use codec::embedded::{self, EmbeddedError, Place};
+use format::zil::{LogBlock, ZIL_HEADER_SIZE, ZilHeader};
+use format::{BlkPtr, Checksum, Dva, ObjsetPhys};
+use store::Store;
+use vdev::VdevError;
 
-use crate::dsl::lookup;
+use crate::dsl::lookup::{self, Found};
 use crate::error::{PoolError, Result};
 use crate::mos::Mos;
 use crate::pool::Pool;
@@ -40,38 +43,121 @@ fn is_unclaimed(mos: &Mos, head: u64) -> Result<bool> {
     if root.is_hole() {
         return Ok(false);
     }
-    let bytes = mos.objset.store().read(&root)?;
+    let header = header_at(mos.objset.store(), &root, head)?;
+    if header.claim_txg.get() != 0 || header.log.is_hole() {
+        return Ok(false);
+    }
+    // Even one that was never written: whoever claims it later takes what is born before for allocated.
+    let synced = mos.objset.root().birth();
+    Ok(header.log.birth() > synced || !matches!(read_block(mos, &header.log), Block::Unwritten))
+}
+
+/// The header of the log of a data set whose object set is at `root`.
+fn header_at(store: &Store, root: &BlkPtr, head: u64) -> Result<ZilHeader> {
+    let bytes = store.read(root)?;
     let phys = ObjsetPhys::parse(&bytes).map_err(|e| PoolError::Damaged {
         what: "object set",
         detail: format!("data set {head}: {e}"),
     })?;
-    let header = ZilHeader::parse(&phys.zil_header);
-    Ok(header.claim_txg.get() == 0 && is_written(mos, &header.log))
+    Ok(ZilHeader::parse(&phys.zil_header))
 }
 
-/// Is there the log block that the pointer promises? The one after the last never is.
-fn is_written(mos: &Mos, bp: &BlkPtr) -> bool {
-    read_block(mos, bp).is_some()
+/// What there is where a log block should be.
+enum Block {
+    Written(Vec<u8>),
+    /// Something else, as after the last block of every log.
+    Unwritten,
+    /// Nobody can tell.
+    Unknown,
 }
 
 /// The log block that the pointer promises.
-fn read_block(mos: &Mos, bp: &BlkPtr) -> Option<Vec<u8>> {
+fn read_block(mos: &Mos, bp: &BlkPtr) -> Block {
     let pointer = bp.checksum_words();
     let place = match bp.checksum() {
         Some(Checksum::Zilog) => Place::Zilog { pointer },
         Some(Checksum::Zilog2) => Place::Zilog2 { pointer },
-        _ => return None,
+        _ => return Block::Unknown,
     };
     if bp.is_hole() || bp.is_embedded() || bp.psize() > format::BLOCK_SIZE_MAX {
-        return None;
+        return Block::Unknown;
     }
     let mut block = vec![0; bp.psize() as usize];
     let tree = mos.objset.store().tree();
-    let mut good = |bytes: &[u8]| embedded::check(place, bytes).is_ok();
-    let found = bp.dvas().any(|dva| {
-        tree.read(dva.vdev, dva.offset, bp.physical_birth(), &mut block, &mut good).is_ok()
-    });
-    found.then_some(block)
+    let mut good = |bytes: &[u8]| match embedded::check(place, bytes) {
+        Ok(_) => true,
+        // The other two words are the MAC.
+        Err(EmbeddedError::Mismatch { expected: [a, b, ..], computed: [c, d, e, f] }) => {
+            bp.is_crypt() && ([a, b] == [c ^ e, d ^ f] || [a, b] == [c, d])
+        }
+        Err(_) => false,
+    };
+    let mut unwritten = false;
+    for dva in bp.dvas() {
+        match tree.read(dva.vdev, dva.offset, bp.physical_birth(), &mut block, &mut good) {
+            Ok(_) => return Block::Written(block),
+            Err(VdevError::Lost { missing: 0, unreadable: 0, .. }) => unwritten = true,
+            Err(_) => return Block::Unknown,
+        }
+    }
+    if unwritten { Block::Unwritten } else { Block::Unknown }
+}
+
+/// What the header of a data set's log stands for.
+pub(crate) enum LogState {
+    /// There is no log.
+    None,
+    /// A log without a record, and its one block, which is allocated; not even that, if there is none.
+    Empty(Option<Dva>),
+    /// A log with records, or something that looks like one.
+    InUse,
+}
+
+impl Pool {
+    /// What a head's intent log is, by its header. Of a writable pool.
+    pub(crate) fn log_state(&self, header: &[u8; ZIL_HEADER_SIZE]) -> Result<LogState> {
+        if header.iter().all(|byte| *byte == 0) {
+            return Ok(LogState::None);
+        }
+        let header = ZilHeader::parse(header);
+        if header.log.is_hole() {
+            return Ok(LogState::Empty(None));
+        }
+        // What the kernel never makes is left to it. One that had records when it was claimed has lost them.
+        let (bp, mut dvas) = (&header.log, header.log.dvas());
+        let (Some(dva), None) = (dvas.next(), dvas.next()) else { return Ok(LogState::InUse) };
+        let strange = dva.gang || bp.is_dedup() || bp.birth() > self.txg();
+        if strange || header.claim_record_seq.get() != 0 {
+            return Ok(LogState::InUse);
+        }
+        if !matches!(read_block(&self.mos, bp), Block::Unwritten) {
+            return Ok(LogState::InUse);
+        }
+        let allocated = self.writing()?.writer.allocator().is_allocated(dva)?;
+        Ok(if allocated { LogState::Empty(Some(dva)) } else { LogState::InUse })
+    }
+
+    /// The block of an empty intent log goes back to the pool, with the txg in which its header goes.
+    pub(crate) fn free_log(&self, header: &[u8; ZIL_HEADER_SIZE]) -> Result<()> {
+        match self.log_state(header)? {
+            LogState::None | LogState::Empty(None) => Ok(()),
+            // Log blocks are in no account but the space maps.
+            LogState::Empty(Some(dva)) => Ok(self.writing()?.writer.allocator().free_dva(dva)?),
+            LogState::InUse => Err(PoolError::Damaged {
+                what: "intent log",
+                detail: "it was empty, and is in use".into(),
+            }),
+        }
+    }
+
+    /// The same for a head that goes, or goes back to a snapshot: as its root has it.
+    pub(crate) fn free_log_of(&self, found: &Found) -> Result<()> {
+        if self.in_memory || found.phys.bp.is_hole() {
+            return Ok(());
+        }
+        let header = header_at(&self.store, &found.phys.bp, found.object)?;
+        self.free_log(&header.to_bytes())
+    }
 }
 
 /// The intent log of a data set, as far as it goes.
@@ -105,7 +191,7 @@ impl Pool {
         let mut log =
             IntentLog { blocks: Vec::new(), first_txg, replayed_seq: header.replay_seq.get() };
         let (mut next, mut left) = (header.log, bytes_max);
-        while let Some(block) = read_block(&self.mos, &next) {
+        while let Block::Written(block) = read_block(&self.mos, &next) {
             let start = LogBlock::parse(&block).map_err(|e| damaged(format!("{name}: {e}")))?;
             next = start.chain.next;
             let too_long = || damaged(format!("{name}: more than {bytes_max} bytes"));

@@ -133,6 +133,12 @@ impl Pool {
         ledger: &Ledger<'_>,
         (head, frees): (&Arc<Dataset>, &AtomicU64),
     ) -> Result<()> {
+        let header = head.objset.phys().zil_header;
+        if !self.in_memory && header.iter().any(|byte| *byte != 0) {
+            // Whoever wrote here before has left it empty.
+            self.free_log(&header)?;
+            head.objset.change_phys(|phys| phys.zil_header.fill(0));
+        }
         let policy = head.objset.policy();
         let cx = Syncing {
             txg: tx.txg(),

@@ -303,6 +303,17 @@ impl Allocator {
         Ok(())
     }
 
+    /// Is all of one allocation allocated, as the space maps have it?
+    pub fn is_allocated(&self, dva: Dva) -> Result<bool> {
+        let books = &mut *self.books.lock();
+        let Some(top) = books.tops.iter_mut().find(|t| t.space.top == dva.vdev) else {
+            return Ok(false);
+        };
+        let index = dva.offset >> top.space.ms_shift;
+        let slab = top.load(index, &self.maps)?.and_then(|slab| slab.loaded.as_ref());
+        Ok(slab.is_some_and(|slab| slab.is_allocated(dva.offset, dva.asize)))
+    }
+
     /// Calls `append` for every metaslab with pending changes: top, index, the metaslab (for its
     /// histogram and totals) and the changes. Leases must be settled.
     pub fn drain_pending(

@@ -155,6 +155,12 @@ impl Metaslab {
         }
     }
 
+    /// Is the whole range allocated, as the space map has it?
+    pub fn is_allocated(&self, start: u64, len: u64) -> bool {
+        let end = start.checked_add(len).filter(|end| *end <= self.start + self.size);
+        start >= self.start && end.is_some() && !self.mapped.touches(start, len)
+    }
+
     /// Bytes that the space map holds as allocated.
     pub fn allocated(&self) -> u64 {
         self.size - self.mapped.total()
@@ -259,6 +265,9 @@ mod tests {
         ms.free(4096, 4096).unwrap();
         ms.free(0, 4096).unwrap();
         let pending = ms.take_pending();
+        assert!(ms.is_allocated(8192, 4096));
+        assert!(!ms.is_allocated(8192, 8192) && !ms.is_allocated(0, 12_288));
+        assert!(!ms.is_allocated(1 << 20, 512) && !ms.is_allocated(u64::MAX, 512));
         assert_eq!(pending.allocs, [(0, 12_288)]);
         assert_eq!(pending.frees, [(0, 8192)]);
         assert!(!ms.is_dirty());

@@ -134,6 +134,12 @@ impl RangeSet {
         start.checked_add(len).is_some_and(|end| *e >= end)
     }
 
+    /// Is any of the range in the set?
+    pub fn touches(&self, start: u64, len: u64) -> bool {
+        let end = start.saturating_add(len);
+        self.by_start.range(..end).next_back().is_some_and(|(_, e)| *e > start && len > 0)
+    }
+
     /// The range at the lowest address with at least `len` bytes, among the smallest that fit.
     pub fn fitting(&self, len: u64) -> Option<(u64, u64)> {
         self.by_len.range((len, 0)..).next().map(|(len, start)| (*start, *len))
