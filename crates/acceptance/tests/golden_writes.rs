@@ -16,8 +16,11 @@ use testkit::{Compare, Images, assert_same, golden_copy, rounds, tool, truth, vm
 const OURS: &str = "of-thumper";
 
 /// Pools, and how many of their file systems can be written to, at least.
-const WRITABLE: [(&str, usize); 5] =
-    [("single", 4), ("mir", 2), ("rz1", 10), ("rz3", 1), ("nofeat", 1)];
+const WRITABLE: [(&str, usize); 6] =
+    [("single", 4), ("mir", 2), ("rz1", 10), ("rz3", 1), ("nofeat", 1), ("gpt", 1)];
+
+/// Pools with a disk away and one full of noise.
+const HURT: [&str; 2] = ["hurt", "hurt2"];
 
 /// Pools that are opened to be read, and a word of the reason.
 const READ_ONLY: [(&str, &str); 5] = [
@@ -92,7 +95,8 @@ fn write(pool: &Arc<Pool>, names: &[&str]) -> usize {
     count
 }
 
-fn written(name: &str, least: usize) -> Images {
+/// Writes, has it judged by `judges`, and finds what was there as it was.
+fn written(name: &str, least: usize, judges: impl Fn(&Path, &str)) -> Images {
     let (images, truth) = (golden_copy(name), truth(name));
     let names = truth.datasets();
     let pool = open(images.path(), truth.pool());
@@ -102,9 +106,7 @@ fn written(name: &str, least: usize) -> Images {
     assert!(count >= least, "{name}: {count} file systems were written to");
     pool.close().unwrap();
     drop(pool);
-    tool::zdb_content(images.path(), truth.pool());
-    drop(testkit::poolaudit_kernels(images.path(), truth.pool()).expect_ok());
-    acceptance::assert_verified_kernels(images.path(), truth.pool());
+    judges(images.path(), truth.pool());
     let pool = open(images.path(), truth.pool());
     let after = old_files(&pool, &names);
     drop(pool);
@@ -115,10 +117,30 @@ fn written(name: &str, least: usize) -> Images {
     images
 }
 
+/// Nobody finds anything.
+fn healthy(dir: &Path, pool: &str) {
+    // Whether zdb looks into partitions is not for it to say on image files.
+    if pool != "gpt" {
+        tool::zdb_content(dir, pool);
+        drop(testkit::poolaudit_kernels(dir, pool).expect_ok());
+    }
+    acceptance::assert_verified_kernels(dir, pool);
+}
+
+/// The damage is that of so many disks, and nothing is lost.
+fn hurt(dir: &Path, pool: &str, disks: usize) {
+    let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
+    let found = scan.choose(pool).unwrap();
+    let report = verify::verify_pool(found, &verify::Options::default(), &mut |_| {}).unwrap();
+    assert_eq!(report.verdict, verify::Verdict::Whole, "{report:#?}");
+    assert_eq!((report.lost_blocks, &report.findings[..]), (0, &[][..]), "{report:#?}");
+    assert_eq!(report.devices.len(), disks, "{report:#?}");
+}
+
 #[test]
 fn golden_pools_are_written_to_and_keep_what_they_had() {
     for (name, least) in WRITABLE {
-        let images = written(name, least);
+        let images = written(name, least, healthy);
         // The kernel reads all of two of them, of each in the long rounds, and finds what was there.
         let asked = rounds(0, 1) == 1 || ["mir", "nofeat"].contains(&name);
         if asked && vm::wanted(&format!("that the OpenZFS kernel finds the old files of {name}")) {
@@ -133,6 +155,34 @@ fn golden_pools_are_written_to_and_keep_what_they_had() {
                 assert_same(&files(&old), &files(&now), Compare::ALL);
             }
         }
+    }
+}
+
+/// With a disk away and another full of noise, what is written lies on those that are left, and the kernel puts
+/// all of it on the noisy one, too, when it scrubs.
+#[test]
+fn hurt_pools_are_written_to_and_keep_what_they_had() {
+    for name in HURT {
+        let images = written(name, 1, |dir, pool| hurt(dir, pool, 2));
+        let asked = rounds(0, 1) == 1 || name == "hurt";
+        if !asked
+            || !vm::wanted(&format!(
+                "that the OpenZFS kernel mends {name} with what we wrote to it"
+            ))
+        {
+            continue;
+        }
+        let pool = truth(name).pool().to_string();
+        let script = format!(
+            "zpool import -f -d /d {pool} && zpool scrub -w {pool}; zpool status -v {pool}\n\
+             zpool scrub -w {pool}; zpool status {pool} | grep scan:; zpool export {pool}"
+        );
+        let said = testkit::Vm::new(images.path()).run(&script).expect_ok().out;
+        assert!(said.contains("errors: No known data errors"), "{said}");
+        let last = said.lines().rev().find(|line| line.contains("scan:")).unwrap_or_default();
+        assert!(last.contains("repaired 0B") && last.contains("with 0 errors"), "{said}");
+        // One of them has no label any more, and the kernel does without.
+        hurt(images.path(), &pool, if name == "hurt" { 1 } else { 2 });
     }
 }
 
