@@ -29,11 +29,6 @@ impl Lacks {
         self.any.load(Ordering::Acquire) && self.state.lock().txgs.contains(birth)
     }
 
-    /// Does it lack nothing?
-    pub fn is_empty(&self) -> bool {
-        !self.any.load(Ordering::Acquire)
-    }
-
     /// Takes what the leaf's DTL on disk says.
     pub fn load(&self, txgs: Dtl) {
         let mut state = self.state.lock();
