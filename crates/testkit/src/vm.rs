@@ -27,10 +27,11 @@ pub fn wanted(what: &str) -> bool {
 }
 
 impl Vm {
-    /// A run with `dir` as its /d and working directory.
+    /// A run with `dir` as its /d and working directory. It may take ten minutes, in the long rounds an hour.
     #[must_use]
     pub fn new(dir: &Path) -> Vm {
-        Vm { dir: dir.to_path_buf(), options: Vec::new() }
+        let limit = crate::rounds(600, 3600).to_string();
+        Vm { dir: dir.to_path_buf(), options: vec!["-t".into(), limit] }
     }
 
     /// Adds options of `tools/zfsvm`, as `["-t", "300"]` or `["--kill-after", "0.5"]`.
