@@ -193,7 +193,7 @@ fn play(name: &str, outputs: bool) -> (Vec<String>, usize) {
 
 fn assert_played(name: &str, refusals_min: usize) {
     let (wrong, refusals) =
-        play(name, matches!(name, "space" | "props" | "branches" | "bookmarks"));
+        play(name, matches!(name, "space" | "props" | "branches" | "bookmarks" | "diff"));
     assert!(wrong.is_empty(), "{} of {refusals}:\n{}", wrong.len(), wrong.join("\n\n"));
     assert!(refusals >= refusals_min, "{refusals}");
 }
@@ -226,6 +226,11 @@ fn snapshots_and_clones() {
 #[test]
 fn bookmarks() {
     assert_played("bookmarks", 20);
+}
+
+#[test]
+fn differences() {
+    assert_played("diff", 20);
 }
 
 #[test]

@@ -179,6 +179,12 @@ const ZFS: &[Verb] = &[
         run: zfs::branch::release,
     },
     Verb {
+        name: "diff",
+        usage: "diff [-FHt] <snapshot> [snapshot|filesystem]",
+        appendix: Appendix::Pointer,
+        run: zfs::diff::diff,
+    },
+    Verb {
         name: "list",
         usage: "list [-Hjp] [-r|-d max] [-o property[,...]] [-s property]...\n    \
                 [-S property]... [-t type[,...]] [filesystem|volume|snapshot] ...",
@@ -313,7 +319,6 @@ const LATER_ZFS: &[&str] = &[
     "allow",
     "change-key",
     "clone",
-    "diff",
     "hold",
     "holds",
     "load-key",

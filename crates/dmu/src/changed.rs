@@ -91,12 +91,7 @@ impl Walk<'_> {
         if bp.birth() <= self.after_txg {
             return Ok(true);
         }
-        let failed = |source| DmuError::Block {
-            object: 0,
-            level,
-            block,
-            source: Box::new(source),
-        };
+        let failed = |source| DmuError::Block { object: 0, level, block, source: Box::new(source) };
         let bytes = self.objset.store().read(bp).map_err(failed)?;
         if level == 0 {
             self.dnodes(first, &bytes)?;

@@ -8,6 +8,7 @@
 mod accounting;
 mod bpobj;
 mod bytes;
+mod changed;
 mod dirty;
 mod error;
 mod extents;
@@ -25,6 +26,7 @@ pub mod zap;
 mod zap_object;
 
 pub use bpobj::Bpobj;
+pub use changed::{Changed, Slots};
 pub use error::{DmuError, Result};
 pub use ledger::{Needs, Space, Tally};
 pub use object::Object;

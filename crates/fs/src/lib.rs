@@ -6,6 +6,7 @@
 
 mod accounts;
 mod attrs;
+mod diff;
 mod error;
 mod file;
 mod filesystem;
@@ -21,6 +22,7 @@ mod zpl;
 
 pub use accounts::{Account, Accounts};
 pub use attrs::{Attrs, mode};
+pub use diff::{Difference, Happened, Told, diff};
 pub use error::{FsError, Result};
 pub use filesystem::{Filesystem, NewObject, Who};
 pub use fixed::{Fixed, fixed};

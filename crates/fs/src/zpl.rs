@@ -22,6 +22,7 @@ pub(crate) mod key {
     pub(crate) const VERSION: &[u8] = b"VERSION";
     pub(crate) const ROOT: &[u8] = b"ROOT";
     pub(crate) const DELETE_QUEUE: &[u8] = b"DELETE_QUEUE";
+    pub(crate) const SHARES: &[u8] = b"SHARES";
     pub(crate) const SA_ATTRS: &[u8] = b"SA_ATTRS";
     pub(crate) const NORMALIZATION: &[u8] = b"normalization";
     pub(crate) const UTF8ONLY: &[u8] = b"utf8only";

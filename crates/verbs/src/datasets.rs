@@ -106,6 +106,17 @@ pub struct Space {
     pub places: Vec<PathBuf>,
 }
 
+/// Asks what differs between a snapshot and something later.
+#[derive(Clone, Debug)]
+pub struct Diff {
+    /// The snapshot.
+    pub from: String,
+    /// A later one, or a file system as it is.
+    pub to: String,
+    /// Directories to look for the pool in, if it is not remembered.
+    pub places: Vec<PathBuf>,
+}
+
 /// What one user, group or project uses and may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpaceRow {

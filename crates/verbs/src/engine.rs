@@ -114,6 +114,16 @@ pub trait Engine {
     /// See [`Engine::pool_create`].
     fn dataset_space(&mut self, request: &datasets::Space) -> Result<Vec<datasets::SpaceRow>>;
 
+    /// `zfs diff`: each difference, until `sink` gives false.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn dataset_diff(
+        &mut self,
+        request: &datasets::Diff,
+        sink: &mut dyn FnMut(crate::diff::Told) -> bool,
+    ) -> Result<()>;
+
     /// `ls`: each file, with the place it was asked for by its number. Says what could not be
     /// listed and goes on.
     ///

@@ -25,6 +25,11 @@ pub use error::{Doing, Error, Result, Why};
 pub use local::{Local, on_suspended};
 pub use pool::props;
 
+/// What `zfs diff` tells.
+pub mod diff {
+    pub use fs::{Difference, Happened, Told, mode};
+}
+
 /// True for the name of a feature that OpenZFS 2.1 knows.
 #[must_use]
 pub fn is_feature(name: &str) -> bool {

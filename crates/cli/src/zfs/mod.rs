@@ -3,6 +3,7 @@
 pub mod bookmark;
 pub mod branch;
 pub mod change;
+pub mod diff;
 pub mod get;
 pub mod inherit;
 pub mod list;

@@ -171,6 +171,14 @@ impl Engine for Told {
         Ok(datasets::QueryReport { datasets, errors: Vec::new() })
     }
 
+    fn dataset_diff(
+        &mut self,
+        request: &datasets::Diff,
+        _: &mut dyn FnMut(verbs::diff::Told) -> bool,
+    ) -> Result<()> {
+        self.ask(request)
+    }
+
     fn dataset_branch(&mut self, request: &branches::Branch) -> Result<()> {
         self.ask(request)
     }

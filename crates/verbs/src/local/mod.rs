@@ -9,6 +9,7 @@ mod copy_in;
 mod copy_out;
 mod copying;
 mod dependents;
+mod diff;
 mod dump;
 mod files;
 mod filesystems;
@@ -214,6 +215,14 @@ impl Engine for Local {
 
     fn dataset_space(&mut self, request: &datasets::Space) -> Result<Vec<datasets::SpaceRow>> {
         accounts::space(&self.state, request)
+    }
+
+    fn dataset_diff(
+        &mut self,
+        request: &datasets::Diff,
+        sink: &mut dyn FnMut(crate::diff::Told) -> bool,
+    ) -> Result<()> {
+        diff::tell(&self.state, request, sink)
     }
 
     fn list(&mut self, request: &List, each: &mut dyn FnMut(Listed)) -> Result<Vec<Error>> {
