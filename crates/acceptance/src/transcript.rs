@@ -89,6 +89,7 @@ impl Played {
             "create-errors" => 'e',
             "create-inuse" => 'u',
             "props" => 'r',
+            "diff" => 'f',
             other => other.chars().next().unwrap(),
         };
         let dir = PathBuf::from(format!("/tmp/t-{letter}{number:06}"));
