@@ -47,6 +47,20 @@ fn resilvered_by_the_kernel(images: &Images, before: &str) -> String {
     ran.out
 }
 
+/// As `tool::zdb_content`, but that zdb opens the MOS before it has read the DTLs: a few blocks may be asked
+/// of a disk that lacks them, as their places have it.
+fn zdb_is_content(images: &Images, lacking: &[usize]) {
+    let path = images.path().to_str().unwrap();
+    let ran = tool::zdb(["-e", "-p", path, "-bccs", POOL]).expect_ok();
+    assert!(ran.out.contains("No leaks") && !ran.out.contains("Error counts"), "{ran}");
+    let errors = tool::error_counts(&ran.out);
+    assert!(!errors.is_empty(), "{ran}");
+    for (device, counts) in errors {
+        let lacks = lacking.iter().any(|disk| device.ends_with(&format!("/d{disk:02}")));
+        assert!(counts == [0; 3] || lacks && counts[2] <= 8, "{device}: {counts:?}: {ran}");
+    }
+}
+
 /// Written by us with disks away. They are back, as they were; zdb reads around what they lack, the kernel
 /// resilvers it.
 #[test]
@@ -71,7 +85,7 @@ fn the_kernel_resilvers_what_our_dtls_tell() {
         drop(rest);
         // Of a mirror zdb reads all copies, whatever DTLs say.
         if name != "mirror" {
-            tool::zdb_content(images.path(), POOL);
+            zdb_is_content(&images, &away);
         }
         let mut session = Session::open(images.path(), POOL, POOL).unwrap();
         session.run(&load(4, "back"));

@@ -179,6 +179,48 @@ impl SpaceMap {
         self.0.set_bonus(tx, phys.bonus(has_histogram), None)
     }
 
+    /// Appends changes of a metaslab of the top-level vdev `top` to a log of all metaslabs.
+    pub fn log(
+        &self,
+        tx: &Tx<'_>,
+        pass: u16,
+        top: u32,
+        allocs: &[(u64, u64)],
+        frees: &[(u64, u64)],
+    ) -> Result<()> {
+        let (mut phys, has_histogram) = self.phys()?;
+        let (geometry, block_size) = (Geometry::LOG, self.0.block_size()?);
+        let encoder = Encoder { geometry, block_size, two_words: true };
+        let (at, stamp) = (phys.length.get(), (tx.txg(), pass));
+        let (mut bytes, mut net) = (Vec::new(), phys.alloc.get());
+        for (action, runs) in [(Action::Alloc, allocs), (Action::Free, frees)] {
+            let at = at + bytes.len() as u64;
+            encoder
+                .batch(&mut bytes, at, stamp, action, Some(top), runs.iter().copied())
+                .map_err(|e| self.bad(e))?;
+            let sum: u64 = runs.iter().map(|(_, len)| len).sum();
+            net = match action {
+                Action::Alloc => net.saturating_add_unsigned(sum),
+                Action::Free => net.saturating_sub_unsigned(sum),
+            };
+        }
+        self.0.write(tx, at, &bytes)?;
+        phys.object.set(self.number());
+        phys.length.set(at + bytes.len() as u64);
+        phys.alloc.set(net);
+        self.0.set_bonus(tx, phys.bonus(has_histogram), None)
+    }
+
+    /// Sets the histogram alone: the changes that led to it are in a log.
+    pub fn set_histogram(&self, tx: &Tx<'_>, histogram: &[u64; 32]) -> Result<()> {
+        let (mut phys, has_histogram) = self.phys()?;
+        phys.object.set(self.number());
+        for (to, from) in phys.histogram.iter_mut().zip(histogram) {
+            to.set(*from);
+        }
+        self.0.set_bonus(tx, phys.bonus(has_histogram), None)
+    }
+
     /// Empties the map, so that its contents can be written anew (condensed).
     pub fn clear(&self, tx: &Tx<'_>) -> Result<()> {
         let (mut phys, has_histogram) = self.phys()?;

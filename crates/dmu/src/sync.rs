@@ -311,6 +311,12 @@ impl Syncing<'_> {
             }
         }
         let results = self.write_jobs(works, 0, &jobs)?;
+        if self.policy.meta {
+            // The next pass, or the next txg, changes the same blocks.
+            jobs.iter().zip(&results).for_each(|(job, bp)| {
+                self.store().keep(bp, Arc::new(job.data.to_vec()));
+            });
+        }
         let found: Vec<(usize, Update)> = jobs
             .iter()
             .zip(results)

@@ -22,6 +22,7 @@ mod frees;
 pub mod history;
 mod intent;
 mod ledger;
+mod logging;
 mod logmaps;
 pub mod mos;
 mod open;

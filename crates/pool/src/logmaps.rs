@@ -1,18 +1,14 @@
-//! Log space maps: changes of metaslabs that the kernel has logged but not flushed.
+//! Reading log space maps: changes of metaslabs that are logged but not flushed.
 //!
-//! On open they are replayed in memory. Before the first write they are retired: every metaslab
-//! that has unflushed changes gets a condensed map of its own, and logs and their ZAP go, so that
-//! from then on changes go straight into the maps (format notes 9.4, ways B and A).
+//! On open they are replayed in memory: what each metaslab's own map lacks (format notes 9.4). How they are
+//! written is in `logging`.
 
 use dmu::SpaceMap;
-use format::features::Feature;
 use format::space_map::Geometry;
-use store::Metaslab;
 
 use crate::error::{PoolError, Result};
 use crate::mos::{Mos, key};
-use crate::spacemaps::{PoolSpaceMaps, Slabs, Unflushed};
-use crate::sync::TaskContext;
+use crate::spacemaps::{Slabs, Unflushed};
 
 /// Key of a top-level vdev's ZAP: the txgs up to which its metaslabs were flushed.
 pub(crate) const UNFLUSHED_TXGS: &[u8] = b"com.delphix:ms_unflushed_phys_txgs";
@@ -40,7 +36,11 @@ pub(crate) fn logs(mos: &Mos) -> Result<Vec<(u64, u64)>> {
 }
 
 /// Per metaslab of a top-level vdev the txg from which on its changes are in the logs.
-fn unflushed_txgs(mos: &Mos, top_zap: u64, count: u64) -> Result<(Option<u64>, Vec<u64>)> {
+pub(crate) fn unflushed_txgs(
+    mos: &Mos,
+    top_zap: u64,
+    count: u64,
+) -> Result<(Option<u64>, Vec<u64>)> {
     let object = match top_zap {
         0 => None,
         zap => mos.zap(zap)?.get_u64(UNFLUSHED_TXGS)?,
@@ -84,40 +84,4 @@ pub(crate) fn replay(mos: &Mos, tops: &[(Slabs, u64)]) -> Result<Unflushed> {
         })?;
     }
     Ok(out)
-}
-
-/// Writes what the logs hold into the maps of the metaslabs and drops the logs.
-pub(crate) fn retire(
-    cx: &TaskContext<'_>,
-    maps: &PoolSpaceMaps,
-    tops: &[(Slabs, u64)],
-) -> Result<()> {
-    let (mos, tx) = (cx.making.mos, cx.tx);
-    for (top, index) in maps.unflushed() {
-        let Some((slabs, _)) = tops.iter().find(|(s, _)| s.top == top) else { continue };
-        let size = 1 << slabs.ms_shift;
-        let mut slab = Metaslab::empty(index << slabs.ms_shift, size);
-        store::SpaceMaps::load(maps, top, index, &mut slab)?;
-        maps.rewrite(cx.making.features, tx, top, index, &slab)?;
-    }
-    maps.forget_unflushed();
-    for (slabs, zap) in tops {
-        let (object, _) = unflushed_txgs(mos, *zap, slabs.ms_count)?;
-        if let Some(object) = object {
-            let object = mos.objset.object(object)?;
-            object.write(tx, 0, &vec![0; slabs.ms_count as usize * 8])?;
-        }
-    }
-    let logs = logs(mos)?;
-    for (_, object) in &logs {
-        mos.objset.free(tx, *object)?;
-    }
-    let features = cx.making.features;
-    features.add(tx, Feature::SpacemapHistogram, -(logs.len() as i64))?;
-    if let Some(zap) = mos.find(key::LOG_SPACEMAP_ZAP)? {
-        mos.objset.free(tx, zap)?;
-        mos.directory()?.remove(tx, key::LOG_SPACEMAP_ZAP)?;
-        features.set(tx, Feature::LogSpacemap, 0)?;
-    }
-    Ok(())
 }

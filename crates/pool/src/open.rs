@@ -19,6 +19,7 @@ use crate::dtl;
 use crate::error::{PoolError, Result};
 use crate::features::Features;
 use crate::intent;
+use crate::logging::{self, Logs};
 use crate::logmaps;
 use crate::mos::{Mos, key};
 use crate::pool::{BUFFERS_IDLE_BYTES, CACHE_BYTES, DIRTY_MAX_BYTES, Freeing, Pool, Writing};
@@ -236,12 +237,6 @@ impl Pool {
             random: Mutex::new(rt::random::Rng::new(rt::random::seed_from_system())),
             last_txg: Mutex::new(txg),
         });
-        if let Some(writing) = &pool.writing
-            && pool.mos.find(key::LOG_SPACEMAP_ZAP)?.is_some()
-        {
-            let maps = writing.space_maps.clone();
-            pool.task(move |cx| logmaps::retire(cx, &maps, &tops))?;
-        }
         pool.start();
         Ok(pool)
     }
@@ -283,8 +278,11 @@ pub(crate) fn writing(
     tops: &[(Slabs, u64)],
 ) -> Result<Writing> {
     let unflushed = logmaps::replay(mos, tops)?;
+    let logs = Logs::open(mos, tops, &unflushed)?;
     let slabs: Vec<Slabs> = tops.iter().map(|(s, _)| s.clone()).collect();
     let maps = PoolSpaceMaps::new(mos.clone(), slabs.clone(), unflushed, txg);
+    // They need the ZAPs of the vdevs, which pools of old kernels lack.
+    *maps.logs.lock() = tops.iter().all(|(_, zap)| *zap != 0).then_some(logs);
     let mut spaces = Vec::new();
     let mut min_alloc = u64::MAX;
     for slabs in &slabs {
@@ -420,6 +418,11 @@ fn unwritable(
             }
             _ => {}
         }
+    }
+    if mos.find(key::LOG_SPACEMAP_ZAP)?.is_some()
+        && !(logging::wanted(features)? && slabs(config)?.iter().all(|(_, zap)| *zap != 0))
+    {
+        return Ok(Some("it has log space maps, but not what they need".into()));
     }
     if mos.directory()?.get(CHECKPOINT)?.is_some() {
         return Ok(Some("it has a checkpoint".into()));

@@ -1,7 +1,8 @@
 //! Space maps of metaslabs: objects of the MOS that mirror the allocator (storeys meet here).
 //!
-//! Changes go straight into the maps of the metaslabs (format notes 9.4, way A); a pool whose
-//! log space maps are active is replayed on load, and retired from the log before its first write.
+//! Where log space maps are enabled, changes go into logs (`logging`); else straight into the maps of the
+//! metaslabs (format notes 9.4, ways D and A). A map that has grown much longer than what it holds asks for is
+//! written anew (condensed).
 
 use std::collections::BTreeMap;
 
@@ -10,11 +11,18 @@ use format::ObjectType;
 use format::features::Feature;
 use format::space_map::{Action, Geometry, Run};
 use rt::sync::{Arc, Mutex};
-use store::{Allocator, DEFER_TXGS, MapError, Metaslab, RangeSet, SpaceMaps, StoreError};
+use store::{
+    Allocator, DEFER_TXGS, MapError, Metaslab, Pending, RangeSet, SlabSummary, SpaceMaps,
+    StoreError,
+};
 
 use crate::error::{PoolError, Result};
 use crate::features::Features;
+use crate::logging::{self, Logs};
 use crate::mos::Mos;
+
+/// Maps shorter than this are not worth condensing, in bytes.
+const CONDENSE_LEAST: u64 = 16 << 10;
 
 /// Where the metaslabs of one top-level vdev are.
 #[derive(Clone, Debug)]
@@ -40,8 +48,37 @@ pub(crate) struct PoolSpaceMaps {
     mos: Mos,
     slabs: Vec<Slabs>,
     unflushed: Mutex<Unflushed>,
+    /// The logs, of a pool that is open for writing.
+    pub(crate) logs: Mutex<Option<Logs>>,
     /// The txg of the uberblock that was opened: what was freed shortly before it still rests.
     opened: u64,
+}
+
+/// What space maps are written with.
+pub(crate) struct Appending<'a> {
+    pub(crate) allocator: &'a Allocator,
+    pub(crate) features: &'a Features,
+    pub(crate) tx: &'a Tx<'a>,
+    /// Of the MOS.
+    pub(crate) pass: u16,
+}
+
+/// What so many ranges take in a space map, in bytes.
+fn bytes_of(ranges: usize) -> u64 {
+    8 * (ranges as u64 + 2)
+}
+
+/// Is a map of `length` bytes worth being written anew with so many ranges?
+fn is_too_long(length: u64, ranges: usize) -> bool {
+    length > CONDENSE_LEAST && length > 2 * bytes_of(ranges)
+}
+
+/// Who opens the pool next learns from the map's newest frees what rests (INV-1): what rests and is not
+/// among the changes is allocated and freed once more.
+pub(crate) fn tell_resting(changes: &mut Pending, mut resting: RangeSet) {
+    changes.frees.iter().for_each(|(start, len)| resting.cut(*start, *len));
+    changes.allocs.extend(resting.iter());
+    changes.frees.extend(resting.iter());
 }
 
 impl PoolSpaceMaps {
@@ -53,16 +90,29 @@ impl PoolSpaceMaps {
         unflushed: Unflushed,
         opened: u64,
     ) -> Arc<PoolSpaceMaps> {
-        Arc::new(PoolSpaceMaps { mos, slabs, unflushed: Mutex::new(unflushed), opened })
+        let (unflushed, logs) = (Mutex::new(unflushed), Mutex::default());
+        Arc::new(PoolSpaceMaps { mos, slabs, unflushed, logs, opened })
     }
 
-    fn slabs(&self, top: u32) -> Option<&Slabs> {
+    pub(crate) fn mos(&self) -> &Mos {
+        &self.mos
+    }
+
+    fn find(&self, top: u32) -> Option<&Slabs> {
         self.slabs.iter().find(|s| s.top == top)
+    }
+
+    /// Where the metaslabs of a top-level vdev are.
+    pub(crate) fn slabs(&self, top: u32) -> Result<&Slabs> {
+        self.find(top).ok_or_else(|| PoolError::Damaged {
+            what: "space map",
+            detail: format!("top-level vdev {top} has no metaslab array"),
+        })
     }
 
     /// Object of the space map of a metaslab; 0: it was never used.
     pub(crate) fn object(&self, top: u32, index: u64) -> Result<u64> {
-        let Some(slabs) = self.slabs(top).filter(|s| s.array_object != 0) else { return Ok(0) };
+        let Some(slabs) = self.find(top).filter(|s| s.array_object != 0) else { return Ok(0) };
         let array = self.mos.objset.object_of(slabs.array_object, ObjectType::OBJECT_ARRAY)?;
         let mut word = [0; 8];
         array.read(index * 8, &mut word)?;
@@ -85,21 +135,21 @@ impl PoolSpaceMaps {
             },
         );
         // Whatever a header says, a metaslab is at most full.
-        let size = self.slabs(top).map_or(0, |slabs| 1 << slabs.ms_shift);
+        let size = self.find(top).map_or(0, |slabs| 1 << slabs.ms_shift);
         Ok(on_disk.saturating_add_signed(delta).min(size))
     }
 
-    /// Appends what the allocator has changed; returns how many maps were touched.
-    pub(crate) fn append(
-        &self,
-        allocator: &Allocator,
-        features: &Features,
-        tx: &Tx<'_>,
-        pass: u16,
-    ) -> Result<usize> {
+    /// Appends what the allocator has changed; returns how many metaslabs were touched.
+    pub(crate) fn append(&self, cx: &Appending<'_>) -> Result<usize> {
         let mut failed = None;
-        let count = allocator.drain_pending(|top, index, summary, pending| {
-            let result = self.append_one(features, tx, pass, top, index, summary, &pending);
+        let mut logs = self.logs.lock();
+        let mut logs = if logging::wanted(cx.features)? { logs.as_mut() } else { None };
+        let count = cx.allocator.drain_pending(|top, index, summary, pending| {
+            let of = (top, index);
+            let result = match logs.as_deref_mut() {
+                Some(logs) => self.log_one(cx, logs, of, &summary, &pending),
+                None => self.put(cx, of, &summary, pending),
+            };
             if let Err(e) = result {
                 failed.get_or_insert(e);
             }
@@ -108,79 +158,63 @@ impl PoolSpaceMaps {
         failed.map_or(Ok(count), Err)
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn append_one(
+    /// Puts changes into a metaslab's own map, or writes the map anew if it has grown too long.
+    pub(crate) fn put(
         &self,
-        features: &Features,
-        tx: &Tx<'_>,
-        pass: u16,
-        top: u32,
-        index: u64,
-        summary: store::SlabSummary,
-        pending: &store::Pending,
+        cx: &Appending<'_>,
+        (top, index): (u32, u64),
+        summary: &SlabSummary,
+        mut changes: Pending,
     ) -> Result<()> {
-        let slabs = self.slabs(top).ok_or_else(|| PoolError::Damaged {
-            what: "space map",
-            detail: format!("top-level vdev {top} has no metaslab array"),
-        })?;
-        let map = match self.object(top, index)? {
-            0 => {
-                let histogram = features.is_enabled(Feature::SpacemapHistogram)?;
-                let map = SpaceMap::create(&self.mos.objset, tx, histogram)?;
-                features.add(tx, Feature::SpacemapHistogram, 1)?;
-                let array = self.mos.objset.object(slabs.array_object)?;
-                array.write(tx, index * 8, &map.number().to_le_bytes())?;
-                map
+        let (map, geometry) = self.map_of(cx, top, index, summary)?;
+        let length = map.phys()?.0.length.get();
+        let grown = length + bytes_of(changes.allocs.len() + changes.frees.len());
+        // In later passes blocks of this txg would be freed.
+        if cx.pass == 1
+            && is_too_long(grown, summary.free_pieces)
+            && let Some(allocs) = cx.allocator.allocated_before_pending(top, index)
+        {
+            let resting = cx.allocator.resting_before_pending(top, index);
+            if is_too_long(grown, allocs.len() + 2 * resting.count()) {
+                map.clear(cx.tx)?;
+                changes = Pending { allocs, frees: Vec::new() };
+                tell_resting(&mut changes, resting);
             }
-            number => SpaceMap::open(&self.mos.objset, number)?,
-        };
-        let geometry = Geometry::metaslab(summary.start, summary.size, slabs.ashift);
-        map.append(
-            tx,
-            pass,
-            geometry,
-            features.is_enabled(Feature::SpacemapV2)?,
-            &pending.allocs,
-            &pending.frees,
-            summary.allocated,
-            &summary.histogram,
-        )?;
+        }
+        let Pending { allocs, frees } = &changes;
+        let sum = |ranges: &[(u64, u64)]| ranges.iter().map(|(_, len)| *len as i64).sum::<i64>();
+        let net = map.phys()?.0.alloc.get() + sum(allocs) - sum(frees);
+        let two_words = cx.features.is_enabled(Feature::SpacemapV2)?;
+        let histogram = &summary.histogram;
+        map.append(cx.tx, cx.pass, geometry, two_words, allocs, frees, net as u64, histogram)?;
         Ok(())
     }
 
-    /// Replaces the map of a metaslab by a condensed one.
-    pub(crate) fn rewrite(
+    /// The map of a metaslab, made if it has none, and its units.
+    pub(crate) fn map_of(
         &self,
-        features: &Features,
-        tx: &Tx<'_>,
+        cx: &Appending<'_>,
         top: u32,
         index: u64,
-        slab: &Metaslab,
-    ) -> Result<()> {
-        let slabs = self.slabs(top).cloned();
-        let ashift = slabs.map_or(9, |s| s.ashift);
+        summary: &SlabSummary,
+    ) -> Result<(SpaceMap, Geometry)> {
+        let slabs = self.slabs(top)?;
+        let geometry = Geometry::metaslab(summary.start, summary.size, slabs.ashift);
         let number = self.object(top, index)?;
         if number != 0 {
-            SpaceMap::open(&self.mos.objset, number)?.clear(tx)?;
+            return Ok((SpaceMap::open(&self.mos.objset, number)?, geometry));
         }
-        let summary = store::SlabSummary {
-            start: slab.start,
-            size: slab.size,
-            allocated: slab.allocated(),
-            histogram: slab.histogram(ashift),
-        };
-        let pending = store::Pending { allocs: slab.allocated_ranges(), frees: Vec::new() };
-        self.append_one(features, tx, 1, top, index, summary, &pending)
+        let histogram = cx.features.is_enabled(Feature::SpacemapHistogram)?;
+        let map = SpaceMap::create(&self.mos.objset, cx.tx, histogram)?;
+        cx.features.add(cx.tx, Feature::SpacemapHistogram, 1)?;
+        let array = self.mos.objset.object(slabs.array_object)?;
+        array.write(cx.tx, index * 8, &map.number().to_le_bytes())?;
+        Ok((map, geometry))
     }
 
-    /// The logs are gone: the maps hold everything.
-    pub(crate) fn forget_unflushed(&self) {
-        self.unflushed.lock().clear();
-    }
-
-    /// Metaslabs with changes in the logs only: (top, index).
-    pub(crate) fn unflushed(&self) -> Vec<(u32, u64)> {
-        self.unflushed.lock().keys().copied().collect()
+    /// What the logs had for a metaslab when the pool was opened is in its own map now.
+    pub(crate) fn forget(&self, top: u32, index: u64) {
+        self.unflushed.lock().remove(&(top, index));
     }
 }
 
@@ -188,7 +222,7 @@ impl SpaceMaps for PoolSpaceMaps {
     fn load(&self, top: u32, index: u64, into: &mut Metaslab) -> store::Result<()> {
         let fail = |reason: String| StoreError::SpaceMap { top, index, reason };
         let number = self.object(top, index).map_err(|e| fail(e.to_string()))?;
-        let ashift = self.slabs(top).map_or(9, |s| s.ashift);
+        let ashift = self.find(top).map_or(9, |s| s.ashift);
         let geometry = Geometry::metaslab(into.start, into.size, ashift);
         let mut resting = Resting::new(self.opened);
         if number != 0 {

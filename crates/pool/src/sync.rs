@@ -6,6 +6,7 @@
 //! passes end (INV-11). The uberblock goes out last, after a flush (INV-3).
 
 use dmu::{Policy, Syncing, Tally, Tx};
+use format::config::PoolState;
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,6 +16,7 @@ use crate::dsl::freeing::Progress;
 use crate::error::{PoolError, Result};
 use crate::ledger::Ledger;
 use crate::pool::{Pool, Writing};
+use crate::spacemaps::Appending;
 
 /// Passes after which the MOS must have come to rest.
 const PASSES_MAX: u16 = 20;
@@ -203,7 +205,14 @@ impl Pool {
                 self.write_config(tx)?;
             }
             allocator.settle_pass(*pass == 1);
-            let maps = writing.space_maps.append(allocator, &self.features, tx, *pass)?;
+            let features = &self.features;
+            let appending = &Appending { allocator, features, tx, pass: *pass };
+            if *pass == 1 && (allocator.is_dirty() || self.mos_objset().is_dirty(tx.txg())) {
+                // Whoever gets an exported pool shall have nothing to replay.
+                let leaves = self.config.lock().state != PoolState::Active;
+                writing.space_maps.flush(appending, leaves)?;
+            }
+            let maps = writing.space_maps.append(appending)?;
             if maps == 0 && !self.mos_objset().is_dirty(tx.txg()) {
                 return Ok(());
             }

@@ -13,6 +13,7 @@ use rt::sync::{Arc, Mutex};
 
 use crate::error::{Result, StoreError};
 use crate::metaslab::{MapError, Metaslab, Pending};
+use crate::ranges::RangeSet;
 use crate::read::Store;
 
 /// Bytes of a lease, at most.
@@ -328,12 +329,7 @@ impl Allocator {
                 for (index, slab) in top.slabs.iter_mut().enumerate() {
                     if let Some(ms) = slab.loaded.as_mut().filter(|m| m.is_dirty()) {
                         let pending = ms.take_pending();
-                        let summary = SlabSummary {
-                            start: ms.start,
-                            size: ms.size,
-                            allocated: ms.allocated(),
-                            histogram: ms.histogram(top.space.ashift),
-                        };
+                        let summary = SlabSummary::of(ms, top.space.ashift);
                         work.push((number, index as u64, summary, pending));
                     }
                 }
@@ -346,11 +342,37 @@ impl Allocator {
         Ok(count)
     }
 
-    /// The allocated ranges of a loaded metaslab, for condensing its space map.
-    pub fn allocated_ranges(&self, top: u32, index: u64) -> Option<Vec<(u64, u64)>> {
+    /// Is there a change that no space map has yet? Leases must be settled.
+    pub fn is_dirty(&self) -> bool {
+        let books = self.books.lock();
+        let mut loaded = books.tops.iter().flat_map(|t| &t.slabs).filter_map(|s| s.loaded.as_ref());
+        loaded.any(|metaslab| metaslab.is_dirty())
+    }
+
+    /// A metaslab as it is now; `None`: there is no such metaslab.
+    pub fn summary(&self, top: u32, index: u64) -> Result<Option<SlabSummary>> {
+        let mut books = self.books.lock();
+        let Some(top) = books.tops.iter_mut().find(|t| t.space.top == top) else { return Ok(None) };
+        let ashift = top.space.ashift;
+        let slab = top.load(index, &self.maps)?.and_then(|slab| slab.loaded.as_ref());
+        Ok(slab.map(|slab| SlabSummary::of(slab, ashift)))
+    }
+
+    /// The allocated ranges of a loaded metaslab, in order, without the changes that
+    /// [`Allocator::drain_pending`] would give now: start and length, in bytes. `None`: it is not loaded.
+    pub fn allocated_before_pending(&self, top: u32, index: u64) -> Option<Vec<(u64, u64)>> {
         let books = self.books.lock();
         let top = books.tops.iter().find(|t| t.space.top == top)?;
-        top.slabs.get(index as usize)?.loaded.as_ref().map(|m| m.allocated_ranges())
+        top.slabs.get(index as usize)?.loaded.as_ref().map(|slab| slab.allocated_before_pending())
+    }
+
+    /// Free ranges of a metaslab, without those changes, that must not be handed out yet, whoever opens the pool
+    /// next (INV-1).
+    pub fn resting_before_pending(&self, top: u32, index: u64) -> RangeSet {
+        let books = self.books.lock();
+        let top = books.tops.iter().find(|t| t.space.top == top);
+        let slab = top.and_then(|top| top.slabs.get(index as usize)?.loaded.as_ref());
+        slab.map(|slab| slab.resting_before_pending()).unwrap_or_default()
     }
 
     /// What is left of all leases: top-level vdev and bytes.
@@ -440,8 +462,22 @@ pub struct SlabSummary {
     pub size: u64,
     /// Allocated bytes.
     pub allocated: u64,
+    /// Number of free ranges.
+    pub free_pieces: usize,
     /// The histogram of free ranges.
     pub histogram: [u64; 32],
+}
+
+impl SlabSummary {
+    fn of(slab: &Metaslab, ashift: u32) -> SlabSummary {
+        SlabSummary {
+            start: slab.start,
+            size: slab.size,
+            allocated: slab.allocated(),
+            free_pieces: slab.mapped_pieces(),
+            histogram: slab.histogram(ashift),
+        }
+    }
 }
 
 impl TopBooks {
@@ -578,7 +614,7 @@ mod tests {
     #[test]
     fn every_byte_can_be_allocated_once_and_then_no_space_is_said() {
         let a = allocator(1);
-        let mut seen = crate::ranges::RangeSet::new();
+        let mut seen = RangeSet::new();
         let mut count = 0;
         loop {
             match a.allocate(count % 2, 0, 131_072, &[], &plain) {

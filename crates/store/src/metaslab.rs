@@ -187,20 +187,45 @@ impl Metaslab {
         self.mapped.histogram(shift)
     }
 
-    /// Ranges that are allocated, in order: what a condensed space map holds.
-    pub fn allocated_ranges(&self) -> Vec<(u64, u64)> {
-        let mut out = Vec::with_capacity(self.mapped.count() + 1);
+    /// Number of pieces that the space map holds as free.
+    pub fn mapped_pieces(&self) -> usize {
+        self.mapped.count()
+    }
+
+    /// Ranges that were allocated before the pending changes, in order: what a condensed space map holds.
+    pub fn allocated_before_pending(&self) -> Vec<(u64, u64)> {
+        let mut free = self.mapped.clone();
+        // What was allocated and freed since is in both lists.
+        self.pending.frees.iter().for_each(|(start, len)| free.cut(*start, *len));
+        for (start, len) in &self.pending.allocs {
+            free.cut(*start, *len);
+            let back = free.add(*start, *len);
+            debug_assert!(back, "it was cut out");
+        }
+        let mut allocated = Vec::with_capacity(free.count() + 1);
         let mut at = self.start;
-        for (start, len) in self.mapped.iter() {
+        for (start, len) in free.iter() {
             if start > at {
-                out.push((at, start - at));
+                allocated.push((at, start - at));
             }
             at = start + len;
         }
         if at < self.start + self.size {
-            out.push((at, self.start + self.size - at));
+            allocated.push((at, self.start + self.size - at));
         }
-        out
+        allocated
+    }
+
+    /// Ranges that were free before the pending changes and must not be handed out yet (INV-1).
+    pub fn resting_before_pending(&self) -> RangeSet {
+        let mut resting = RangeSet::new();
+        for (start, len) in self.deferred.iter().flatten().chain(&self.freed_now) {
+            resting.cut(*start, *len);
+            let new = resting.add(*start, *len);
+            debug_assert!(new, "it was cut out");
+        }
+        self.pending.frees.iter().for_each(|(start, len)| resting.cut(*start, *len));
+        resting
     }
 }
 
@@ -271,6 +296,27 @@ mod tests {
         assert_eq!(pending.allocs, [(0, 12_288)]);
         assert_eq!(pending.frees, [(0, 8192)]);
         assert!(!ms.is_dirty());
-        assert_eq!(ms.allocated_ranges(), [(8192, 4096)]);
+        assert_eq!(ms.allocated_before_pending(), [(8192, 4096)]);
+        assert_eq!(ms.resting_before_pending().iter().collect::<Vec<_>>(), [(0, 8192)]);
+    }
+
+    #[test]
+    fn before_pending_changes_is_what_a_new_map_begins_with() {
+        let mut ms = Metaslab::empty(0, 1 << 20);
+        let (start, len) = ms.lease(4096, 65_536).unwrap();
+        ms.settle(start, 65_536, len);
+        ms.free(0, 4096).unwrap();
+        drop(ms.take_pending());
+        ms.txg_done();
+        let (start, len) = ms.lease(4096, 8192).unwrap();
+        ms.settle(start, 8192, len);
+        ms.free(16_384, 8192).unwrap();
+        ms.free(start, 4096).unwrap();
+        assert_eq!(ms.allocated_before_pending(), [(4096, 61_440)]);
+        assert_eq!(ms.resting_before_pending().iter().collect::<Vec<_>>(), [(0, 4096)]);
+        drop(ms.take_pending());
+        let allocated = [(4096, 12_288), (24_576, 40_960), (start + 4096, 4096)];
+        assert_eq!(ms.allocated_before_pending(), allocated);
+        assert_eq!(ms.resting_before_pending().total(), 16_384);
     }
 }

@@ -128,6 +128,23 @@ impl RangeSet {
         }
     }
 
+    /// Takes out what of a range is in the set, and adds the rest of it to `others`: what changes one way and
+    /// back is no change. `false` if some of the rest was there already.
+    #[must_use]
+    pub fn cancel(&mut self, start: u64, len: u64, others: &mut RangeSet) -> bool {
+        let end = start.saturating_add(len);
+        let mut rest = RangeSet::of(start, end - start);
+        while let Some((s, e)) = self.by_start.range(..end).next_back().map(|(s, e)| (*s, *e)) {
+            let (from, to) = (s.max(start), e.min(end));
+            if from >= to {
+                break;
+            }
+            self.cut(from, to - from);
+            rest.cut(from, to - from);
+        }
+        rest.iter().all(|(start, len)| others.add(start, len))
+    }
+
     /// Is the whole range in the set?
     pub fn contains(&self, start: u64, len: u64) -> bool {
         let Some((_, e)) = self.by_start.range(..=start).next_back() else { return len == 0 };
@@ -192,6 +209,18 @@ mod tests {
         assert_eq!(set.iter().collect::<Vec<_>>(), [(0, 10), (15, 15)]);
         assert_eq!(set.total(), 25);
         assert_eq!(set.fitting(11), Some((15, 15)));
+    }
+
+    #[test]
+    fn what_is_taken_back_cancels() {
+        let (mut frees, mut allocs) = (RangeSet::of(10, 10), RangeSet::new());
+        assert!(frees.add(30, 10));
+        assert!(frees.cancel(15, 20, &mut allocs));
+        assert_eq!(frees.iter().collect::<Vec<_>>(), [(10, 5), (35, 5)]);
+        assert_eq!(allocs.iter().collect::<Vec<_>>(), [(20, 10)]);
+        assert!(allocs.cancel(20, 10, &mut frees) && allocs.is_empty());
+        assert_eq!(frees.total(), 10);
+        assert!(allocs.cancel(50, 4, &mut frees) && !allocs.cancel(52, 4, &mut frees));
     }
 
     #[test]
