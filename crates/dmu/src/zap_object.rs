@@ -109,6 +109,28 @@ impl Zap {
         Self::format(object, tx, normflags)
     }
 
+    /// Makes a ZAP object of these entries, whose names differ, with a bonus.
+    pub fn create_filled(
+        objset: &Objset,
+        tx: &Tx<'_>,
+        kind: ObjectType,
+        (bonus_kind, bonus): (ObjectType, &[u8]),
+        entries: &[(String, u64)],
+    ) -> Result<Zap> {
+        if let Some(size) = zap::micro_size(entries.len()) {
+            let object = objset.allocate(tx, kind, size as u32, bonus_kind, bonus, 1)?;
+            let salt = salt_of(&object, tx);
+            let mut blocks = Blocks { object: &object, tx: Some(tx) };
+            if zap::format_filled(&mut blocks, salt, entries)? {
+                return Ok(Zap(object));
+            }
+            objset.free(tx, object.number())?;
+        }
+        let zap = Self::create_with_bonus(objset, tx, kind, 0, bonus_kind, bonus)?;
+        entries.iter().try_for_each(|(name, value)| zap.put_u64(tx, name.as_bytes(), *value))?;
+        Ok(zap)
+    }
+
     /// Makes an empty ZAP of an object without data.
     pub fn format(object: Arc<Object>, tx: &Tx<'_>, normflags: u64) -> Result<Zap> {
         let salt = salt_of(&object, tx);
@@ -202,6 +224,20 @@ impl Zap {
     pub fn entries(&self) -> Result<Vec<Entry>> {
         let _reading = self.0.zap_memo().lock.read();
         zap::entries(&self.blocks())
+    }
+
+    /// Has the ZAP hold these entries, whose names differ, instead of its own; `false`, and no change, if it
+    /// would have to grow for them or is not one that can be made at once.
+    pub fn refill(&self, tx: &Tx<'_>, entries: &[(String, u64)]) -> Result<bool> {
+        let _changing = self.0.zap_memo().lock.write();
+        zap::refill(&mut self.changing(tx), entries)
+    }
+
+    /// Calls `each` with all names and their integers, in no order; with `None` where the value is something
+    /// else.
+    pub fn each_number(&self, each: impl FnMut(&[u8], Option<u64>)) -> Result<()> {
+        let _reading = self.0.zap_memo().lock.read();
+        zap::each_number(&self.blocks(), each)
     }
 
     /// At most `max` entries from a place on, and the place after the last of them.

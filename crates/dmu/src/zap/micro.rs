@@ -9,7 +9,7 @@ use super::{ZapBlocks, ZapError, fat, modify, read, unknown_form};
 /// No entry.
 const NONE: u16 = u16::MAX;
 /// Chunks of a leaf that an entry of a micro ZAP takes at most, once it is in a fat one.
-const FAT_CHUNKS_MAX: usize = 5;
+pub(super) const FAT_CHUNKS_MAX: usize = 5;
 
 /// Adding only, or replacing as well?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,10 +14,12 @@ use format::FormatError;
 use format::zap::{Cursor, Entry, Key, Kind, Reader, Value};
 
 mod fat;
+mod filled;
 mod memory;
 mod micro;
 mod table;
 
+pub use filled::{each_number, format_filled, micro_size, refill};
 pub use memory::MemoryBlocks;
 pub use micro::Memo;
 

@@ -146,22 +146,25 @@ impl Making<'_> {
 
     /// A deadlist with these keys, all empty.
     pub fn deadlist(&self, keys: &[u64]) -> Result<u64> {
-        let (kind, bonus_kind) = (ObjectType::DEADLIST, ObjectType::DEADLIST_HDR);
+        let (objset, shared) = (&self.mos.objset, self.empty_bpobjs(keys.len())?);
+        let list = |key: &u64| {
+            let list = match shared {
+                Some(shared) => shared,
+                None => Bpobj::create_default(objset, self.tx)?.number(),
+            };
+            Ok((format::deadlist::key_name(*key), list))
+        };
+        let entries: Vec<(String, u64)> = keys.iter().map(list).collect::<Result<_>>()?;
         let phys = DeadlistPhys::default();
-        let bonus = phys.as_bytes();
-        let objset = &self.mos.objset;
-        let zap = Zap::create_with_bonus(objset, self.tx, kind, 0, bonus_kind, bonus)?;
-        for key in keys {
-            let empty = self.empty_bpobj()?;
-            zap.put_u64(self.tx, format::deadlist::key_name(*key).as_bytes(), empty)?;
-        }
-        Ok(zap.number())
+        let bonus = (ObjectType::DEADLIST_HDR, phys.as_bytes());
+        Ok(Zap::create_filled(objset, self.tx, ObjectType::DEADLIST, bonus, &entries)?.number())
     }
 
-    /// One more reference to the shared empty bpobj, or a bpobj of its own without the feature.
-    fn empty_bpobj(&self) -> Result<u64> {
-        if !self.features.is_enabled(Feature::EmptyBpobj)? {
-            return Ok(Bpobj::create_default(&self.mos.objset, self.tx)?.number());
+    /// So many more references to the shared empty bpobj, counted at once: each deadlist has a key
+    /// per snapshot. `None` without the feature: each gets one of its own.
+    fn empty_bpobjs(&self, more: usize) -> Result<Option<u64>> {
+        if more == 0 || !self.features.is_enabled(Feature::EmptyBpobj)? {
+            return Ok(None);
         }
         let number = match self.mos.find(key::EMPTY_BPOBJ)? {
             Some(number) => number,
@@ -171,13 +174,16 @@ impl Making<'_> {
                 made
             }
         };
-        self.features.add(self.tx, Feature::EmptyBpobj, 1)?;
-        Ok(number)
+        self.features.add(self.tx, Feature::EmptyBpobj, more as i64)?;
+        Ok(Some(number))
     }
 
-    /// One reference less to the shared empty bpobj; the last one takes it away.
-    pub(crate) fn drop_empty_bpobj(&self) -> Result<()> {
-        self.features.add(self.tx, Feature::EmptyBpobj, -1)?;
+    /// So many references less to the shared empty bpobj; the last one takes it away.
+    pub(crate) fn drop_empty_bpobjs(&self, less: usize) -> Result<()> {
+        if less == 0 {
+            return Ok(());
+        }
+        self.features.add(self.tx, Feature::EmptyBpobj, -(less as i64))?;
         if self.features.count(Feature::EmptyBpobj)? == Some(0)
             && let Some(number) = self.mos.find(key::EMPTY_BPOBJ)?
         {

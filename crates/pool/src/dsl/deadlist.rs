@@ -26,13 +26,20 @@ fn damaged(number: u64, detail: impl std::fmt::Display) -> PoolError {
 }
 
 fn entries(zap: &Zap) -> Result<Vec<(u64, u64)>> {
-    let mut out = Vec::new();
-    for entry in zap.entries()? {
-        let key = deadlist::parse_key_name(&entry.name).map_err(|e| damaged(zap.number(), e))?;
-        let list = entry.value.as_u64();
-        let list = list.ok_or_else(|| damaged(zap.number(), format!("key {key} has no list")))?;
-        out.push((key, list));
-    }
+    let mut out: Result<Vec<(u64, u64)>> = Ok(Vec::new());
+    zap.each_number(|name, list| {
+        let entry = deadlist::parse_key_name(name).map_err(|e| damaged(zap.number(), e));
+        let entry = entry.and_then(|key| {
+            let none = || damaged(zap.number(), format!("key {key} has no list"));
+            Ok((key, list.ok_or_else(none)?))
+        });
+        match (&mut out, entry) {
+            (Ok(entries), Ok(entry)) => entries.push(entry),
+            (Ok(_), Err(e)) => out = Err(e),
+            (Err(_), _) => {}
+        }
+    })?;
+    let mut out = out?;
     out.sort_unstable();
     Ok(out)
 }
@@ -61,12 +68,6 @@ pub(crate) fn space_within(mos: &Mos, number: u64, min_txg: u64, max_txg: u64) -
 }
 
 impl<'a> Deadlist<'a> {
-    /// A new deadlist with these keys, all empty.
-    pub(crate) fn create(making: &'a Making<'a>, keys: &[u64]) -> Result<Deadlist<'a>> {
-        let number = making.deadlist(keys)?;
-        Self::open(making, number)
-    }
-
     /// The deadlist in object `number`.
     pub(crate) fn open(making: &'a Making<'a>, number: u64) -> Result<Deadlist<'a>> {
         let zap = making.mos.zap(number)?;
@@ -129,7 +130,7 @@ impl<'a> Deadlist<'a> {
         }
         let made = Bpobj::create_default(&self.mos().objset, self.tx())?;
         self.zap.put_u64(self.tx(), deadlist::key_name(key).as_bytes(), made.number())?;
-        self.making.drop_empty_bpobj()?;
+        self.making.drop_empty_bpobjs(1)?;
         self.entries[at].1 = made.number();
         Ok(made)
     }
@@ -138,7 +139,7 @@ impl<'a> Deadlist<'a> {
     fn hand_on(&mut self, at: usize, list: u64) -> Result<()> {
         let (mos, tx) = (self.mos(), self.tx());
         if mos.find(key::EMPTY_BPOBJ)? == Some(list) {
-            return self.making.drop_empty_bpobj();
+            return self.making.drop_empty_bpobjs(1);
         }
         let list = Bpobj::open(&mos.objset, list)?;
         if list.phys()?.is_empty() {
@@ -148,7 +149,7 @@ impl<'a> Deadlist<'a> {
         if mos.find(key::EMPTY_BPOBJ)? == Some(own) {
             self.zap.put_u64(tx, deadlist::key_name(key).as_bytes(), list.number())?;
             self.entries[at].1 = list.number();
-            return self.making.drop_empty_bpobj();
+            return self.making.drop_empty_bpobjs(1);
         }
         Ok(Bpobj::open(&mos.objset, own)?.take_over(&mos.objset, tx, &list)?)
     }
@@ -191,17 +192,25 @@ impl<'a> Deadlist<'a> {
     pub(crate) fn give_after(&mut self, min_txg: u64, target: &Bpobj) -> Result<Space> {
         let (mos, tx) = (self.mos(), self.tx());
         let mut total = Space::default();
-        while let Some((key, number)) = self.entries.last().copied()
-            && key >= min_txg
-        {
-            if mos.find(key::EMPTY_BPOBJ)? == Some(number) {
-                self.making.drop_empty_bpobj()?;
-            } else {
-                let list = Bpobj::open(&mos.objset, number)?;
-                total += list.space()?;
-                target.take_over(&mos.objset, tx, &list)?;
+        let gone = self.entries.split_off(self.entries.partition_point(|(key, _)| *key < min_txg));
+        let empty = mos.find(key::EMPTY_BPOBJ)?;
+        let mut empties = 0;
+        for (_, number) in gone.iter().rev() {
+            if empty == Some(*number) {
+                empties += 1;
+                continue;
             }
-            self.forget(self.entries.len() - 1)?;
+            let list = Bpobj::open(&mos.objset, *number)?;
+            total += list.space()?;
+            target.take_over(&mos.objset, tx, &list)?;
+        }
+        self.making.drop_empty_bpobjs(empties)?;
+        let name = |key: u64| deadlist::key_name(key);
+        let kept: Vec<_> = self.entries.iter().map(|(key, list)| (name(*key), *list)).collect();
+        if gone.len() <= kept.len() || !self.zap.refill(tx, &kept)? {
+            for (key, _) in &gone {
+                self.zap.remove(tx, name(*key).as_bytes())?;
+            }
         }
         self.count(u64::checked_sub, total)?;
         Ok(total)
@@ -210,11 +219,19 @@ impl<'a> Deadlist<'a> {
     /// Takes over all of `other`, which is gone afterwards.
     pub(crate) fn merge(&mut self, other: Deadlist<'_>) -> Result<()> {
         let total = space(self.mos(), other.number())?;
+        // Nearly all of a long history's lists are the empty one: they are counted at once.
+        let empty = self.mos().find(key::EMPTY_BPOBJ)?;
+        let mut empties = 0;
         for (key, list) in &other.entries {
             let at = self.entries.partition_point(|(own, _)| own <= key).checked_sub(1);
             let at = at.ok_or_else(|| damaged(self.number(), format!("no key up to {key}")))?;
-            self.hand_on(at, *list)?;
+            if empty == Some(*list) {
+                empties += 1;
+            } else {
+                self.hand_on(at, *list)?;
+            }
         }
+        self.making.drop_empty_bpobjs(empties)?;
         self.count(u64::checked_add, total)?;
         Ok(self.mos().objset.free(self.tx(), other.number())?)
     }
@@ -222,13 +239,12 @@ impl<'a> Deadlist<'a> {
     /// Frees the deadlist; the blocks on it stay as they are.
     pub(crate) fn free(self) -> Result<()> {
         let (mos, tx) = (self.mos(), self.tx());
-        for (_, list) in &self.entries {
-            if mos.find(key::EMPTY_BPOBJ)? == Some(*list) {
-                self.making.drop_empty_bpobj()?;
-            } else {
-                Bpobj::open(&mos.objset, *list)?.free(&mos.objset, tx)?;
-            }
+        let empty = mos.find(key::EMPTY_BPOBJ)?;
+        for (_, list) in self.entries.iter().filter(|(_, list)| empty != Some(*list)) {
+            Bpobj::open(&mos.objset, *list)?.free(&mos.objset, tx)?;
         }
+        let empties = self.entries.iter().filter(|(_, list)| empty == Some(*list)).count();
+        self.making.drop_empty_bpobjs(empties)?;
         Ok(mos.objset.free(tx, self.number())?)
     }
 }

@@ -27,13 +27,13 @@ impl Ledger<'_> {
         let origin_txg = self.origin_txg(&head.dir)?;
         let back = old.space_within(origin_txg, u64::MAX)?.used;
         move_between(mos, tx, head.dir_object, (Used::Snap, Used::Head), back)?;
-        let fresh = Deadlist::create(making, &old.keys())?;
+        let fresh = making.deadlist(&old.keys())?;
         old.free()?;
         snap.unique_bytes.set(0);
         mos.set_dataset(tx, snap_object, &snap)?;
 
         let (root, unique) = (ds.bp, ds.unique_bytes.get());
-        ds.deadlist_object.set(fresh.number());
+        ds.deadlist_object.set(fresh);
         ds.bp = snap.bp;
         ds.referenced_bytes = snap.referenced_bytes;
         ds.compressed_bytes = snap.compressed_bytes;

@@ -64,7 +64,7 @@ impl Making<'_> {
         let mut keys = format::deadlist::keys_after_snapshot(&old.keys(), before);
         self.with_bookmarks(head.object, before, &mut keys)?;
         let unique = ds.unique_bytes.get();
-        ds.deadlist_object.set(Deadlist::create(self, &keys)?.number());
+        ds.deadlist_object.set(self.deadlist(&keys)?);
         ds.prev_snap_object.set(object);
         ds.prev_snap_txg.set(tx.txg());
         ds.unique_bytes.set(0);

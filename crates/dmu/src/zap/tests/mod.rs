@@ -127,6 +127,64 @@ fn a_micro_zap_grows_by_sectors_and_then_becomes_fat() {
 }
 
 #[test]
+fn entries_can_be_made_at_once() {
+    let names = |count: u64| (0..count).map(|n| (format!("{:x}", n * n + 7), n)).collect();
+    let filled = |entries: &[(String, u64)]| {
+        let mut blocks = MemoryBlocks::new(micro_size(entries.len()).unwrap());
+        (format_filled(&mut blocks, SALT, entries).unwrap(), blocks)
+    };
+    for count in [0, 1, 7, 8, 1000, 2047] {
+        let entries: Vec<(String, u64)> = names(count);
+        let (done, mut blocks) = filled(&entries);
+        assert!(done && findings(&blocks).is_empty(), "{count} entries");
+        // Exactly as one by one.
+        let mut one_by_one = micro(0);
+        for (name, value) in &entries {
+            update(&mut one_by_one, name.as_bytes(), &Value::u64(*value)).unwrap();
+        }
+        assert_eq!(content(&blocks), content(&one_by_one));
+        let size = |blocks: &MemoryBlocks| blocks.read(0, |block| block.to_vec()).unwrap();
+        assert_eq!(size(&blocks), size(&one_by_one), "{count} entries");
+        assert!(add(&mut blocks, b"one more", &Value::u64(1)).unwrap());
+        assert_eq!(content(&blocks).len() as u64, count + 1);
+        assert!(findings(&blocks).is_empty());
+    }
+    assert_eq!(micro_size(2048), None);
+    // And be replaced by fewer others.
+    let (_, mut blocks) = filled(&names(100));
+    assert!(!refill(&mut blocks, &names(120)).unwrap() && content(&blocks).len() == 100);
+    assert!(refill(&mut blocks, &names(10)).unwrap() && findings(&blocks).is_empty());
+    assert_eq!(blocks.block_size(), 1024);
+    let mut seen = BTreeMap::new();
+    each_number(&blocks, |name, value| seen.extend([(name.to_vec(), value.unwrap())])).unwrap();
+    let ten: BTreeMap<Vec<u8>, u64> = names(10)
+        .into_iter()
+        .map(|(name, value): (String, u64)| (name.into_bytes(), value))
+        .collect();
+    assert_eq!(seen, ten);
+    assert!(!add(&mut blocks, b"7", &Value::u64(1)).unwrap(), "it is there");
+    (0..50).for_each(|n: u64| {
+        assert!(add(&mut blocks, format!("more{n}").as_bytes(), &Value::u64(n)).unwrap());
+    });
+    assert!(findings(&blocks).is_empty() && content(&blocks).len() == 60);
+    let mut other = fat(14, 0);
+    update(&mut other, b"a", &Value::u64(3)).unwrap();
+    assert!(!refill(&mut other, &names(1)).unwrap());
+    let mut seen = Vec::new();
+    each_number(&other, |name, value| seen.push((name.to_vec(), value))).unwrap();
+    assert_eq!(seen, [(b"a".to_vec(), Some(3))]);
+    // Of one hash: a few, told apart by number, and more than a leaf could take later.
+    let of_one_hash = |want| -> Vec<(String, u64)> {
+        let names = colliding(40, 28, want).into_iter();
+        names.map(|name| (String::from_utf8(name).unwrap(), 5)).collect()
+    };
+    let (done, blocks) = filled(&of_one_hash(30));
+    assert!(done && findings(&blocks).is_empty() && content(&blocks).len() == 30);
+    assert!(!filled(&of_one_hash(200)).0);
+    assert!(!filled(&[("x".repeat(51), 1)]).0);
+}
+
+#[test]
 fn what_a_micro_zap_cannot_hold_makes_it_fat() {
     let long = [b'x'; 50];
     let string = Value::string(b"on");
