@@ -318,6 +318,7 @@ fn read(options: &Options) -> Result<Value> {
     let mut line = line("read", options, &timed, bytes, entries.len() as u64);
     if let Some(disks) = &disks {
         line["mean_io_kib"] = disks.mean_kib();
+        line["busy_seconds"] = disks.busy_seconds();
     }
     Ok(line)
 }
@@ -358,6 +359,7 @@ fn mixed(options: &Options) -> Result<Value> {
     let mut line = line("mixed", options, &timed, bytes, 2 * entries.len() as u64);
     if let Some(disks) = &disks {
         line["mean_io_kib"] = disks.mean_kib();
+        line["busy_seconds"] = disks.busy_seconds();
     }
     Ok(line)
 }

@@ -32,13 +32,13 @@ fn parameters(size: u64) -> Parameters {
 
 type Disk<D> = LeafQueue<Spinning<D>>;
 
-/// Asks a disk for the number of its I/Os so far, and their bytes.
-type Ios = Box<dyn Fn() -> (u64, u64)>;
+/// Asks a disk for the number of its I/Os so far, their bytes, and the seconds that it was busy.
+type Ios = Box<dyn Fn() -> (u64, u64, f64)>;
 
 /// What the disks were asked to do.
 pub(crate) struct Disks {
     ios: Vec<Ios>,
-    before: Vec<(u64, u64)>,
+    before: Vec<(u64, u64, f64)>,
 }
 
 impl Disks {
@@ -49,12 +49,23 @@ impl Disks {
 
     /// Mean size of an I/O of each disk since then, in KiB.
     pub(crate) fn mean_kib(&self) -> Value {
-        let mean = |(ios, before): (&Ios, &(u64, u64))| {
-            let (count, bytes) = ios();
+        let mean = |(ios, before): (&Ios, &(u64, u64, f64))| {
+            let (count, bytes, _) = ios();
             (bytes - before.1).checked_div(count - before.0).unwrap_or(0) >> 10
         };
         json!(self.ios.iter().zip(&self.before).map(mean).collect::<Vec<_>>())
     }
+
+    /// Seconds that the disks were busy since then, on average.
+    pub(crate) fn busy_seconds(&self) -> Value {
+        let all = self.ios.iter().zip(&self.before).map(|(ios, before)| ios().2 - before.2);
+        json!(all.sum::<f64>() / self.ios.len().max(1) as f64)
+    }
+}
+
+fn counts<D: Device>(disk: &Spinning<D>) -> (u64, u64, f64) {
+    let (count, bytes) = disk.ios();
+    (count, bytes, disk.busy().as_secs_f64())
 }
 
 /// The pool's devices, as spinning disks behind queues.
@@ -70,7 +81,7 @@ pub(crate) fn open(found: &FoundPool, writable: bool) -> Result<(Devices, Disks)
             let disk: Arc<Disk<Arc<dyn Device>>> =
                 Arc::new(LeafQueue::new(spinning, options, buffers.clone()));
             let seen = disk.clone();
-            disks.ios.push(Box::new(move || seen.device().ios()));
+            disks.ios.push(Box::new(move || counts(seen.device())));
             devices.insert(member.guid, Found { device: disk, labelled: true });
         }
         let tree = Tree::open(&found.root, devices)?;
@@ -84,7 +95,7 @@ pub(crate) fn open(found: &FoundPool, writable: bool) -> Result<(Devices, Disks)
         let disk: Arc<Disk<WriteFile>> =
             Arc::new(LeafQueue::new(spinning, options, buffers.clone()));
         let seen = disk.clone();
-        disks.ios.push(Box::new(move || seen.device().ios()));
+        disks.ios.push(Box::new(move || counts(seen.device())));
         devices.insert(member.guid, disk);
     }
     Ok((Devices::Writable(WriteTree::open(&found.root, devices)?), disks))

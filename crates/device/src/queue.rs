@@ -11,6 +11,8 @@
 //! without a deadline: right for files in the page cache and on tmpfs, where nothing hangs and
 //! nothing is faster.
 //!
+//! I/Os of one class that follow each other and wait together are done as one.
+//!
 //! A write that was given up may still land. So that it never lands on top of a newer one, writes
 //! and flushes to a disk with a lost write fail at once, until the lost write has ended. What was
 //! given up while it still waited in the queue is never done.
@@ -34,6 +36,9 @@ use std::time::Duration;
 /// Bytes to be written, shared with whoever else reads them.
 pub type WriteBuf = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
+/// Bytes after which I/Os that follow each other are no longer done as one.
+const TOGETHER_MAX: u64 = 4 << 20;
+
 /// How a queue serves its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
@@ -53,7 +58,7 @@ impl Options {
 
     /// `threads` I/Os at a time: for disks.
     pub fn threads(threads: usize) -> Options {
-        Options { threads, deadline: Duration::from_secs(30), waiting_max: 256 }
+        Options { threads, deadline: Duration::from_secs(30), waiting_max: 1024 }
     }
 
     /// What suits a file or disk: threads for block devices, inline for regular files.
@@ -65,7 +70,7 @@ impl Options {
 /// A queue to which reads can be given without waiting, whatever device is behind it.
 pub trait ReadQueue: Send + Sync {
     /// Submits a read; the bytes come with the outcome. Returns its place in the batch.
-    fn start_read(&self, batch: &Batch, offset: u64, size: usize) -> usize;
+    fn start_read(&self, batch: &Batch, class: Class, offset: u64, size: usize) -> usize;
 }
 
 /// A queue to which writes can be given without waiting, whatever device is behind it.
@@ -78,13 +83,61 @@ pub trait WriteQueue: ReadQueue {
     fn start_flush(&self, batch: &Batch) -> usize;
 }
 
-/// What to do with the disk: the result, and the buffer that was read into.
-type Action<D> = Box<dyn FnOnce(&D) -> (Result<()>, Option<PooledBuf>) + Send>;
+/// What to do with the disk. How to write is known only where the device can.
+enum Action<D: ?Sized> {
+    Read(PooledBuf),
+    Write(Vec<WriteBuf>, fn(&D, u64, &[IoSlice<'_>]) -> Result<()>),
+    Flush(fn(&D) -> Result<()>),
+}
 
 /// An I/O that waits in the queue.
 struct Io<D: ?Sized> {
     action: Action<D>,
+    offset: u64,
+    size: u64,
     ticket: Ticket,
+}
+
+impl<D: Device> Io<D> {
+    /// May the disk be asked for the other in the same breath, if it follows?
+    fn joins(&self, other: &Io<D>) -> bool {
+        let both = (&self.action, &other.action);
+        matches!(both, (Action::Read(_), Action::Read(_)) | (Action::Write(..), Action::Write(..)))
+    }
+
+    fn end(self, result: Result<()>) {
+        let buf = match self.action {
+            Action::Read(buf) => Some(buf),
+            _ => None,
+        };
+        self.ticket.end(result, buf);
+    }
+
+    /// Does I/Os that follow each other as one.
+    fn act(device: &D, ios: &mut [Io<D>]) -> Result<()> {
+        let Some(first) = ios.first_mut() else { return Ok(()) };
+        let at = first.offset;
+        match &mut first.action {
+            Action::Flush(flush) => flush(device),
+            Action::Write(_, write) => {
+                let write = *write;
+                let bufs = ios.iter().filter_map(|io| match &io.action {
+                    Action::Write(bufs, _) => Some(bufs),
+                    _ => None,
+                });
+                let slices: Vec<_> =
+                    bufs.flatten().map(|buf| IoSlice::new((**buf).as_ref())).collect();
+                write(device, at, &slices)
+            }
+            Action::Read(_) => {
+                let bufs = ios.iter_mut().filter_map(|io| match &mut io.action {
+                    Action::Read(buf) => Some(IoSliceMut::new(buf)),
+                    _ => None,
+                });
+                device.read_vectored_at(at, &mut bufs.collect::<Vec<_>>())
+            }
+        }
+    }
 }
 
 struct State<D: ?Sized> {
@@ -192,12 +245,7 @@ impl<D: Device + 'static> LeafQueue<D> {
     /// Returns the place of the outcome in the batch. Waits only when the queue is full.
     pub fn read(&self, batch: &Batch, class: Class, offset: u64, buf: PooledBuf) -> usize {
         let size = buf.len() as u64;
-        let action = move |device: &D| {
-            let mut buf = buf;
-            let result = device.read_at(offset, &mut buf);
-            (result, Some(buf))
-        };
-        self.submit(batch, class, Operation::Read, offset, size, Box::new(action))
+        self.submit(batch, class, Operation::Read, offset, size, Action::Read(buf))
     }
 
     fn submit(
@@ -214,13 +262,14 @@ impl<D: Device + 'static> LeafQueue<D> {
         let deadline = (!self.threads.is_empty()).then_some(shared.options.deadline);
         let ticket = batch.add(name, operation, offset, size, deadline, &shared.losses);
         let place = ticket.place();
+        let mut io = Io { action, offset, size, ticket };
         if self.threads.is_empty() {
-            let (result, buf) = action(&shared.device);
-            ticket.end(result, buf);
+            let result = Io::act(&shared.device, std::slice::from_mut(&mut io));
+            io.end(result);
             return place;
         }
         if operation != Operation::Read && shared.losses.writes.load(Ordering::Acquire) > 0 {
-            ticket.refuse();
+            io.ticket.refuse();
             return place;
         }
         let end = time::now() + shared.options.deadline;
@@ -229,12 +278,12 @@ impl<D: Device + 'static> LeafQueue<D> {
             let left = end.saturating_since(time::now());
             if left.is_zero() {
                 drop(state);
-                ticket.refuse();
+                io.ticket.refuse();
                 return place;
             }
             state = shared.room.wait_timeout(state, left).0;
         }
-        state.schedule.push(class, offset, Io { action, ticket });
+        state.schedule.push(class, offset, io);
         drop(state);
         shared.work.notify_one();
         place
@@ -246,35 +295,57 @@ impl<D: WriteDevice + 'static> LeafQueue<D> {
     /// the outcome in the batch. Waits only when the queue is full.
     pub fn write(&self, batch: &Batch, class: Class, offset: u64, bufs: Vec<WriteBuf>) -> usize {
         let size = bufs.iter().map(|buf| (**buf).as_ref().len() as u64).sum();
-        let action = move |device: &D| {
-            let slices: Vec<_> = bufs.iter().map(|buf| IoSlice::new((**buf).as_ref())).collect();
-            (device.write_vectored_at(offset, &slices), None)
-        };
-        self.submit(batch, class, Operation::Write, offset, size, Box::new(action))
+        let action = Action::Write(bufs, D::write_vectored_at);
+        self.submit(batch, class, Operation::Write, offset, size, action)
     }
 
     /// Submits a flush. It covers the writes whose outcome is known when it is submitted.
     pub fn flush(&self, batch: &Batch) -> usize {
-        let action = |device: &D| (device.flush(), None);
-        self.submit(batch, Class::SyncWrite, Operation::Flush, 0, 0, Box::new(action))
+        self.submit(batch, Class::SyncWrite, Operation::Flush, 0, 0, Action::Flush(D::flush))
     }
 }
 
 impl<D: Device> Shared<D> {
+    /// The I/O with those waiting that begin where it ends: what lies side by side costs the disk one way.
+    fn following(schedule: &mut Schedule<Io<D>>, class: Class, first: Io<D>) -> Vec<Io<D>> {
+        let (mut end, mut ios) = (first.offset + first.size, vec![first]);
+        while end - ios[0].offset < TOGETHER_MAX
+            && let Some(next) = schedule.pop_at(class, end, |next| ios[0].joins(next))
+        {
+            end += next.size;
+            ios.push(next);
+        }
+        ios
+    }
+
     /// The life of one thread.
     fn serve(&self) {
         let mut state = self.state.lock();
         loop {
-            if let Some((class, io)) = state.schedule.pop() {
+            if let Some((class, first)) = state.schedule.pop() {
+                let ios = Self::following(&mut state.schedule, class, first);
                 drop(state);
-                self.room.notify_one();
-                let Io { action, ticket } = io;
-                if ticket.start() {
-                    let (result, buf) = action(&self.device);
-                    ticket.end(result, buf);
-                } else {
-                    // Nobody waits for it any more: it is not done at all.
-                    drop(action);
+                self.room.notify_all();
+                // Those that nobody waits for any more are not done at all.
+                let mut wanted: Vec<Io<D>> =
+                    ios.into_iter().filter(|io| io.ticket.start()).collect();
+                while let Some(first) = wanted.first() {
+                    let mut end = first.offset;
+                    let follows = |io: &&Io<D>| {
+                        let follows = io.offset == end;
+                        end = io.offset + io.size;
+                        follows
+                    };
+                    let count = wanted.iter().take_while(follows).count();
+                    let later = wanted.split_off(count.max(1));
+                    let result = Io::act(&self.device, &mut wanted);
+                    let alone = result.is_err() && wanted.len() > 1;
+                    for mut io in std::mem::replace(&mut wanted, later) {
+                        // Whose fault it is shows when each is done by itself.
+                        let mut again = || Io::act(&self.device, std::slice::from_mut(&mut io));
+                        let result = if alone { again() } else { result.clone() };
+                        io.end(result);
+                    }
                 }
                 state = self.state.lock();
                 state.schedule.done(class);
@@ -384,8 +455,8 @@ impl<D: WriteDevice + 'static> WriteDevice for LeafQueue<D> {
 }
 
 impl<D: Device + 'static> ReadQueue for LeafQueue<D> {
-    fn start_read(&self, batch: &Batch, offset: u64, size: usize) -> usize {
-        self.read(batch, Class::SyncRead, offset, self.pool.get(size))
+    fn start_read(&self, batch: &Batch, class: Class, offset: u64, size: usize) -> usize {
+        self.read(batch, class, offset, self.pool.get(size))
     }
 }
 

@@ -21,10 +21,10 @@ use crate::object::{Frozen, Object};
 use crate::policy::Policy;
 use crate::tree::{Root, child_of};
 
-/// Bytes that a worker takes at a time.
-const RUN_BYTES: usize = 1 << 20;
-/// Blocks that a worker takes at a time.
-const RUN_BLOCKS: usize = 64;
+/// Bytes and blocks that a worker takes at a time: what its core's cache holds.
+const RUN: (usize, usize) = (1 << 20, 64);
+/// For disks: a mebibyte and more to each, which waits for its head once.
+const RUN_TO_DISKS: (usize, usize) = (16 << 20, 1024);
 
 /// What a sync pass works with.
 pub struct Syncing<'a> {
@@ -330,11 +330,12 @@ impl Syncing<'_> {
 
     /// Writes blocks of one level in runs on the workers; returns their pointers in order.
     fn write_jobs(&self, works: &[Work], level: u8, jobs: &[Job<'_>]) -> Result<Vec<BlkPtr>> {
+        let (bytes_max, blocks_max) = if self.store().is_on_disks() { RUN_TO_DISKS } else { RUN };
         let mut runs = Vec::new();
         let (mut from, mut bytes) = (0, 0);
         for (i, job) in jobs.iter().enumerate() {
             bytes += job.data.len();
-            if bytes >= RUN_BYTES || i + 1 - from >= RUN_BLOCKS || i + 1 == jobs.len() {
+            if bytes >= bytes_max || i + 1 - from >= blocks_max || i + 1 == jobs.len() {
                 runs.push(from..i + 1);
                 (from, bytes) = (i + 1, 0);
             }

@@ -9,9 +9,10 @@ use format::config::PoolConfig;
 use format::features::Feature;
 use format::uberblock::Uberblock;
 use rt::buf::BufPool;
+use rt::mem::Account;
 use rt::sync::{Arc, Mutex};
 use rt::workers::Workers;
-use store::{Allocator, Gate, Store, TopSpace, Writer};
+use store::{Allocator, Gate, Store, Streams, TopSpace, Writer};
 use vdev::{Tree, WriteTree};
 
 use crate::dsl::freeing;
@@ -22,7 +23,9 @@ use crate::intent;
 use crate::logging::{self, Logs};
 use crate::logmaps;
 use crate::mos::{Mos, key};
-use crate::pool::{BUFFERS_IDLE_BYTES, CACHE_BYTES, DIRTY_MAX_BYTES, Freeing, Pool, Writing};
+use crate::pool::{
+    BUFFERS_IDLE_BYTES, CACHE_BYTES, DIRTY_MAX_BYTES, Freeing, MEMORY_BYTES, Pool, Writing,
+};
 use crate::removed;
 use crate::space::{ALLOCATION_BIAS, CHECKPOINT};
 use crate::spacemaps::{PoolSpaceMaps, Slabs};
@@ -68,7 +71,9 @@ pub struct OpenOptions {
 /// The reading side of a pool on `tree`, and where its sync waits when devices fail.
 pub(crate) fn parts(tree: Arc<Tree>) -> (Arc<Store>, Arc<Gate>) {
     let buffers = Arc::new(BufPool::new(BUFFERS_IDLE_BYTES));
-    (Arc::new(Store::new(tree, buffers, CACHE_BYTES)), Arc::default())
+    let (all, reserve) = MEMORY_BYTES;
+    let streams = Streams::new(Account::new(all, reserve), all - reserve);
+    (Arc::new(Store::new(tree, buffers, CACHE_BYTES, streams)), Arc::default())
 }
 
 pub(crate) fn workers(count: usize) -> Workers {

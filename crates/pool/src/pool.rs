@@ -23,12 +23,17 @@ use crate::sync::TaskContext;
 
 /// Bytes dirty in the open txg at which a sync starts.
 const DIRTY_SYNC_BYTES: u64 = 96 << 20;
+/// The same on disks: the end of each sync has their heads go from place to place.
+const DIRTY_SYNC_ON_DISKS_BYTES: u64 = 160 << 20;
 /// Bytes dirty in all txgs at which writers wait.
 pub(crate) const DIRTY_MAX_BYTES: u64 = 320 << 20;
 /// Idle memory of recycled buffers, at most.
 pub(crate) const BUFFERS_IDLE_BYTES: usize = 384 << 20;
 /// Cache of metadata, at most.
 pub(crate) const CACHE_BYTES: usize = 256 << 20;
+/// Memory of the account (INV-5). Its reserve is what the cache and dirty data may take, which keep to their own
+/// bounds; what is read ahead asks for the rest.
+pub(crate) const MEMORY_BYTES: (u64, u64) = (1344 << 20, CACHE_BYTES as u64 + DIRTY_MAX_BYTES);
 
 /// The writing half of a pool: exists only if it was opened for writing (INV-4).
 pub(crate) struct Writing {
@@ -200,7 +205,10 @@ impl Pool {
     /// dropped.
     pub(crate) fn enter<'a>(&'a self, promise: Promise<'a>) -> Result<Tx<'a>> {
         let txgs = &self.writing()?.txgs;
-        if txgs.dirty_open() >= DIRTY_SYNC_BYTES {
+        let dirty = txgs.dirty_open();
+        if dirty >= DIRTY_SYNC_BYTES
+            && (dirty >= DIRTY_SYNC_ON_DISKS_BYTES || !self.mos_objset().store().is_on_disks())
+        {
             self.ask_for_sync(txgs.open());
         }
         promise.enter().map_err(|_| self.suspended_error())
@@ -343,6 +351,11 @@ impl Pool {
         }
         let made = Arc::new(make()?);
         Ok(self.heads.lock().entry(object).or_insert(made).clone())
+    }
+
+    /// The account that what is read ahead asks for memory (INV-5).
+    pub fn memory(&self) -> &rt::Account {
+        self.mos_objset().store().streams().account()
     }
 
     /// Shorthand for the objects of the MOS.

@@ -18,6 +18,8 @@ use crate::read::Store;
 
 /// Bytes of a lease, at most.
 const LEASE_MAX: u64 = 2 << 20;
+/// Bytes of a lease for a run that was announced, at most.
+const LEASE_FOR_RUN_MAX: u64 = 64 << 20;
 /// How often room is looked for while others give back what they sit on.
 const ATTEMPTS: usize = 3;
 /// Copies that a block can have.
@@ -92,6 +94,8 @@ pub struct Allocator {
     forced: Mutex<Option<Forced>>,
     /// Number of top-level vdevs that take data.
     tops: usize,
+    /// Bytes of a lease, at most, per worker.
+    lease_max: Vec<AtomicU64>,
 }
 
 /// Sizes on a top-level vdev: from a block's physical size to what it takes.
@@ -115,7 +119,25 @@ impl Allocator {
             too_large: AtomicU64::new(u64::MAX),
             forced: Mutex::new(None),
             tops: usable,
+            lease_max: (0..workers).map(|_| AtomicU64::new(LEASE_MAX)).collect(),
         }
+    }
+
+    /// Next come so many bytes of blocks from `worker`, to disks: they get a piece of their own, behind what was
+    /// allocated before them. So a file lies in its own order, whoever wrote it, and is read without turning back.
+    pub(crate) fn expect(&self, worker: usize, bytes: u64) {
+        let max = bytes.clamp(LEASE_MAX, LEASE_FOR_RUN_MAX);
+        self.lease_max[worker].store(max, Ordering::Relaxed);
+        let mut slot = self.leases[worker][0].lock();
+        if slot.as_ref().is_some_and(|lease| lease.end - lease.cursor < bytes) {
+            self.settle(slot.take());
+        }
+    }
+
+    /// A top-level vdev that takes data, for estimates.
+    pub(crate) fn some_top(&self) -> u32 {
+        let books = self.books.lock();
+        books.tops.iter().find(|top| top.space.usable).map_or(0, |top| top.space.top)
     }
 
     /// From now on each `every`-th block of `least_bytes` and more becomes a gang, room or not (0: none):
@@ -171,7 +193,8 @@ impl Allocator {
         }
         self.settle(slot.take());
         for _ in 0..ATTEMPTS {
-            if let Some(lease) = self.lease(copy, psize, avoid, asize_of)? {
+            let max = self.lease_max[worker].load(Ordering::Relaxed);
+            if let Some(lease) = self.lease((copy, max), psize, avoid, asize_of)? {
                 let asize = asize_of(lease.top, psize);
                 let dva = Dva { vdev: lease.top, offset: lease.start, asize, gang: false };
                 *slot = Some(Lease { cursor: lease.start + asize, ..lease });
@@ -201,7 +224,7 @@ impl Allocator {
 
     fn lease(
         &self,
-        copy: usize,
+        (copy, max): (usize, u64),
         psize: u64,
         avoid: &[Dva],
         asize_of: AsizeOf<'_>,
@@ -231,7 +254,7 @@ impl Allocator {
                 let least = asize_of(top, psize);
                 let granule = asize_of(top, 512);
                 // Whole blocks of this size, so that no sliver is left behind.
-                let want = LEASE_MAX.min(share).max(least).next_multiple_of(least);
+                let want = max.min(share).max(least).next_multiple_of(least);
                 let found = books_of_top.lease(copy, least, want, granule, &taken, &self.maps)?;
                 if let Some(lease) = found {
                     books.next_top = (index + 1) % count;

@@ -9,13 +9,13 @@ use codec::embedded::{self, Place};
 use format::gang::{GANG_DEPTH_MAX, GANG_SIZE, GangHeader};
 use format::{BlkPtr, Checksum, Compress, Dva, SECTOR};
 use rt::buf::BufPool;
-use rt::sync::atomic::AtomicU64;
 use rt::sync::{Arc, RwLock};
 use vdev::Tree;
 
 use crate::cache::{Block, Cache};
 use crate::error::{Result, StoreError};
 use crate::gate::{self, Gate};
+use crate::streams::Streams;
 
 const BAD_HEADER: &str = "a gang header that does not describe its block";
 
@@ -25,28 +25,33 @@ pub struct Store {
     cache: Arc<Cache>,
     buffers: Arc<BufPool>,
     salt: Arc<RwLock<Salt>>,
-    ahead: Arc<AtomicU64>,
+    streams: Arc<Streams>,
     /// Where reads wait that the sync cannot do without; `None`: they fail.
     gate: Option<Arc<Gate>>,
 }
 
 impl Store {
-    /// A store over `tree` whose cache holds at most `cache_bytes_max`.
-    pub fn new(tree: Arc<Tree>, buffers: Arc<BufPool>, cache_bytes_max: usize) -> Store {
+    /// A store over `tree` whose cache holds at most `cache_bytes_max`, and its streams what `streams` allows.
+    pub fn new(
+        tree: Arc<Tree>,
+        buffers: Arc<BufPool>,
+        cache_bytes_max: usize,
+        streams: Streams,
+    ) -> Store {
         let cache = Arc::new(Cache::new(cache_bytes_max));
         let salt = Arc::new(RwLock::new([0; 32]));
-        Store { tree, cache, buffers, salt, ahead: Arc::default(), gate: None }
+        Store { tree, cache, buffers, salt, streams: Arc::new(streams), gate: None }
     }
 
     /// The same store, for those who cannot do without what they read: when devices fail, they wait.
     pub fn waiting_at(&self, gate: Arc<Gate>) -> Store {
-        let Store { tree, cache, buffers, salt, ahead, gate: _ } = self;
+        let Store { tree, cache, buffers, salt, streams, gate: _ } = self;
         Store {
             tree: tree.clone(),
             cache: cache.clone(),
             buffers: buffers.clone(),
             salt: salt.clone(),
-            ahead: ahead.clone(),
+            streams: streams.clone(),
             gate: Some(gate),
         }
     }
@@ -71,9 +76,9 @@ impl Store {
         self.tree.is_queued()
     }
 
-    /// Bytes that are read ahead for all streams of the pool.
-    pub fn ahead(&self) -> &Arc<AtomicU64> {
-        &self.ahead
+    /// Those who read on and on.
+    pub fn streams(&self) -> &Arc<Streams> {
+        &self.streams
     }
 
     /// Recycled buffers for records.

@@ -125,6 +125,18 @@ impl Writer {
             .map(|block| self.prepare(txg, block, &mut scratch.arena, &mut used))
             .collect();
         let arena = &scratch.arena;
+        if self.store.is_on_disks() {
+            let top = self.allocator.some_top();
+            let stored =
+                blocks.iter().zip(&prepared).filter_map(|(block, prepared)| match prepared {
+                    _ if block.rewrite.is_some() => None,
+                    Prepared::Hole | Prepared::Embedded(_) => None,
+                    Prepared::Raw => Some(block.data.len()),
+                    Prepared::Packed(range) => Some(range.len()),
+                });
+            let bytes = stored.map(|size| self.store.asize(top, size as u64)).sum();
+            self.allocator.expect(worker, bytes);
+        }
         let salt = self.store.salt();
         let mut out = Vec::with_capacity(blocks.len());
         // Per copy: where the blocks of the run go.

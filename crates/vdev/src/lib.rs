@@ -7,6 +7,7 @@
 
 mod error;
 mod examine;
+mod flight;
 pub mod foreign;
 pub mod import;
 mod indirect;
@@ -17,7 +18,6 @@ mod lacks;
 mod partitions;
 pub mod raidz;
 mod read;
-mod read_run;
 mod rebuild;
 pub mod sizes;
 mod together;
@@ -27,10 +27,10 @@ mod write;
 
 pub use error::{LeafFailure, Result, VdevError};
 pub use examine::Examined;
+pub use flight::{Flight, Sought};
 pub use inuse::{Content, content};
 pub use label_parts::{LabelParts, Slot, label_parts};
 pub use lacks::Lacks;
 pub use read::{Check, Fault, FaultKind, ReadReport, ReadScratch};
-pub use read_run::{Piece, RunReport};
 pub use tree::{ErrorCounts, Found, Leaf, LeafState, Top, Tree};
 pub use write::{WriteReport, WriteScratch, WriteTree};

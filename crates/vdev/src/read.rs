@@ -19,7 +19,6 @@ use device::DeviceError;
 use format::label::DATA_AT;
 use rt::buf::Buf;
 use rt::sync::atomic::Ordering;
-use std::io::IoSliceMut;
 use std::ops::Range;
 
 /// Decides whether the bytes of a block are right: its checksum.
@@ -60,7 +59,6 @@ pub enum FaultKind {
 #[derive(Default)]
 pub struct ReadScratch {
     parity: Buf,
-    pub(crate) vectors: Vec<IoSliceMut<'static>>,
 }
 
 impl ReadScratch {

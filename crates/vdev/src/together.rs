@@ -7,7 +7,7 @@
 //! that hangs may keep; what arrived is copied to where it belongs.
 
 use crate::tree::Tree;
-use device::queue::Batch;
+use device::queue::{Batch, Class};
 use device::{DeviceError, Result};
 use format::label::DATA_AT;
 
@@ -40,7 +40,7 @@ impl Tree {
             let queue = device.and_then(|device| device.read_queue());
             let at = DATA_AT + want.offset;
             let size = want.span() as usize;
-            places.push(queue.map(|queue| queue.start_read(&batch, at, size)));
+            places.push(queue.map(|queue| queue.start_read(&batch, Class::SyncRead, at, size)));
             // Those without a queue are read while the others are under way.
             results.push(match (queue, device) {
                 (None, Some(device)) => Some(read_parts(&**device, at, &mut want.parts)),

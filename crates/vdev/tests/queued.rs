@@ -14,9 +14,7 @@ use format::label::DATA_AT;
 use rt::sync::Arc;
 use rt::{BufPool, Rng, time};
 use std::time::Duration;
-use vdev::{
-    FaultKind, Found, Piece, ReadScratch, Tree, VdevError, WriteReport, WriteScratch, WriteTree,
-};
+use vdev::{FaultKind, Found, ReadScratch, Tree, VdevError, WriteReport, WriteScratch, WriteTree};
 
 fn queue<D: Device + 'static>(device: D, deadline_ms: u64) -> LeafQueue<D> {
     let deadline = Duration::from_millis(deadline_ms);
@@ -114,13 +112,8 @@ fn reads_runs_and_examinations_agree_whoever_is_away_or_lies() {
                     assert_eq!(buf, data);
                     buf.fill(0);
                 }
-                let mut pieces: Vec<Piece<'_>> = blocks
-                    .iter()
-                    .zip(&mut buffers)
-                    .map(|((offset, _), buf)| Piece { birth: 0, offset: *offset, buf })
-                    .collect();
                 let check = &mut |i: usize, bytes: &[u8]| bytes == blocks[i].1;
-                let run = tree.read_run(0, &mut pieces, &mut scratch, check).unwrap();
+                let run = read_run(&tree, &blocks, &mut buffers, check);
                 assert_eq!(run.lost, []);
                 assert!(blocks.iter().zip(&buffers).all(|((_, data), buf)| data == buf));
                 lying.iter().for_each(|i| spoil(&set.disk(*i), 1 << 17));

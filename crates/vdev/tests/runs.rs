@@ -9,7 +9,7 @@ use device::sim::{Fault, Kind as Failure, On, SimSet};
 use format::config::{VdevConfig, VdevKind};
 use format::label::DATA_AT;
 use rt::Rng;
-use vdev::{FaultKind, LeafFailure, Piece, ReadScratch, VdevError, WriteReport, WriteScratch};
+use vdev::{FaultKind, LeafFailure, VdevError, WriteReport, WriteScratch};
 
 /// Random blocks, of which most follow each other directly.
 fn random_blocks(
@@ -235,7 +235,7 @@ fn a_failed_flush_counts_with_the_writes_that_failed() {
 #[test]
 fn a_run_reads_what_was_written() {
     let mut rng = Rng::new(21);
-    let (mut scratch, mut reader) = (WriteScratch::default(), ReadScratch::default());
+    let mut scratch = WriteScratch::default();
     for (kind, n, p) in [
         (VdevKind::Raidz, 4, 1),
         (VdevKind::Raidz, 6, 2),
@@ -257,13 +257,8 @@ fn a_run_reads_what_was_written() {
 
             let mut buffers: Vec<Vec<u8>> =
                 blocks.iter().map(|(_, data)| vec![0; data.len()]).collect();
-            let mut pieces: Vec<Piece<'_>> = blocks
-                .iter()
-                .zip(&mut buffers)
-                .map(|((offset, _), buf)| Piece { birth: 0, offset: *offset, buf })
-                .collect();
             let check = &mut |i: usize, bytes: &[u8]| bytes == blocks[i].1;
-            let run = tree.read_run(0, &mut pieces, &mut reader, check).unwrap();
+            let run = read_run(&tree, &blocks, &mut buffers, check);
             assert_eq!(run.lost, []);
             for fault in &run.report.faults {
                 assert!(liars.contains(&fault.leaf) && fault.kind == FaultKind::Checksum);
@@ -285,13 +280,8 @@ fn a_run_asks_each_disk_once_between_parity_columns() {
     open_write(&spec, &set).write_run(0, &borrowed(&blocks), &mut WriteScratch::default()).unwrap();
     let tree = open_read(&spec, &set, 0);
     let mut buffers = vec![vec![0; 8 << 9]; blocks.len()];
-    let mut pieces: Vec<Piece<'_>> = blocks
-        .iter()
-        .zip(&mut buffers)
-        .map(|((offset, _), buf)| Piece { birth: 0, offset: *offset, buf })
-        .collect();
     let check = &mut |i: usize, bytes: &[u8]| bytes == blocks[i].1;
-    tree.read_run(0, &mut pieces, &mut ReadScratch::default(), check).unwrap();
+    read_run(&tree, &blocks, &mut buffers, check);
     // Ten sectors a block, five disks: parity is always on disk 0.
     let reads: Vec<u64> = set.disks().iter().map(|disk| disk.counts().reads).collect();
     assert_eq!(reads, [0, 1, 1, 1, 1]);
@@ -306,13 +296,8 @@ fn a_block_of_a_run_that_is_lost_does_not_take_the_others_along() {
     open_write(&spec, &set).write_run(0, &borrowed(&blocks), &mut WriteScratch::default()).unwrap();
     let tree = open_read(&spec, &set, 0);
     let mut buffers = vec![vec![0; 1024]; blocks.len()];
-    let mut pieces: Vec<Piece<'_>> = blocks
-        .iter()
-        .zip(&mut buffers)
-        .map(|((offset, _), buf)| Piece { birth: 0, offset: *offset, buf })
-        .collect();
     let check = &mut |i: usize, bytes: &[u8]| i != 4 && bytes == blocks[i].1;
-    let run = tree.read_run(0, &mut pieces, &mut ReadScratch::default(), check).unwrap();
+    let run = read_run(&tree, &blocks, &mut buffers, check);
     assert_eq!(run.lost.iter().map(|(i, _)| *i).collect::<Vec<_>>(), [4]);
     assert!(matches!(run.lost[0].1, VdevError::Lost { .. }));
     for i in [0, 1, 2, 3, 5] {

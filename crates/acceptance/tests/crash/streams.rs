@@ -1,6 +1,6 @@
 //! Long reads from disks: ahead of the reader, in large pieces, and never anything but the file as it is.
 
-use device::sim::SimSet;
+use device::sim::{Fault, Kind, On, SimSet};
 use format::label::DATA_AT;
 use fs::{Filesystem, NewObject, Who, mode};
 use pool::{Pool, Stored};
@@ -125,4 +125,96 @@ fn a_stream_sees_what_changes_in_front_of_it() {
             _ => {}
         }
     }
+}
+
+/// Reads from the start of a file, so much, in pieces of 100 KB.
+fn read_start(fs: &Filesystem, object: u64, data: &[u8], much: usize) {
+    let mut seen = vec![0; 100_000];
+    for at in (0..much).step_by(seen.len()) {
+        let got = fs.read(object, at as u64, &mut seen).unwrap();
+        assert!(seen[..got] == data[at..at + got], "bytes from {at} on");
+    }
+}
+
+/// What was read ahead of a reader is given back when he has come to the end, goes elsewhere, or the pool closes.
+#[test]
+fn the_memory_of_a_stream_comes_back() {
+    let data = contents(6, SIZE);
+    let (set, pool) = pool_with_file(RAIDZ2, &data);
+    let memory = pool.memory().clone();
+    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+    let object = fs.resolve(b"file").unwrap();
+    // What the pool itself reads is little.
+    let own = memory.used();
+    assert!(own < 64 << 10, "{own} bytes");
+    read_start(&fs, object, &data, SIZE);
+    assert!(memory.used_max() > 1 << 20, "nothing was read ahead");
+    assert_eq!(memory.used(), own, "at the end of the file");
+    // The windows in front of him are abandoned, some of them under way; an I/O at a disk keeps its buffer.
+    let slow = Kind::Slow(std::time::Duration::from_millis(20));
+    set.disk(2).inject(Fault::new(slow, On::Reads));
+    read_start(&fs, object, &data, SIZE / 3);
+    assert!(memory.used() > own);
+    fs.read(object, 5, &mut [0; 10]).unwrap();
+    let given_back = || {
+        (0..500).any(|_| {
+            rt::time::sleep(std::time::Duration::from_millis(10));
+            memory.used() <= own
+        })
+    };
+    assert!(given_back(), "elsewhere: {} bytes", memory.used());
+    fs.read(object, 0, &mut [0; 10]).unwrap();
+    fs.read(object, 10, &mut [0; 10]).unwrap();
+    assert!(memory.used() > own);
+    drop(fs);
+    pool.close().unwrap();
+    drop(pool);
+    assert_eq!(memory.used(), 0, "closed");
+}
+
+/// Disks that fail, or lie, while their part of a window is under way.
+#[test]
+fn a_stream_whose_disks_fail_under_way_gets_the_file() {
+    let data = contents(7, SIZE);
+    for kind in [Kind::Error(rustix::io::Errno::IO), Kind::FlipBit { seed: 3 }] {
+        let (set, pool) = pool_with_file(RAIDZ2, &data);
+        let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+        let object = fs.resolve(b"file").unwrap();
+        let mut seen = vec![0; 100_000];
+        for (turn, at) in (0..data.len()).step_by(seen.len()).enumerate() {
+            if turn % 20 == 7 {
+                set.disk(turn / 20 % 4).inject(Fault::new(kind.clone(), On::Reads).times(3));
+            }
+            let got = fs.read(object, at as u64, &mut seen).unwrap();
+            assert!(seen[..got] == data[at..at + got], "{kind:?}: bytes from {at} on");
+        }
+        set.disks().iter().for_each(|disk| disk.heal());
+    }
+}
+
+/// Many readers in turns: each gets his file, and all of them together no more than the account has.
+#[test]
+fn many_streams_stay_within_the_cap() {
+    let data = contents(8, 1 << 20);
+    let (_set, pool) = pool_with_file(RAIDZ2, &data);
+    let memory = pool.memory().clone();
+    // What others have leaves room for few.
+    let max = memory.max(rt::mem::Class::Normal);
+    let others = memory.try_grant(rt::mem::Class::Normal, max - (3 << 20)).unwrap();
+    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+    let file = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+    let names = (0..16).map(|n| format!("file{n}"));
+    let objects: Vec<u64> = names
+        .map(|name| fs.create_with(fs.root(), name.as_bytes(), &file, &data).unwrap())
+        .collect();
+    pool.sync().unwrap();
+    let mut seen = vec![0; 60_000];
+    for at in (0..data.len()).step_by(seen.len()) {
+        for object in &objects {
+            let got = fs.read(*object, at as u64, &mut seen).unwrap();
+            assert!(seen[..got] == data[at..at + got], "bytes from {at} on");
+        }
+    }
+    assert!(memory.used_max() > max - (2 << 20), "nothing was read ahead");
+    assert!(memory.used() < others.bytes() + (64 << 10), "{} bytes", memory.used());
 }

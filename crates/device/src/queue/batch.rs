@@ -6,10 +6,10 @@
 
 use super::{Losses, hung};
 use crate::error::{Operation, Result};
-use rt::PooledBuf;
 use rt::sync::atomic::Ordering;
 use rt::sync::{Arc, Condvar, Mutex};
 use rt::time::{self, Instant};
+use rt::{Grant, PooledBuf};
 use std::time::Duration;
 
 /// How an I/O ended.
@@ -26,6 +26,8 @@ enum Step {
     AtDisk,
     Ended(Outcome),
     GivenUp,
+    /// Nobody waits for it any more.
+    Dropped,
 }
 
 struct Slot {
@@ -43,9 +45,13 @@ struct Slot {
 struct Shared {
     slots: Mutex<Vec<Slot>>,
     ended: Condvar,
+    /// The memory that the I/Os read into: given back with the last of them.
+    memory: Mutex<Option<Grant>>,
 }
 
 /// Several I/Os, to any disks, that are waited for together.
+///
+/// Dropped without that, what still waits is never done, and what is at a disk ends for nobody.
 #[derive(Default)]
 pub struct Batch(Arc<Shared>);
 
@@ -59,6 +65,18 @@ impl Batch {
     /// An empty batch.
     pub fn new() -> Batch {
         Batch::default()
+    }
+
+    /// An empty batch, and the grant for the buffers of its I/Os, which lasts until the last of them has ended.
+    pub fn with_memory(grant: Grant) -> Batch {
+        let batch = Batch::new();
+        *batch.0.memory.lock() = Some(grant);
+        batch
+    }
+
+    /// Takes the grant over from the batch, for those who keep the buffers.
+    pub fn take_memory(&self) -> Option<Grant> {
+        self.0.memory.lock().take()
     }
 
     pub(super) fn add(
@@ -109,6 +127,17 @@ impl Batch {
     }
 }
 
+impl Drop for Batch {
+    fn drop(&mut self) {
+        for slot in self.0.slots.lock().iter_mut() {
+            match slot.step {
+                Step::Waiting | Step::Ended(_) => slot.step = Step::Dropped,
+                Step::AtDisk | Step::GivenUp | Step::Dropped => {}
+            }
+        }
+    }
+}
+
 impl Slot {
     /// When to give it up, as long as it has not ended.
     fn waits_until(&self) -> Option<Instant> {
@@ -138,9 +167,12 @@ impl Slot {
     }
 
     fn outcome(&mut self) -> Outcome {
-        match std::mem::replace(&mut self.step, Step::GivenUp) {
-            Step::Ended(outcome) => outcome,
-            Step::GivenUp | Step::Waiting | Step::AtDisk => self.hung(),
+        match &mut self.step {
+            Step::Ended(outcome) => {
+                let nothing = Outcome { result: Ok(()), buf: None };
+                std::mem::replace(outcome, nothing)
+            }
+            _ => self.hung(),
         }
     }
 }

@@ -43,7 +43,7 @@ impl<T> Schedule<T> {
         Schedule {
             classes: Default::default(),
             active: [0; CLASSES],
-            background_max: threads.saturating_sub(1).max(1),
+            background_max: (threads / 2).max(1),
             heads: [(0, 0); CLASSES],
             number: 0,
             turn: 0,
@@ -85,6 +85,24 @@ impl<T> Schedule<T> {
         *head = (key.0.saturating_add(1), 0);
         self.active[class as usize] += 1;
         waiting.remove(&key).map(|io| (class, io))
+    }
+
+    /// Takes out the I/O of this class that begins at `offset`, if `may` says so. It goes with the last one, and
+    /// is not counted.
+    pub(super) fn pop_at(
+        &mut self,
+        class: Class,
+        offset: u64,
+        may: impl Fn(&T) -> bool,
+    ) -> Option<T> {
+        let waiting = &mut self.classes[class as usize];
+        let (key, io) = waiting.range((offset, 0)..=(offset, u64::MAX)).next()?;
+        let key = *key;
+        if !may(io) {
+            return None;
+        }
+        self.heads[class as usize] = (offset.saturating_add(1), 0);
+        waiting.remove(&key)
     }
 
     pub(super) fn done(&mut self, class: Class) {
@@ -153,12 +171,12 @@ mod tests {
 
     #[test]
     fn the_background_leaves_a_thread_free() {
-        let mut schedule = Schedule::new(3);
+        let mut schedule = Schedule::new(4);
         for offset in 0..4 {
             schedule.push(Class::Scan, offset, offset);
         }
         assert!(schedule.pop().is_some() && schedule.pop().is_some());
-        assert_eq!(schedule.pop(), None, "two of three threads are busy with it");
+        assert_eq!(schedule.pop(), None, "two of four threads are busy with it");
         schedule.push(Class::SyncRead, 9, 9);
         assert_eq!(schedule.pop(), Some((Class::SyncRead, 9)));
         schedule.done(Class::Scan);

@@ -220,3 +220,51 @@ fn dropping_a_queue_lets_go_of_the_device() {
         time::sleep(Duration::from_millis(1));
     }
 }
+
+/// A disk that is slow at first, so that what is submitted meanwhile waits together.
+fn busy_disk() -> (LeafQueue<SimDisk>, Batch) {
+    let queue = LeafQueue::new(SimDisk::new(4 * MIB), Options::threads(1), pool());
+    let slow = Kind::Slow(Duration::from_millis(200));
+    queue.device().inject(Fault::new(slow, On::Reads).times(1));
+    let first = Batch::new();
+    queue.read(&first, Class::SyncRead, 3 * MIB, queue.pool.get(512));
+    while queue.state().active == 0 {
+        time::sleep(Duration::from_millis(1));
+    }
+    (queue, first)
+}
+
+#[test]
+fn what_follows_each_other_and_waits_is_one_io() {
+    let (queue, first) = busy_disk();
+    for n in 0..16u8 {
+        queue.device().overwrite(u64::from(n) * 4096, &[n; 4096]);
+    }
+    let batch = Batch::new();
+    for n in [3, 1, 0, 2, 8, 9, 12] {
+        queue.read(&batch, Class::Read, n * 4096, queue.pool.get(4096));
+    }
+    assert!(first.wait()[0].result.is_ok());
+    for (outcome, n) in batch.wait().into_iter().zip([3, 1, 0, 2, 8, 9, 12]) {
+        assert!(outcome.result.is_ok() && outcome.buf.expect("a buffer").iter().all(|b| *b == n));
+    }
+    assert_eq!(queue.device().counts().reads, 1 + 3, "0 to 3, 8 and 9, 12");
+}
+
+/// What a batch that nobody waits for had in the queue is not done, and its memory is given back.
+#[test]
+fn a_batch_that_is_dropped_is_forgotten() {
+    let account = rt::Account::new(MIB, 0);
+    let (queue, first) = busy_disk();
+    let grant = account.try_grant(rt::mem::Class::Normal, 8192).expect("there is room");
+    let batch = Batch::with_memory(grant);
+    for n in 0..2 {
+        queue.read(&batch, Class::Read, n * 8192, queue.pool.get(4096));
+    }
+    assert_eq!(account.used(), 8192);
+    drop(batch);
+    assert_eq!(account.used(), 8192, "as long as the I/Os hold their buffers");
+    drop(first.wait());
+    assert_idle(&queue);
+    assert_eq!((account.used(), queue.device().counts().reads), (0, 1));
+}

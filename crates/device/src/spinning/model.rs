@@ -151,22 +151,28 @@ impl Model {
     pub(super) fn read(&mut self, now: Duration, offset: u64, size: u64) -> Duration {
         let p = self.parameters;
         let to_host = p.overhead + transfer(size, p.interface_rate as f64);
-        // What the disk has read ahead since its last read, as long as nothing else moved it.
-        if self.reads_ahead && self.cache.is_empty() && now >= self.free {
-            let ahead = ((now - self.free).as_secs_f64() * p.rate(self.head)) as u64;
-            let reached = self.head + ahead.min(p.read_ahead);
-            if offset == self.head {
-                if offset + size <= reached {
+        // The disk reads on behind what it was asked for, and over a gap that its buffer holds.
+        let gap = offset.checked_sub(self.head).filter(|gap| *gap <= p.read_ahead / 2);
+        if let Some(gap) = gap.filter(|_| self.reads_ahead && p.read_ahead > 0) {
+            let (size, from) = (size + gap, self.head);
+            // A command that was there before the one in front of it had ended: nothing is missed.
+            if now < self.free {
+                let start = self.free;
+                return self.go(start, from, size) + to_host;
+            }
+            // What the disk has read ahead since its last read, as long as nothing else moved it.
+            let ahead = ((now - self.free).as_secs_f64() * p.rate(from)) as u64;
+            if self.cache.is_empty() {
+                if size <= ahead.min(p.read_ahead) {
                     // It is in the buffer already, and the disk goes on reading behind it.
-                    self.free += transfer(size, p.rate(offset));
-                    self.head = offset + size;
+                    self.free += transfer(size, p.rate(from));
+                    self.head = offset + size - gap;
                     return now + to_host;
                 }
                 // The rest of it is still passing under the head.
                 if ahead <= p.read_ahead {
                     let start = self.free;
-                    let end = self.go(start, offset, size);
-                    return end.max(now) + to_host;
+                    return self.go(start, from, size).max(now) + to_host;
                 }
             }
         }

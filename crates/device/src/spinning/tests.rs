@@ -175,3 +175,21 @@ fn in_real_time_it_really_takes_as_long() {
     disk.read_at(0, &mut buf).expect("reads");
     assert_eq!(buf, [1]);
 }
+
+/// Commands that wait at the disk, and small gaps between them, cost no turn: it reads on.
+#[test]
+fn a_stream_of_queued_commands_misses_nothing() {
+    let (disk, clock) = disk(Parameters::disk_2tb_7200());
+    let mut buf = vec![0; MIB as usize];
+    for (gap, low) in [(0, 150.0), (64 * KIB, 140.0)] {
+        let took = seconds(&clock, || {
+            clock.together(|| {
+                for n in 0..100 {
+                    disk.read_at(n * (MIB + gap), &mut buf).expect("reads");
+                }
+            });
+        });
+        let rate = 100.0 * MIB as f64 / took / 1e6;
+        assert!((low..161.0).contains(&rate), "{rate} MB/s with gaps of {gap}");
+    }
+}

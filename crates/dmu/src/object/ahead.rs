@@ -1,60 +1,97 @@
 //! Reading ahead: a file that is read from one end to the other is read from disks in large pieces.
 //!
 //! Place: in front of [`Object::read`], for pools on disks; in memory there is nothing to gain.
-//! The one idea: when a read goes on where the last one ended, twice as much as the last time is read, and kept
-//! for the reads to come. A disk that has to seek 8 ms for each of thirty streams is busy with data for as long
-//! only if it is asked for a megabyte at a time. What is kept was verified, and is used only as long as the
-//! object has not changed under it.
+//! The one idea: when a read goes on where the last one ended, the disks are asked for the pieces to come, and
+//! work on them while the reader is served from those that have arrived. The further he has come, the more is
+//! asked for. A disk that has to seek 8 ms for each of thirty streams is busy with data for as long
+//! only if it is asked for a megabyte at a time.
+//!
+//! What arrives is raw: a record is put together, verified and decompressed where it is wanted, when it is wanted.
+//! It is used only as long as the object has not changed since its pointers were read; else, and when anything
+//! is wrong with it, the record is read as if nobody had looked ahead.
 //!
 //! The lock of the stream is held over the read that fills it; that keeps nobody waiting, since it is only tried:
 //! who does not get it reads for himself.
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
 use rt::buf::PooledBuf;
-use rt::sync::Arc;
-use rt::sync::atomic::{AtomicU64, Ordering};
+use rt::sync::{Arc, Mutex, Weak};
+use rt::time::{self, Instant};
+use store::{Flight, Member, Stream, Streams};
 
 use super::Object;
+use super::read::Source;
 use crate::error::Result;
 
-/// Bytes that are read at once when a second read follows the first, and at most.
-const WINDOWS: (usize, usize) = (2 << 20, 16 << 20);
-/// Bytes that are kept for all streams of a pool, at most.
-const KEPT_MAX: u64 = 768 << 20;
+/// Bytes of data that are asked for at once, at most.
+const WINDOW_MAX: u64 = 16 << 20;
+/// Bytes of data that are under way or kept for a stream: so many at least, so many at most.
+const DEPTHS: (u64, u64) = (2 << 20, 48 << 20);
+/// Bytes ahead for each byte that was read in sequence.
+const BOLDNESS: u64 = 16;
 
-/// What is known of the stream of reads.
+/// What is known of the reads of an object.
 #[derive(Default)]
 pub(super) struct Ahead {
     /// Where the last read ended.
     next: u64,
-    window: usize,
-    kept: Option<Kept>,
+    /// Bytes read in sequence up to there.
+    run: u64,
+    stream: Option<Arc<Windows>>,
 }
 
-/// Bytes that were read before they were asked for.
-struct Kept {
-    start: u64,
-    bytes: PooledBuf,
-    /// The object's version that they are of.
+/// What is under way for a stream, or has arrived.
+#[derive(Default)]
+struct Windows(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// Counted among the streams, unless it had to let go.
+    member: Option<Member>,
+    /// Consecutive, the first one is being used up.
+    windows: VecDeque<Window>,
+    /// A record that was used in part.
+    record: Option<(u64, PooledBuf)>,
+    /// When the reader came last.
+    used: Option<Instant>,
+}
+
+/// Some records of an object, of one version of it.
+struct Window {
     version: u64,
-    _share: Share,
+    first: u64,
+    count: u64,
+    flight: Flight,
 }
 
-/// A share of what may be kept; goes back when it is dropped.
-struct Share(Arc<AtomicU64>, u64);
-
-impl Share {
-    fn take(all: &Arc<AtomicU64>, bytes: u64) -> Option<Share> {
-        if all.fetch_add(bytes, Ordering::Relaxed) + bytes > KEPT_MAX {
-            all.fetch_sub(bytes, Ordering::Relaxed);
-            return None;
+impl Stream for Windows {
+    fn let_go(&self, unused_for: Duration) {
+        let Some(mut inner) = self.0.try_lock() else { return };
+        if inner.used.is_none_or(|used| used.elapsed() >= unused_for) {
+            inner.clear();
+            inner.member = None;
         }
-        Some(Share(all.clone(), bytes))
     }
 }
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
+impl Windows {
+    fn weak(self: &Arc<Self>) -> Weak<dyn Stream> {
+        let stream: Arc<dyn Stream> = self.clone();
+        Arc::downgrade(&stream)
+    }
+}
+
+impl Inner {
+    fn clear(&mut self) {
+        self.windows.clear();
+        self.record = None;
+    }
+
+    /// Bytes of memory that it takes, the records' own not counted.
+    fn bytes(&self) -> u64 {
+        self.windows.iter().map(|window| window.flight.bytes()).sum()
     }
 }
 
@@ -63,68 +100,124 @@ impl Object {
     ///
     /// Bulk path: whole records land in `buf` and are verified there.
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        if !self.store.is_on_disks() {
+        if !self.store.is_on_disks() || buf.is_empty() {
             return self.read_now(offset, buf);
         }
         // Two who read the same file at once are no stream.
         let Some(mut ahead) = self.ahead.try_lock() else { return self.read_now(offset, buf) };
-        let end = offset + buf.len() as u64;
-        let follows = ahead.next == offset;
-        ahead.next = end;
-        if !follows {
-            (ahead.window, ahead.kept) = (0, None);
+        let length = buf.len() as u64;
+        if ahead.next != offset {
+            *ahead = Ahead { next: offset + length, run: length, stream: None };
             return self.read_now(offset, buf);
         }
+        ahead.next = offset + length;
+        ahead.run += length;
+        let size = u64::from(self.block_size()?);
+        // Nothing is left to look ahead for.
+        if ahead.stream.is_none() && ahead.next / size > self.max_block()? {
+            return self.read_now(offset, buf);
+        }
+        let depth = ahead.run.saturating_mul(BOLDNESS).clamp(DEPTHS.0, DEPTHS.1);
+        let streams = self.store.streams();
+        let stream = ahead.stream.get_or_insert_default().clone();
+        let mut inner = stream.0.lock();
+        if inner.member.is_none() {
+            inner.member = Some(streams.join(stream.weak()));
+        }
+        inner.used = Some(time::now());
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;
-            match self.take_kept(&ahead, at, &mut buf[done..]) {
-                Some(count) => done += count,
-                None if self.keep_more(&mut ahead, at, buf.len() - done)? => {}
-                None => return self.read_now(at, &mut buf[done..]),
-            }
+            let rest = &mut buf[done..];
+            self.look_ahead(&mut inner, (at / size, size), depth);
+            done += match self.take(&mut inner, at, size, rest) {
+                Some(count) => count,
+                None => {
+                    // This record, and on with the next.
+                    let count = rest.len().min((size - at % size) as usize);
+                    self.read_now(at, &mut rest[..count])?;
+                    count
+                }
+            };
+        }
+        if ahead.next / size > self.max_block()? {
+            drop(inner);
+            ahead.stream = None;
         }
         Ok(())
     }
 
-    /// Copies what is kept from byte `at` on; how much. `None`: nothing, or the object has changed.
-    fn take_kept(&self, ahead: &Ahead, at: u64, buf: &mut [u8]) -> Option<usize> {
-        let kept = ahead.kept.as_ref()?;
-        let from = usize::try_from(at.checked_sub(kept.start)?).ok()?;
-        let bytes = kept.bytes.get(from..).filter(|bytes| !bytes.is_empty())?;
-        let count = bytes.len().min(buf.len());
-        if !self.is_as_on_disk(kept.version, at, count as u64) {
+    /// Copies from what has arrived the bytes from `at` on, up to the end of their record; how many. `None`:
+    /// there are none, or not as the object is now.
+    fn take(&self, inner: &mut Inner, at: u64, size: u64, buf: &mut [u8]) -> Option<usize> {
+        let (block, inside) = (at / size, (at % size) as usize);
+        let window = inner.windows.front_mut()?;
+        let index = block.checked_sub(window.first).filter(|index| *index < window.count)?;
+        if self.version() != window.version || !self.is_unchanged(block, 1) {
             return None;
         }
-        buf[..count].copy_from_slice(&bytes[..count]);
+        let count = buf.len().min(size as usize - inside);
+        if count == size as usize {
+            let landed = self.store.land(&mut window.flight, index as usize, &mut buf[..count]);
+            return landed.is_ok().then_some(count);
+        }
+        if inner.record.as_ref().is_none_or(|(there, _)| *there != block) {
+            let mut record = self.store.buffers().get(size as usize);
+            inner.record = None;
+            self.store.land(&mut window.flight, index as usize, &mut record).ok()?;
+            inner.record = Some((block, record));
+        }
+        let (_, record) = inner.record.as_ref()?;
+        buf[..count].copy_from_slice(&record[inside..][..count]);
         Some(count)
     }
 
-    /// Reads a window from the record of byte `at` on, if more than `wanted` bytes are worth it.
-    fn keep_more(&self, ahead: &mut Ahead, at: u64, wanted: usize) -> Result<bool> {
-        let size = u64::from(self.block_size()?);
-        let start = at - at % size;
-        let left = (self.max_block()? + 1).saturating_mul(size).saturating_sub(start);
-        ahead.window = (2 * ahead.window).clamp(WINDOWS.0, WINDOWS.1);
-        let length = left.min((ahead.window as u64).next_multiple_of(size));
-        // What is asked for in large pieces anyway needs no copy.
-        if length <= wanted as u64 {
-            return Ok(false);
-        }
-        ahead.kept = None;
+    /// Asks the disks for what comes after block `block`, in whose record the reader is, if that is less than half of `depth`.
+    fn look_ahead(&self, inner: &mut Inner, (block, size): (u64, u64), depth: u64) {
         let version = self.version();
-        let Some(share) = Share::take(self.store.ahead(), length) else { return Ok(false) };
-        let mut bytes = self.store.buffers().get(length as usize);
-        self.read_now(start, &mut bytes)?;
-        ahead.kept = Some(Kept { start, bytes, version, _share: share });
-        // Whoever changed it meanwhile is read after, as it is now.
-        Ok(self.is_as_on_disk(version, start, length))
+        if inner.windows.iter().any(|window| window.version != version)
+            || inner.windows.front().is_some_and(|window| window.first > block)
+        {
+            inner.clear();
+        }
+        while inner.windows.front().is_some_and(|window| window.first + window.count <= block) {
+            inner.windows.pop_front();
+        }
+        let next = inner.windows.back().map_or(block, |window| window.first + window.count);
+        let have = (next - block) * size;
+        if have > depth / 2 {
+            return;
+        }
+        let streams = self.store.streams();
+        // What lies between the data is read, too: a third more is what raidz2 brings.
+        let free = (streams.share() * 3 / 4).saturating_sub(inner.bytes());
+        let wanted = (depth - have).min(WINDOW_MAX).min(free);
+        // Small pieces of a small share: a large one, when all is used up, costs the disks less. They have other
+        // streams to serve until then.
+        if have > 0 && wanted < (WINDOW_MAX / 2).min(depth / 4) {
+            return;
+        }
+        let Ok(max) = self.max_block() else { return };
+        let count = (wanted / size).max(1).min((max + 1).saturating_sub(next));
+        let window = if count == 0 { None } else { self.window(next, count, size, streams) };
+        inner.windows.extend(window);
     }
 
-    /// Is the object of this version still, with nothing newer in memory within these bytes?
-    fn is_as_on_disk(&self, version: u64, at: u64, count: u64) -> bool {
-        let Ok(size) = self.block_size() else { return false };
-        let (first, last) = (at / u64::from(size), (at + count - 1) / u64::from(size));
-        self.version() == version && self.is_unchanged(first, last - first + 1)
+    /// Asks the disks for these blocks, if they are there and there is memory for them.
+    fn window(&self, first: u64, count: u64, size: u64, streams: &Streams) -> Option<Window> {
+        let Ok((Source::Disk(root, version), now)) = self.source(first) else { return None };
+        let mut bps = Vec::with_capacity(count as usize);
+        let pointers = root.pointers(&self.store, first, count, |_, bp| {
+            bps.push(bp);
+            Ok(())
+        });
+        let whole = |bp: &format::BlkPtr| bp.is_hole() || bp.lsize() == size;
+        if pointers.is_err() || u64::from(now) != size || !bps.iter().all(whole) {
+            return None;
+        }
+        let mut flight = self.store.plan(bps);
+        let memory = streams.room(flight.bytes())?;
+        self.store.start(&mut flight, Some(memory));
+        Some(Window { version, first, count, flight })
     }
 }

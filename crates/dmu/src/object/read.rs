@@ -5,22 +5,24 @@
 
 use format::BlkPtr;
 use rt::sync::Arc;
-use store::Wanted;
 
 use super::{Changes, Object, Record, Spill};
 use crate::bytes::{copy_padded, resized};
 use crate::error::Result;
 use crate::tree::Root;
 
+/// Bytes that are asked of disks at once.
+const TOGETHER_MAX: usize = 16 << 20;
+
 /// Where the newest version of a block is.
-enum Source {
+pub(super) enum Source {
     Memory(Record),
     Hole,
     Disk(Box<Root>, u64),
 }
 
 impl Object {
-    fn source(&self, block: u64) -> Result<(Source, u32)> {
+    pub(super) fn source(&self, block: u64) -> Result<(Source, u32)> {
         let state = self.state.lock();
         let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
         let size = head.dnode.block_size();
@@ -110,7 +112,8 @@ impl Object {
                     return Ok(part);
                 }
                 // Whole records: as many as are on disk side by side.
-                let wanted = (buf.len() / size) as u64;
+                let most = if self.store.is_on_disks() { TOGETHER_MAX } else { usize::MAX };
+                let wanted = (buf.len().min(most.max(size)) / size) as u64;
                 let count = self.clean_run(first, wanted);
                 let used = count as usize * size;
                 match self.read_records(&root, first, count, size, &mut buf[..used]) {
@@ -162,12 +165,13 @@ impl Object {
         })?;
         let whole = |bp: &BlkPtr| bp.is_hole() || bp.lsize() == size as u64;
         if self.store.is_on_disks() && bps.iter().all(whole) {
-            let parts = buf.chunks_exact_mut(size);
-            let wanted = bps.into_iter().zip(parts).enumerate();
-            let mut wanted: Vec<Wanted<'_>> =
-                wanted.map(|(place, (bp, out))| Wanted { place, bp, out }).collect();
-            let read = self.store.read_each(&mut wanted);
-            return read.map_err(|(place, e)| self.block_error(first + place as u64)(e));
+            let mut flight = self.store.plan(bps);
+            self.store.start(&mut flight, None);
+            for (index, out) in buf.chunks_exact_mut(size).enumerate() {
+                let landed = self.store.land(&mut flight, index, out);
+                landed.map_err(self.block_error(first + index as u64))?;
+            }
+            return Ok(());
         }
         let mut parts = buf.chunks_exact_mut(size);
         for (i, bp) in bps.iter().enumerate() {

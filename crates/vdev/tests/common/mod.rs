@@ -1,6 +1,7 @@
 //! Small pools on simulated disks.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part, in tests")]
 
+use device::queue::Class;
 use device::sim::{SimDisk, SimSet};
 use device::{Device, WriteDevice};
 use format::config::{TopConfig, VdevConfig, VdevKind};
@@ -9,7 +10,7 @@ use rt::sync::Arc;
 use std::collections::BTreeMap;
 use vdev::raidz::Geometry;
 use vdev::sizes::Layout;
-use vdev::{Found, Tree, WriteTree};
+use vdev::{Found, ReadReport, ReadScratch, Sought, Tree, VdevError, WriteTree};
 
 /// Allocatable bytes of each test disk.
 pub(crate) const LEAF: u64 = 4 << 20;
@@ -94,4 +95,38 @@ pub(crate) fn noise(rng: &mut rt::Rng, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
     rng.fill(&mut bytes);
     bytes
+}
+
+/// What came of reading a run of blocks: those that are lost, and what was wrong with the others.
+#[derive(Default)]
+pub(crate) struct Landed {
+    pub(crate) lost: Vec<(usize, VdevError)>,
+    pub(crate) report: ReadReport,
+}
+
+/// Reads blocks together, each into its buffer.
+pub(crate) fn read_run(
+    tree: &Tree,
+    blocks: &[(u64, Vec<u8>)],
+    buffers: &mut [Vec<u8>],
+    check: &mut dyn FnMut(usize, &[u8]) -> bool,
+) -> Landed {
+    let sought = |(offset, data): &(u64, Vec<u8>)| {
+        let size = data.len();
+        Sought { offset: *offset, birth: 0, size }
+    };
+    let mut flight = tree.plan(0, blocks.iter().map(sought).collect()).unwrap();
+    tree.start(&mut flight, Class::Read, None);
+    let (mut landed, mut scratch) = (Landed::default(), ReadScratch::default());
+    for (index, buf) in buffers.iter_mut().enumerate() {
+        let check = &mut |bytes: &[u8]| check(index, bytes);
+        match tree.land(&mut flight, index, buf, &mut scratch, check) {
+            Ok(report) => {
+                landed.report.faults.extend(report.faults);
+                landed.report.degraded |= report.degraded;
+            }
+            Err(error) => landed.lost.push((index, error)),
+        }
+    }
+    landed
 }
