@@ -7,14 +7,18 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::packages;
 use crate::run::{cargo, run, target_dir};
 
-/// Runs `bench/runall` for some rounds (5 unless said), in memory: the rows of the goals, or all.
+/// Runs `bench/runall` for some rounds (5 unless said), in memory: the rows of the goals, or all. Or `bench/grow`,
+/// at a tenth of the goal's sizes, or at another part of them (1: all of it).
 pub(crate) fn bench(words: &[&str]) -> Result<()> {
+    if let ["grow", part @ ..] = words {
+        return grow(part);
+    }
     let (rounds, all) = match words {
         [] => ("5", false),
         ["all"] => ("5", true),
         [rounds] => (*rounds, false),
         [rounds, "all"] => (*rounds, true),
-        _ => bail!("usage: cargo xtask bench [ROUNDS] [all]"),
+        _ => bail!("usage: cargo xtask bench [ROUNDS] [all], or bench grow [PART]"),
     };
     let rounds: u32 = rounds.parse().context("ROUNDS is a number")?;
     ensure!(rounds > 0, "ROUNDS is at least 1");
@@ -24,13 +28,12 @@ pub(crate) fn bench(words: &[&str]) -> Result<()> {
     }
     let dir = crate::top().join("bench");
     run(Command::new("make").arg("--silent").arg("-C").arg(&dir))?;
-    run(cargo().args(["build", "--release", "--quiet", "--locked", "-p", "bench"]))?;
-    let ours = target_dir().join("release/thumper-bench");
+    let ours = ours()?;
     let out = target_dir().join("bench.jsonl");
     if out.exists() {
         std::fs::remove_file(&out)?;
     }
-    let memory = std::env::var_os("BENCH_DIR").unwrap_or_else(|| "/dev/shm".into());
+    let memory = memory();
     println!("{rounds} rounds in {}; each line goes to {}", memory.display(), out.display());
     let mut command = Command::new(dir.join("runall"));
     command.arg(&memory).arg(&out).arg(rounds.to_string());
@@ -38,4 +41,26 @@ pub(crate) fn bench(words: &[&str]) -> Result<()> {
         command.env("SHORT", "1").env("NOPEERS", "1");
     }
     run(command.env("OURS", ours))
+}
+
+fn grow(words: &[&str]) -> Result<()> {
+    let part = match words {
+        [] => "10",
+        [part] => *part,
+        _ => bail!("usage: cargo xtask bench grow [PART]"),
+    };
+    ensure!(part.parse().is_ok_and(|part: u32| part > 0), "PART is a number of at least 1");
+    packages::ensure(&[&packages::PEERS])?;
+    let mut command = Command::new(crate::top().join("bench/grow"));
+    run(command.arg(memory()).arg(part).env("OURS", ours()?))
+}
+
+fn memory() -> std::ffi::OsString {
+    std::env::var_os("BENCH_DIR").unwrap_or_else(|| "/dev/shm".into())
+}
+
+/// Builds our side of the bench; where it is.
+fn ours() -> Result<std::path::PathBuf> {
+    run(cargo().args(["build", "--release", "--quiet", "--locked", "-p", "bench"]))?;
+    Ok(target_dir().join("release/thumper-bench"))
 }
