@@ -66,25 +66,15 @@ const OTHERWISE: &[(&str, &str, &str, &str)] = &[
     ("branches", "destroy tank/a@one", "cannot destroy 'tank/a@one': snap", "clones go by name"),
     ("branches", "-r tank/a", "cannot destroy 'tank/a': filesystem has dep", "clones go by name"),
     ("branches", "-rnv tank/a", "cannot destroy 'tank/a': filesystem has", "clones go by name"),
-    ("dataset", "tank/vol", "cannot", "volumes are not made"),
     ("dataset", "{1..8200}", "cannot create 'tank/user2'", "OpenZFS calls it an internal error"),
     ("dataset", "small_blocks=3K", "cannot set", "OpenZFS looks for special devices first"),
     ("dataset", " -h", "", "help is given, on standard output"),
     ("dataset", " --help", "", "help is given, on standard output"),
-    ("space", "tank/vol", "cannot", "volumes are not made"),
     ("space", " -h", "", "help is given, on standard output"),
-    ("props", "tank/vol", "cannot", "volumes are not made"),
 ];
 
 /// What prints something else though it goes through: the scenario, a part of the command, the reason.
 const PRINTS_OTHERWISE: &[(&str, &str, &str)] = &[
-    ("space", "tank/vol", "volumes are not made"),
-    ("space", "get -r userquota@70000 tank", "volumes are not made"),
-    (
-        "space",
-        " filesystem_limit,filesystem_count,snapshot_limit,snapshot_count tank/a/b tank/a tank tank/vol",
-        "volumes are not made",
-    ),
     ("branches", "destroy -Rnv", "clones go by name"),
     ("branches", "holds ", "at another time"),
     ("props", "get -o name,value size,free,allocated", "other space is used"),
@@ -113,7 +103,6 @@ const LINES_OTHERWISE: &[(&str, &str)] = &[
         "the kernel makes the root file system before it enables features",
     ),
     ("feature@project_quota", "the kernel makes the root file system before it enables features"),
-    ("tank/vol", "volumes are not made"),
     ("cachefile=/x", "noted with the pool it is about"),
     ("dedupditto=200", "nothing is set"),
 ];

@@ -106,7 +106,7 @@ impl Replay {
         self.each(|raw, record| match record {
             Record::Write(write) => {
                 let Some((offset, data)) = self.bytes(raw, &write)? else { return Ok(()) };
-                volume.write(pool, offset, data)
+                volume.replay_write(pool, offset, data)
             }
             Record::Truncate { offset, length, .. } => volume.punch_hole(pool, offset, length),
             _ => Err(self.wrong(raw, "is not one of a volume")),

@@ -3,10 +3,10 @@
 //! The one idea: who can read a file can read a volume; only where size and bytes come from differs.
 //! FORMAT: section 11.9.
 
-use dmu::Object;
-use format::master_node::ZVOL_DATA_OBJECT;
+use dmu::{Object, Zap};
+use format::master_node::{ZVOL_DATA_OBJECT, ZVOL_PROPS_OBJECT, ZVOL_SIZE};
 use format::objset::ObjsetType;
-use pool::{Dataset, Pool};
+use pool::{Dataset, Pool, PoolError};
 use rt::sync::Arc;
 
 use crate::error::{FsError, Result};
@@ -63,8 +63,61 @@ impl Volume {
         segments(&self.object, self.size)
     }
 
-    /// Writes `data` at `offset`, within the volume: for its intent log only.
-    pub(crate) fn write(&self, pool: &Pool, offset: u64, data: &[u8]) -> Result<()> {
+    /// Writes `data` at `offset`, within the volume.
+    ///
+    /// # Errors
+    /// A volume that can only be read; a write beyond its end; no room.
+    pub fn write(&self, pool: &Pool, offset: u64, data: &[u8]) -> Result<()> {
+        let name = || self.dataset.name();
+        let reason = match self.dataset.is_set_readonly() {
+            true => Some("its property readonly is on"),
+            false => self.dataset.read_only_because.as_deref(),
+        };
+        if let Some(reason) = reason {
+            return Err(FsError::ReadOnly { name: name(), reason: reason.into() });
+        }
+        self.replay_write(pool, offset, data).map_err(|e| match e {
+            FsError::Pool(PoolError::NoSpace { .. }) => {
+                FsError::NoSpace { name: name(), reason: "No space left on device" }
+            }
+            FsError::Pool(PoolError::QuotaExceeded { name }) => {
+                FsError::NoSpace { name, reason: "Disk quota exceeded" }
+            }
+            e => e,
+        })
+    }
+
+    /// Gives the volume another size, in bytes. What it has beyond goes, a portion in each txg.
+    ///
+    /// # Errors
+    /// A size that is 0 or no multiple of a block's.
+    pub fn set_size(&self, pool: &Pool, size: u64) -> Result<()> {
+        let block = u64::from(self.object.block_size()?);
+        if size == 0 || !size.is_multiple_of(block) {
+            let reason = "no multiple of the size of its blocks";
+            return Err(FsError::Invalid { path: self.dataset.name(), reason });
+        }
+        let tx = pool.admit(&self.dataset, 0)?;
+        let props = Zap::open(&self.dataset.objset, ZVOL_PROPS_OBJECT)?;
+        props.put_u64(&tx, ZVOL_SIZE.as_bytes(), size)?;
+        drop(tx);
+        let first = size / block;
+        let mut end = self.object.max_block()?.saturating_add(1);
+        while first < end {
+            let tail = self.object.tail(first, end, pool.blocks_per_txg()?)?;
+            pool.wait_to_free(tail.blocks)?;
+            let tx = pool.admit(&self.dataset, 0)?;
+            tx.frees(tail.blocks);
+            let from = tail.first.max(first);
+            let at = from.saturating_mul(block);
+            self.object.free_bytes(&tx, at, u64::MAX - at)?;
+            end = from;
+        }
+        Ok(())
+    }
+
+    /// Writes `data` at `offset`, within the volume.
+    pub(crate) fn replay_write(&self, pool: &Pool, offset: u64, data: &[u8]) -> Result<()> {
         self.check(offset, data.len() as u64)?;
         let tx = pool.admit(&self.dataset, data.len() as u64)?;
         Ok(self.object.write(&tx, offset, data)?)

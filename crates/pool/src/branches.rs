@@ -11,6 +11,7 @@ use rt::sync::atomic::Ordering;
 
 use crate::create::properties;
 use crate::dsl::bookmark;
+use crate::dsl::crypt;
 use crate::dsl::deadlist;
 use crate::dsl::limits::{self, Counted};
 use crate::dsl::lookup::{self, Found};
@@ -132,6 +133,7 @@ impl Pool {
             let origin = lookup::find(mos, &origin)?;
             let (parent, leaf) = cx.free_name(&name)?;
             cx.unfrozen(&origin)?;
+            cx.log_can_go(&origin)?;
             let dir = cx.making.dir(Some(parent), &leaf)?;
             limits::adjust(cx.making, parent, Counted::Filesystems, 1)?;
             limits::start_new(cx.making, dir)?;
@@ -145,6 +147,7 @@ impl Pool {
             ds.flags.set(ds.flags.get() | kept);
             mos.set_dataset(cx.tx, object, &ds)?;
             cx.making.copy_features(origin.object, object)?;
+            cx.making.share_key(origin.dir_object, dir)?;
             properties(cx.making, dir, &props)?;
             for (property, value) in &props {
                 cx.apply(&name, property, Some(value))?;
@@ -165,6 +168,7 @@ impl Pool {
                 return Err(PoolError::NoClone { name });
             }
             cx.unfrozen(&found)?;
+            cx.unencrypted(&found)?;
             let owner = mos.dir(mos.dataset(origin)?.dir_object.get())?;
             let theirs = mos.dataset(owner.head_dataset_object.get())?;
             let moving: Vec<u64> =
@@ -226,6 +230,7 @@ impl Pool {
                 }
             }
             cx.unfrozen(&found)?;
+            crypt::may_move(mos, found.dir_object, parent)?;
             let old = found.dir.parent_object.get();
             if parent != old && cx.pool.dir_available(parent)? < found.dir.used_bytes.get() {
                 // Within the pool the space stays the same: only a quota can be in the way.
@@ -272,6 +277,7 @@ impl Pool {
                 return Err(PoolError::Invalid(what));
             }
             cx.unfrozen(&head)?;
+            cx.log_can_go(&snapshot)?;
             let txg = snapshot.phys.creation_txg.get();
             if bookmark::of(mos, head.object)?.iter().any(|mark| mark.phys.creation_txg > txg) {
                 let what = format!("cannot rollback to '{name}': more recent bookmarks exist");
@@ -469,6 +475,25 @@ impl TaskContext<'_> {
             None => Ok(()),
             Some(reason) => Err(PoolError::ReadOnly { name: found.name.clone(), reason }),
         }
+    }
+
+    /// Refuses what would need the key of an encrypted data set.
+    fn unencrypted(&self, found: &Found) -> Result<()> {
+        let phys = self.pool.objset_phys(found)?;
+        match self.pool.encrypted_because(found, &phys)? {
+            None => Ok(()),
+            Some(reason) => Err(PoolError::ReadOnly { name: found.name.clone(), reason }),
+        }
+    }
+
+    /// May what begins as this snapshot begin without its log? ([`TaskContext::without_log`]) Not if that changes
+    /// what is encrypted.
+    fn log_can_go(&self, snapshot: &Found) -> Result<()> {
+        let phys = self.pool.objset_phys(snapshot)?;
+        if phys.zil_header.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        self.unencrypted(snapshot)
     }
 
     /// The head of the snapshot to be taken as `name`, and the snapshot's own name.

@@ -9,6 +9,7 @@ use format::{Checksum, Compress, ObjectType};
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex};
 
+use crate::dsl::crypt;
 use crate::dsl::lookup::{self, Found};
 use crate::dsl::property;
 use crate::error::{PoolError, Result};
@@ -122,7 +123,9 @@ impl Dataset {
         let number =
             |name, inherit, default| property::number(&pool.mos, &found, name, inherit, default);
         self.refreservation.store(number("refreservation", false, 0)?, Ordering::Relaxed);
-        self.record_size.store(number("recordsize", true, 128 << 10)?, Ordering::Relaxed);
+        if self.kind() != ObjsetType::Zvol {
+            self.record_size.store(number("recordsize", true, 128 << 10)?, Ordering::Relaxed);
+        }
         self.set_readonly.store(number("readonly", true, 0)? != 0, Ordering::Relaxed);
         *self.room.lock() = None;
         Ok(())
@@ -189,6 +192,12 @@ impl Pool {
         let accounted = phys.kind == ObjsetType::Zfs
             && phys.flags & format::objset::ObjsetFlags::USERACCOUNTING_COMPLETE != 0;
         let objset = Objset::open(store, &root, policy, accounted.then_some(owner_of))?;
+        let record_size = match phys.kind {
+            ObjsetType::Zvol if phys.macs.iter().all(|byte| *byte == 0) => {
+                objset.object(format::master_node::ZVOL_DATA_OBJECT)?.block_size()?.into()
+            }
+            _ => property::number(&self.mos, found, "recordsize", true, 128 << 10)?,
+        };
         Ok(Dataset {
             name: Mutex::new(found.name.clone()),
             revoked: AtomicBool::new(false),
@@ -203,13 +212,7 @@ impl Pool {
                 false,
                 0,
             )?),
-            record_size: AtomicU64::new(property::number(
-                &self.mos,
-                found,
-                "recordsize",
-                true,
-                128 << 10,
-            )?),
+            record_size: AtomicU64::new(record_size),
             set_readonly: AtomicBool::new(
                 property::number(&self.mos, found, "readonly", true, 0)? != 0,
             ),
@@ -240,10 +243,13 @@ impl Pool {
         if found.is_snapshot() {
             return Ok(Some("it is a snapshot".into()));
         }
-        if phys.kind != ObjsetType::Zfs {
-            return Ok(Some("it is not a file system".into()));
+        if !matches!(phys.kind, ObjsetType::Zfs | ObjsetType::Zvol) {
+            return Ok(Some("it is no file system and no volume".into()));
         }
-        self.dsl_reason(found, phys)
+        match self.encrypted_because(found, phys)? {
+            None => self.dsl_reason(found, phys),
+            reason => Ok(reason),
+        }
     }
 
     /// Why a data set can get no snapshot, no clone and no other place; `None`: it can (INV-12).
@@ -251,12 +257,16 @@ impl Pool {
         if found.phys.bp.is_hole() {
             return Ok(Some("it has no object set".into()));
         }
+        self.dsl_reason(found, &self.objset_phys(found)?)
+    }
+
+    /// The object set of a data set as it is on disk.
+    pub(crate) fn objset_phys(&self, found: &Found) -> Result<format::ObjsetPhys> {
         let bytes = self.store.read(&found.phys.bp)?;
-        let phys = format::ObjsetPhys::parse(&bytes).map_err(|e| PoolError::Damaged {
+        format::ObjsetPhys::parse(&bytes).map_err(|e| PoolError::Damaged {
             what: "object set",
             detail: format!("{}: {e}", found.name),
-        })?;
-        self.dsl_reason(found, &phys)
+        })
     }
 
     fn dsl_reason(&self, found: &Found, phys: &format::ObjsetPhys) -> Result<Option<String>> {
@@ -265,21 +275,23 @@ impl Pool {
         if followed && matches!(self.log_state(&phys.zil_header)?, LogState::InUse) {
             return Ok(Some("its intent log is in use, which only the kernel replays yet".into()));
         }
-        if phys.macs.iter().any(|b| *b != 0) {
-            return Ok(Some("it is encrypted".into()));
-        }
         if found.phys.is_inconsistent() {
             return Ok(Some("a receive or destroy of it is not finished".into()));
         }
-        let has = |object: u64, key: &str| -> Result<bool> {
-            let object = self.mos.objset.object(object)?;
-            let zapified = object.header()?.kind() == ObjectType::ZAP_METADATA;
-            Ok(zapified && dmu::Zap::of(object)?.get(key.as_bytes())?.is_some())
-        };
-        if has(found.dir_object, format::dsl_dir::DIR_CRYPTO_KEY_OBJECT)? {
-            return Ok(Some("its directory has a key of encryption".into()));
-        }
         Ok(None)
+    }
+
+    /// Why the blocks of a data set can only be read; `None`: they are not encrypted.
+    pub(crate) fn encrypted_because(
+        &self,
+        found: &Found,
+        phys: &format::ObjsetPhys,
+    ) -> Result<Option<String>> {
+        if phys.macs.iter().any(|b| *b != 0) {
+            return Ok(Some("it is encrypted".into()));
+        }
+        let key = crypt::key_of(&self.mos, found.dir_object)?;
+        Ok(key.map(|_| "its directory has a key of encryption".into()))
     }
 
     /// What the properties of a data set mean for its blocks.

@@ -35,6 +35,7 @@ mod removed;
 mod space;
 mod spacemaps;
 mod sync;
+mod volumes;
 
 pub use create::{Joined, MakeFilesystem, NewLeaf, NewPool, NewTop};
 pub use dataset::Dataset;
@@ -52,3 +53,4 @@ pub use open::{Devices, OpenOptions};
 pub use pool::Pool;
 pub use space::PoolSpace;
 pub use sync::TaskContext;
+pub use volumes::VOLUME_BLOCK;

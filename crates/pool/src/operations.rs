@@ -10,12 +10,23 @@ use format::features::Feature;
 
 use crate::create::{MakeFilesystem, filesystem, properties};
 use crate::dsl::account::{Delta, charge, difference};
+use crate::dsl::crypt;
 use crate::dsl::limits::{self, Counted};
 use crate::dsl::lookup;
 use crate::dsl::property::{self, Change, Stored};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::sync::TaskContext;
+use crate::volumes::volume;
+
+/// What a new data set is to hold.
+#[derive(Clone, Copy)]
+pub(crate) enum New {
+    /// Files: what makes its first objects.
+    Filesystem(MakeFilesystem),
+    /// A volume; both in bytes.
+    Volume { size: u64, block: u32 },
+}
 
 impl Pool {
     /// Makes the file system `name`, whose parent must exist, with these properties of its own.
@@ -25,10 +36,23 @@ impl Pool {
         props: BTreeMap<String, Stored>,
         make: MakeFilesystem,
     ) -> Result<()> {
+        self.create_dataset(name, props, New::Filesystem(make))
+    }
+
+    pub(crate) fn create_dataset(
+        &self,
+        name: &str,
+        props: BTreeMap<String, Stored>,
+        new: New,
+    ) -> Result<()> {
         let name = name.to_string();
         self.task(move |cx| {
             let mos = cx.making.mos;
             let (parent, leaf) = cx.free_name(&name)?;
+            if crypt::key_of(mos, parent)?.is_some() && !props.contains_key("encryption") {
+                let what = "encryption root's key is not loaded or provided";
+                return Err(PoolError::Invalid(what.into()));
+            }
             for promise in ["reservation", "refreservation"] {
                 if let Some(Stored::Number(number)) = props.get(promise)
                     && *number > cx.pool.dir_available(parent)?
@@ -42,15 +66,16 @@ impl Pool {
             limits::start_new(cx.making, dir)?;
             let object = cx.making.dataset_object(dir, Some(root.origin_object.get()))?;
             properties(cx.making, dir, &props)?;
-            if cx.making.features.is_enabled(Feature::UserobjAccounting)? {
+            if let New::Filesystem(_) = new {
                 cx.making.activate(object, Feature::UserobjAccounting)?;
-            }
-            if cx.making.features.is_enabled(Feature::ProjectQuota)? {
                 cx.making.activate(object, Feature::ProjectQuota)?;
             }
             let found = lookup::find(mos, &name)?;
             let policy = cx.pool.policy(&found)?;
-            let objset = filesystem(cx.making, policy, make, &props)?;
+            let objset = match new {
+                New::Filesystem(make) => filesystem(cx.making, policy, make, &props)?,
+                New::Volume { size, block } => volume(cx.making, policy, size, block)?,
+            };
             cx.sync_objset(object, &objset, 0)?;
             for (property, value) in &props {
                 cx.apply(&name, property, Some(value))?;

@@ -136,8 +136,24 @@ impl Store {
         Ok(block)
     }
 
+    /// The block, verified and decompressed, with what in it is encrypted as it lies on disk. Bypasses the
+    /// cache.
+    pub fn read_undeciphered(&self, bp: &BlkPtr) -> Result<Block> {
+        check_sizes(bp)?;
+        let mut bytes = vec![0; bp.lsize() as usize];
+        self.read_plainly(bp, &mut bytes)?;
+        Ok(Arc::new(bytes))
+    }
+
     /// Reads a block into `out`, which must be as long as its logical size. Bypasses the cache.
     pub fn read_into(&self, bp: &BlkPtr, out: &mut [u8]) -> Result<()> {
+        if bp.is_crypt() && bp.level() == 0 && bp.kind().is_encrypted() && !bp.is_hole() {
+            return Err(StoreError::Encrypted { bp: Box::new(*bp) });
+        }
+        self.read_plainly(bp, out)
+    }
+
+    fn read_plainly(&self, bp: &BlkPtr, out: &mut [u8]) -> Result<()> {
         check_sizes(bp)?;
         let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
         if out.len() as u64 != bp.lsize() {
@@ -154,9 +170,6 @@ impl Store {
             }
             let (payload, len) = bp.embedded_payload();
             return decompress(compress, &payload[..len], out).map_err(|_| bad("bad compression"));
-        }
-        if bp.is_crypt() && bp.level() == 0 && bp.kind().is_encrypted() {
-            return Err(StoreError::Encrypted { bp: Box::new(*bp) });
         }
         if compress == Compress::Off {
             return self.read_physical(bp, out);

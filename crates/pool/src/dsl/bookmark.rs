@@ -101,6 +101,9 @@ impl Making<'_> {
             creation_time_secs: snap.creation_time_secs.get(),
             ..Bookmark::default()
         };
+        if self.features.is_enabled(Feature::BookmarkV2)? {
+            phys.ivset_guid = self.ivset_of(object)?;
+        }
         if self.features.is_enabled(Feature::BookmarkWritten)? {
             let next = mos.dataset(snap.next_snap_object.get())?;
             let dead = deadlist::space(mos, next.deadlist_object.get())?;

@@ -158,6 +158,7 @@ impl Ledger<'_> {
             self.leave_tree(ds.bp, ds.prev_snap_txg.get(), space)?;
         }
         making.drop_livelist(dir_object)?;
+        making.release_key(dir_object)?;
         making.unlink_from_origin(found.object, ds.prev_snap_object.get())?;
         Deadlist::open(making, ds.deadlist_object.get())?.free()?;
         self.remove_objects(found, &dir)

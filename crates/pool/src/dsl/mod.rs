@@ -6,6 +6,7 @@
 pub mod account;
 pub(crate) mod bookmark;
 pub mod create;
+pub(crate) mod crypt;
 pub(crate) mod deadlist;
 pub(crate) mod destroy;
 pub(crate) mod freeing;

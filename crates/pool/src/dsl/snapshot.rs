@@ -71,6 +71,7 @@ impl Making<'_> {
         mos.set_dataset(tx, head.object, &ds)?;
         mos.zap(ds.snapnames_zap_object.get())?.put_u64(tx, name.as_bytes(), object)?;
         self.copy_features(head.object, object)?;
+        self.number_ivset(head.dir_object, object)?;
         // What the reservation covered is the snapshot's now: the head's is whole again.
         let again = unique.min(reserved);
         if again > 0 {

@@ -223,7 +223,11 @@ impl Walk<'_> {
 
     /// Reads a block of pointers or dnodes; if that fails, the walk can go on at a data block.
     fn read(&mut self, object: u64, first: u64, bp: &BlkPtr) -> Result<store::Block, Stop> {
-        let block = self.store.read(bp);
+        // Of encrypted dnodes only what is in their bonus cannot be read.
+        let block = match bp.is_crypt() && bp.level() == 0 {
+            true => self.store.read_undeciphered(bp),
+            false => self.store.read(bp),
+        };
         if block.is_err() {
             self.left = self.left.max(1);
             self.at(object, first)?;

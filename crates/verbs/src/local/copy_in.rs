@@ -7,12 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use fs::{Filesystem, FsError, NewObject, Who, mode};
+use fs::{Filesystem, FsError, NewObject, Volume, Who, mode};
 use rustix::fs::SeekFrom;
 
 use super::copying::{CHUNK, Failed, without_code};
-use super::files::{fs_error, open_place, shown};
-use super::session::For;
+use super::files::{fs_error, open_session, opened, shown};
+use super::session::{For, Session};
 use crate::files::{Copied, Put};
 use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
@@ -29,7 +29,12 @@ struct CopyIn<'a> {
 }
 
 pub(super) fn put(file: &StateFile, request: &Put) -> Result<(Copied, Vec<Error>)> {
-    let opened = open_place(file, &request.to, &request.dirs, For::Writing)?;
+    let session = open_session(file, &request.to, &request.dirs, For::Writing)?;
+    let fail = |e| fs_error("open", &request.to.dataset, e);
+    if let Some(volume) = Volume::open(&session.pool, &request.to.dataset).map_err(fail)? {
+        return put_volume(session, volume, request);
+    }
+    let opened = opened(session, &request.to)?;
     let fs = &opened.fs;
     let fail = |e| fs_error("write to", &shown(&request.to), e);
     let into = match fs.resolve(&request.to.path) {
@@ -65,6 +70,40 @@ pub(super) fn put(file: &StateFile, request: &Put) -> Result<(Copied, Vec<Error>
     drop(copy);
     opened.close(&request.to)?;
     Ok((copied, errors))
+}
+
+/// Writes a file over the beginning of a volume; what lies beyond stays.
+fn put_volume(session: Session, volume: Volume, request: &Put) -> Result<(Copied, Vec<Error>)> {
+    let doing = || Doing::File("write to", shown(&request.to));
+    let ([from], None) = (&request.from[..], fs::parts(&request.to.path).next()) else {
+        return Err(Error::cannot(doing(), Why::NotDirectory));
+    };
+    let unread = |e: std::io::Error| {
+        let place = from.to_string_lossy().into_owned();
+        Error::cannot(Doing::File("read", place), Why::Host(without_code(&e)))
+    };
+    let file = File::open(from).map_err(unread)?;
+    let meta = file.metadata().map_err(unread)?;
+    if meta.is_dir() {
+        return Err(Error::cannot(doing(), Why::IsDirectory));
+    }
+    if meta.is_file() && meta.len() > volume.size() {
+        let why = format!("{} bytes do not fit into a volume of {}", meta.len(), volume.size());
+        return Err(Error::cannot(doing(), Why::NotDone(why)));
+    }
+    let (mut at, mut buf) = (0, vec![0; CHUNK]);
+    loop {
+        let got = file.read_at(&mut buf, at).map_err(unread)?;
+        if got == 0 {
+            break;
+        }
+        let written = volume.write(&session.pool, at, &buf[..got]);
+        written.map_err(|e| fs_error("write to", &shown(&request.to), e))?;
+        at += got as u64;
+    }
+    drop(volume);
+    session.close(doing())?;
+    Ok((Copied { entries: 1, bytes: at }, Vec::new()))
 }
 
 impl CopyIn<'_> {

@@ -123,7 +123,12 @@ fn volume_report(session: &Session, place: &Place, volume: &Volume) -> Result<Fi
     })
 }
 
-fn open_session(file: &StateFile, place: &Place, dirs: &[PathBuf], mode: For) -> Result<Session> {
+pub(super) fn open_session(
+    file: &StateFile,
+    place: &Place,
+    dirs: &[PathBuf],
+    mode: For,
+) -> Result<Session> {
     let name = place.dataset.split(['/', '@']).next().unwrap_or_default();
     open(file, name, dirs, mode)
 }
@@ -135,7 +140,11 @@ pub(super) fn open_place(
     dirs: &[PathBuf],
     mode: For,
 ) -> Result<Opened> {
-    let session = open_session(file, place, dirs, mode)?;
+    opened(open_session(file, place, dirs, mode)?, place)
+}
+
+/// Opens the file system of a place in the pool that is open.
+pub(super) fn opened(session: Session, place: &Place) -> Result<Opened> {
     let fs = Filesystem::open(&session.pool, &place.dataset)
         .map_err(|e| fs_error("open", &place.dataset, e))?;
     Ok(Opened { session, fs })

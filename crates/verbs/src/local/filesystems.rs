@@ -11,6 +11,7 @@ use super::lifecycle::note;
 use super::limits::{Limit, limits, set_limits};
 use super::properties::{assigned, set_quotas};
 use super::session::{For, Session, locate, open_located, pool_error};
+use super::volumes;
 use crate::datasets::{Create, Destroy, Destroyed};
 use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
@@ -38,12 +39,12 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
     let name = &request.name;
     let doing = Doing::Create(name.clone());
     let cannot = |why: Why| Error::cannot(doing.clone(), why);
-    if request.volume.is_some() {
-        return Err(cannot(Why::NotDone("volumes cannot be made yet".into())));
-    }
     let session = session(file, name, &request.places, &doing)?;
     let target = Target::new(Kind::Filesystem);
-    let assigned = assigned(&session.pool, &request.properties, &target, &doing)?;
+    let (assigned, volume, notes) = match volumes::plan(&session, request, &doing)? {
+        Some(plan) => (plan.assigned, Some((plan.size, plan.block)), plan.notes),
+        None => (assigned(&session.pool, &request.properties, &target, &doing)?, None, Vec::new()),
+    };
     let exists = |name: &str| match lookup::find_dir(session.pool.mos(), name) {
         Ok(found) => Ok(found.is_some()),
         Err(e) => Err(pool_error(doing.clone(), e)),
@@ -63,8 +64,11 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
     if !missing.is_empty() && !request.parents {
         return Err(cannot(Why::NoParent));
     }
+    if let Some((parent, _)) = above.rsplit_once('/') {
+        volumes::no_volume(&session.pool, parent, &doing)?;
+    }
     if request.dry_run {
-        return Ok(Vec::new());
+        return Ok(notes);
     }
     let make = |name: &str, props| {
         let made = session.pool.create_filesystem(name, props, fs::make_filesystem);
@@ -80,7 +84,13 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
         make(parent, BTreeMap::new())?;
     }
     let (limits, props) = limits(assigned.stored.into_iter());
-    make(name, props)?;
+    match volume {
+        None => make(name, props)?,
+        Some((size, block)) => {
+            let made = session.pool.create_volume(name, props, size, block);
+            made.map_err(|e| pool_error(doing.clone(), e))?;
+        }
+    }
     let quotas = || set_quotas(&session, name, &assigned.quotas, &doing);
     if let Err(e) = set_limits(&session.pool, name, limits) {
         let gone = session.pool.destroy_dataset(name);
@@ -94,7 +104,7 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
     quotas()?;
     note(&session.pool, &request.command).map_err(|e| pool_error(doing.clone(), e))?;
     session.close(doing)?;
-    Ok(Vec::new())
+    Ok(notes)
 }
 
 /// May so many file systems be made below this one? Who may change its limits may; so root.

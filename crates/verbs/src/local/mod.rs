@@ -23,6 +23,7 @@ mod properties;
 mod query;
 mod session;
 mod status;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -16,6 +16,7 @@ use super::filesystems::pool_of;
 use super::lifecycle::{note, stored};
 use super::limits::refusal;
 use super::session::{For, Session, locate, open_located, pool_error};
+use super::volumes;
 use crate::datasets::{Inherit, Set, SetReport};
 use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
@@ -184,7 +185,19 @@ fn set_one(
     let target = Target { encrypted, ..Target::existing(kind) };
     let assigned = assigned(&session.pool, &request.properties, &target, &doing)?;
     let mut errors = Vec::new();
-    for (property, value) in assigned.stored {
+    let mut wanted = assigned.stored;
+    let number = |name: &str| match wanted.iter().find(|(known, _)| known == name) {
+        Some((_, Stored::Number(number))) => Some(*number),
+        _ => None,
+    };
+    let (reserved, size) = (Prop::Refreservation.name(), number(Prop::Volsize.name()));
+    if let Some(size) = size {
+        let follows = volumes::resizes(&session.pool, name, size, &doing)?;
+        if let (Some(value), None) = (follows, number(reserved)) {
+            wanted.push((reserved.into(), value));
+        }
+    }
+    for (property, value) in wanted {
         let small = Prop::SpecialSmallBlocks.name();
         if property == small && !session.pool.has_special().map_err(fail)? {
             notes.push(format!("{small}: property requires a special device in the pool"));
@@ -209,13 +222,16 @@ fn set_property(
 ) -> Result<()> {
     let fail = |e: PoolError| pool_error(doing.clone(), e);
     let cannot = |why: Why| Err(Error::cannot(doing.clone(), why));
+    let mut value = value;
     match property {
         "version" => return keep_version(session, name, &value, doing),
-        "volsize" => return cannot(Why::NotDone("volumes cannot be resized yet".into())),
-        // `auto`: as much as the volume could need, which is known of volumes that are made here.
+        "volsize" => {
+            let Stored::Number(size) = value else { return cannot(Why::BadValue) };
+            return volumes::resize(session, name, size, doing);
+        }
+        // `auto`: as much as the volume could need.
         "refreservation" if kind == Kind::Volume && value == Stored::Number(u64::MAX) => {
-            let why = "refreservation=auto cannot be set yet";
-            return cannot(Why::NotDone(why.into()));
+            value = volumes::automatic(&session.pool, name).map_err(fail)?;
         }
         _ => {}
     }
