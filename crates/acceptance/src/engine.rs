@@ -216,6 +216,7 @@ impl Session {
         if let Some(blocks) = blocks {
             pool.set_freeing(blocks, false)?;
         }
+        let _left = fs::replay_logs(&pool)?;
         let fs = Filesystem::open(&pool, dataset)?;
         Ok(Session { dir: dir.to_path_buf(), dataset: dataset.into(), open: Some((pool, fs)) })
     }

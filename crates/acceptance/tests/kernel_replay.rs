@@ -1,17 +1,35 @@
-//! A power cut of the OpenZFS kernel: what its intent log holds, replayed by us in memory, and by the kernel
-//! on a copy, must be the same. Without a log device, so that large writes are blocks of their own.
+//! A power cut of the OpenZFS kernel: what its intent log holds, replayed by us in memory, by us for good, and by
+//! the kernel on a copy, must be the same. Without a log device large writes are blocks of their own.
+//!
+//! Seen red: without the claim (blocks of the log are written over), with a claim in a later txg than its header,
+//! with a log whose blocks are not freed, without the record's number in the header (done twice, after a cut), and
+//! with that number noted after a change of names, not with it.
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use acceptance::{engine, thumper};
+use device::sim::{Cut, Image, SimDisk, SimSet};
+use device::{Device, WriteDevice};
+use fs::Filesystem;
+use pool::{Devices, OpenOptions, Pool};
+use rt::sync::Arc;
+use testkit::random::Rng;
 use testkit::truth::Entry;
-use testkit::{Compare, Ran, Vm, assert_same, fresh_images, kernel, temp_dir, vm};
+use testkit::{
+    Compare, Images, Ran, Vm, assert_same, fresh_images, kernel, rounds, temp_dir, tool, vm,
+};
+use vdev::WriteTree;
+use vdev::import::{Scan, scan_devices};
 
 /// What runs until the cut. All after the sync is in the intent log alone.
 const SCRIPT: &str = r#"
 set -e
 echo 3600 >/sys/module/zfs/parameters/zfs_txg_timeout
-zpool create -o cachefile=none -O compression=lz4 -O xattr=on cut /d/d00
+zpool create -o cachefile=none -O compression=lz4 -O xattr=on cut /d/d00 LOG
 zfs create -V 4M -o volblocksize=8K cut/vol
 mkdir /cut/old; for i in 1 2 3 4 5 6; do head -c 300000 /dev/urandom >/cut/old/f$i; done
 exec python3 - <<'X'
@@ -56,13 +74,21 @@ fn a_cut_log_is_replayed_as_the_kernel_replays_it() {
     if !vm::wanted("that intent logs are replayed as the kernel replays them") {
         return;
     }
-    let images = fresh_images(1, 256 << 20);
-    drop(Vm::new(images.path()).options(["--kill-after", "0.5"]).run(SCRIPT).expect_ok());
+    for log in ["", "log /d/d01"] {
+        replayed_alike(log);
+    }
+}
+
+/// With or without a device for the log.
+fn replayed_alike(log: &str) {
+    let images = fresh_images(1 + usize::from(!log.is_empty()), 256 << 20);
+    let script = SCRIPT.replace("LOG", log);
+    drop(Vm::new(images.path()).options(["--kill-after", "0.5"]).run(&script).expect_ok());
     let ours = replay(images.path());
     // The kernel replays where it mounts.
-    let replayed = testkit::Images::copy_of(images.path());
+    let replayed = Images::copy_of(images.path());
     let script =
-        "set -e\nzpool import -d /d -o cachefile=none cut; sleep 1; sync; zpool export cut";
+        "set -e\nzpool import -f -d /d -o cachefile=none cut; sleep 1; sync; zpool export cut";
     drop(Vm::new(replayed.path()).run(script).expect_ok());
     let truth = kernel::truth_of(replayed.path(), "cut", &[]);
     let theirs = truth.entries("cut").unwrap();
@@ -71,29 +97,148 @@ fn a_cut_log_is_replayed_as_the_kernel_replays_it() {
     assert_eq!(volume.len(), 1);
     assert_eq!((volume[0].0, volume[0].2), ("cut/vol", ours.1.as_str()));
     assert!(theirs.iter().any(|entry| entry.path == b"a/b/moved"), "the log held something");
+    let due = Due { entries: theirs, volume: volume[0].2.to_string() };
+
+    // For good, on a copy; and once more with another sync between any two changes, to be cut anywhere.
+    let copy = Images::copy_of(images.path());
+    let pool = open(on_files(copy.path()));
+    assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
+    assert_eq!(due.differ(&pool), None);
+    pool.close().unwrap();
+    drop(pool);
+    tool::zdb_content(copy.path(), "cut");
+    drop(testkit::poolaudit_kernels(copy.path(), "cut").expect_ok());
+    acceptance::assert_verified_kernels(copy.path(), "cut");
+    let said = kernel::truth_of(copy.path(), "cut", &["-f", "-d", "/d"]);
+    assert_same(&due.entries, &said.entries("cut").unwrap(), REPLAYED);
+
+    if !log.is_empty() {
+        return;
+    }
+    let half_way = due.cut_anywhere(images.path());
+    for images in half_way {
+        let dir = temp_dir();
+        images.iter().for_each(|(name, image)| image.to_file(dir.path().join(name)).unwrap());
+        drop(Vm::new(dir.path()).run(script).expect_ok());
+        let said = kernel::truth_of(dir.path(), "cut", &[]);
+        assert_same(&due.entries, &said.entries("cut").unwrap(), REPLAYED);
+        assert_eq!(said.volumes()[0].2, due.volume);
+    }
+}
+
+/// What a replay must lead to.
+struct Due {
+    entries: Vec<Entry>,
+    /// The digest of the volume.
+    volume: String,
+}
+
+impl Due {
+    /// What is not as it must be.
+    fn differ(&self, pool: &Arc<Pool>) -> Option<String> {
+        let fs = Filesystem::open(pool, "cut").unwrap();
+        let found = listed(&fs);
+        let volume = fs::Volume::open(pool, "cut/vol").unwrap().unwrap();
+        let mut bytes = vec![0; volume.size() as usize];
+        volume.read(0, &mut bytes).unwrap();
+        let digest = testkit::truth::hex_digest(&bytes);
+        let differences = testkit::compare::differences(&self.entries, &found, REPLAYED);
+        let same = differences.is_empty() && digest == self.volume;
+        (!same).then(|| format!("{differences:?}, volume {}", digest == self.volume))
+    }
+
+    /// Replays on simulated disks, and again what cuts leave. Two cuts in the middle are given back.
+    fn cut_anywhere(&self, dir: &Path) -> Vec<Vec<(String, Image)>> {
+        let image = Image::from_file(dir.join("d00")).unwrap();
+        let set = SimSet::from_images(vec![("d00".into(), image)]);
+        set.record();
+        let pool = open(on_simulated(&set));
+        let over = Arc::new(AtomicBool::new(false));
+        let (theirs, ends) = (pool.clone(), over.clone());
+        let syncs = rt::thread::spawn("syncs", move || {
+            while !ends.load(Ordering::SeqCst) {
+                theirs.sync().unwrap();
+            }
+        });
+        assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
+        over.store(true, Ordering::SeqCst);
+        syncs.join();
+        let txgs = pool.txg();
+        pool.close().unwrap();
+        drop(pool);
+
+        let log = set.log();
+        let mut rng = Rng::of(txgs, 5);
+        let mut places: Vec<u64> =
+            (0..rounds(60, 1000)).map(|_| rng.below(log.writes() + 1)).collect();
+        places.sort_unstable();
+        let (mut kept, mut replay, count) = (Vec::new(), log.replay(), places.len());
+        for (number, place) in places.into_iter().enumerate() {
+            replay.advance_to(place);
+            let images = replay.crash(Cut::ALL[number % 4], place);
+            let set = SimSet::from_images(images.clone());
+            let pool = open(on_simulated(&set));
+            let left = fs::replay_logs(&pool);
+            assert!(left.is_ok_and(|left| left.is_empty()), "cut after {place} writes");
+            let wrong = self.differ(&pool);
+            assert_eq!(wrong, None, "cut after {place} of {} writes", log.writes());
+            pool.close().unwrap();
+            if number == count / 4 || number == count / 2 {
+                kept.push(images);
+            }
+        }
+        kept
+    }
+}
+
+fn open((scan, devices): (Scan, BTreeMap<u64, Arc<dyn WriteDevice>>)) -> Arc<Pool> {
+    let found = scan.choose("cut").unwrap();
+    let tree = if devices.is_empty() {
+        found.open_write_tree(&found.root)
+    } else {
+        WriteTree::open(&found.root, devices)
+    };
+    let options = OpenOptions { workers: 2, host_id: 1, host_name: "t".into(), new_name: None };
+    let pool = Pool::open(Devices::Writable(tree.unwrap()), &found.uberblocks, &options).unwrap();
+    assert_eq!(pool.read_only_reason(), None);
+    pool
+}
+
+fn on_files(dir: &Path) -> (Scan, BTreeMap<u64, Arc<dyn WriteDevice>>) {
+    (vdev::import::scan(&[dir.to_path_buf()]).unwrap(), BTreeMap::new())
+}
+
+fn on_simulated(set: &SimSet) -> (Scan, BTreeMap<u64, Arc<dyn WriteDevice>>) {
+    let reader = |disk: SimDisk| (None, Arc::new(disk.reader()) as Arc<dyn Device>);
+    let scan = scan_devices(set.disks().into_iter().map(reader).collect());
+    let guid = scan.choose("cut").unwrap().members[0].guid;
+    (scan, BTreeMap::from([(guid, Arc::new(set.disk(0)) as Arc<dyn WriteDevice>)]))
+}
+
+/// All files, with the numbers of devices.
+fn listed(fs: &Filesystem) -> Vec<Entry> {
+    let mut entries = engine::list(fs).unwrap();
+    for entry in &mut entries {
+        let attrs = fs.attrs(entry.object).unwrap();
+        entry.rdev = attrs.rdev.map(format::znode::device_parts);
+    }
+    entries
 }
 
 /// The file system `cut` and the sha256 of the volume, with their logs replayed.
-fn replay(dir: &std::path::Path) -> (Vec<Entry>, String) {
+fn replay(dir: &Path) -> (Vec<Entry>, String) {
     let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
     let found = scan.choose("cut").unwrap();
-    let options =
-        pool::OpenOptions { workers: 2, host_id: 1, host_name: "t".into(), new_name: None };
-    let tree = rt::sync::Arc::new(found.open_tree().unwrap());
-    let plain =
-        pool::Pool::open(pool::Devices::ReadOnly(tree), &found.uberblocks, &options).unwrap();
+    let options = OpenOptions { workers: 2, host_id: 1, host_name: "t".into(), new_name: None };
+    let tree = Arc::new(found.open_tree().unwrap());
+    let plain = Pool::open(Devices::ReadOnly(tree), &found.uberblocks, &options).unwrap();
     let log = fs::Replay::read(&plain, "cut").unwrap().unwrap();
     assert!(log.len() > 40, "{} records", log.len());
     let tree = found.open_memory_tree(&found.root, 64 << 20).unwrap();
-    let pool =
-        pool::Pool::open(pool::Devices::InMemory(tree), &found.uberblocks, &options).unwrap();
-    let files = fs::Filesystem::open(&pool, "cut").unwrap();
+    let pool = Pool::open(Devices::InMemory(tree), &found.uberblocks, &options).unwrap();
+    let files = Filesystem::open(&pool, "cut").unwrap();
     log.apply(&files).unwrap();
-    let mut entries = engine::list(&files).unwrap();
-    for entry in &mut entries {
-        let attrs = files.attrs(entry.object).unwrap();
-        entry.rdev = attrs.rdev.map(format::znode::device_parts);
-    }
+    let entries = listed(&files);
     let aside = temp_dir();
     let mut command = thumper(&aside.path().join("pools"));
     let out = aside.path().join("vol");

@@ -29,6 +29,6 @@ pub use fixed::{Fixed, fixed};
 pub use format::znode::{Time, Znode};
 pub use names::{DirEntry, NAME_MAX};
 pub use path::parts;
-pub use replay::Replay;
+pub use replay::{Replay, replay_logs};
 pub use volume::Volume;
 pub use zpl::make_filesystem;

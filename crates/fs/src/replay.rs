@@ -3,7 +3,8 @@
 //! The one idea: all of it is read first, the data that a record only points to as well; then it is done
 //! through the same changes that any door makes, but with the numbers and times that were given then.
 //! So it can be done on a pool whose devices keep writes in memory, and whose free space may hold the
-//! very log. FORMAT: sections 12.3 and 12.4.
+//! very log; and on one that is written, where the header says with each txg how far it is done.
+//! FORMAT: sections 12.3 and 12.4.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,7 @@ use dmu::DmuError;
 use format::zil::{Create, LogBlock, RawRecord, Record, RecordKind, Setattr, SetattrMask, Write};
 use format::znode::Pflags;
 use pool::{IntentLog, Pool};
+use rt::sync::Arc;
 
 use crate::attrs::mode;
 use crate::error::{FsError, Result, shown};
@@ -22,6 +24,33 @@ use crate::{Time, Volume};
 const LOG_MAX: usize = 64 << 20;
 /// Numbers of objects that are believed.
 const NUMBER_MAX: u64 = 1 << 40;
+
+/// Works off the intent logs of a pool that was opened for writing. What is left are logs with records that
+/// are not replayed here: their data sets stay read-only, with this for a reason.
+///
+/// # Errors
+/// What keeps a change from being done again: no space, a damaged file system.
+pub fn replay_logs(pool: &Arc<Pool>) -> Result<Vec<FsError>> {
+    let mut left = Vec::new();
+    for name in pool.logs_to_replay() {
+        let replay = match Replay::read(pool, &name) {
+            Ok(replay) => replay,
+            Err(why) => {
+                left.push(why);
+                continue;
+            }
+        };
+        let dataset = pool.begin_replay(&name)?;
+        if let Some(replay) = replay {
+            match Volume::open(pool, &name)? {
+                Some(volume) => replay.apply_volume(pool, &volume)?,
+                None => replay.apply(&Filesystem::open(pool, &name)?)?,
+            }
+        }
+        pool.end_replay(&dataset)?;
+    }
+    Ok(left)
+}
 
 /// What is to be done again.
 pub struct Replay {
@@ -43,6 +72,7 @@ impl Replay {
         let (mut data, mut records, mut left) = (BTreeMap::new(), 0, LOG_MAX as u64);
         replay.each(|raw, record| {
             records += 1;
+            replay.is_replayed(raw, &record)?;
             let Record::Write(Write { pointer, data: None, .. }) = &record else { return Ok(()) };
             if raw.kind == RecordKind::Write2 || pointer.is_hole() {
                 return Ok(());
@@ -73,7 +103,8 @@ impl Replay {
         for block in &self.log.blocks {
             for raw in LogBlock::parse(block).map_err(damaged)?.records() {
                 let raw = raw.map_err(damaged)?;
-                if raw.seq > self.log.replayed_seq && raw.txg >= self.log.first_txg {
+                let open = self.log.replayed_seq + 1..=self.log.last_seq;
+                if open.contains(&raw.seq) && raw.txg >= self.log.first_txg {
                     f(&raw, raw.decode().map_err(damaged)?)?;
                 }
             }
@@ -87,29 +118,55 @@ impl Replay {
         FsError::NotAFilesystem { name: self.name.clone(), reason }
     }
 
+    /// Is a record of a kind that is done again here?
+    fn is_replayed(&self, raw: &RawRecord<'_>, record: &Record<'_>) -> Result<()> {
+        match record {
+            Record::Create(create) if create.xvattr.is_some() || create.acl.is_some() => {
+                Err(self.wrong(raw, "has attributes that are not replayed here"))
+            }
+            Record::Setattr(set) if set.xvattr.is_some() => {
+                Err(self.wrong(raw, "has attributes that are not replayed here"))
+            }
+            Record::Create(_) | Record::Remove { .. } | Record::Link { .. } => Ok(()),
+            Record::Rename { .. } | Record::Write(_) | Record::Truncate { .. } => Ok(()),
+            Record::Setattr(_) => Ok(()),
+            _ => Err(self.wrong(raw, "is of a kind that is not replayed here")),
+        }
+    }
+
     /// Does everything again in a file system.
     pub fn apply(&self, fs: &Filesystem) -> Result<()> {
-        self.each(|raw, record| match record {
-            Record::Create(create) => self.create(fs, raw, &create),
-            Record::Remove { directory, name } => remove(fs, directory, name),
-            Record::Link { directory, object, name } => fs.link(directory, name, object),
-            Record::Rename { from, to, name, new_name } => fs.rename(from, name, to, new_name),
-            Record::Write(write) => self.write(fs, raw, &write),
-            Record::Truncate { object, offset, length } => truncate(fs, object, offset, length),
-            Record::Setattr(set) if set.xvattr.is_none() => setattr(fs, &set),
-            _ => Err(self.wrong(raw, "is of a kind that is not replayed here")),
+        self.each(|raw, record| {
+            // What changes names is one change each; the others may be done twice.
+            let names = |record: &Record<'_>| match record {
+                Record::Write(_) | Record::Truncate { .. } | Record::Setattr(_) => false,
+                _ => true,
+            };
+            let at = (raw.seq, names(&record));
+            fs.pool().replay_record(fs.dataset(), at, || match record {
+                Record::Create(create) => self.create(fs, raw, &create),
+                Record::Remove { directory, name } => remove(fs, directory, name),
+                Record::Link { directory, object, name } => fs.link(directory, name, object),
+                Record::Rename { from, to, name, new_name } => fs.rename(from, name, to, new_name),
+                Record::Write(write) => self.write(fs, raw, &write),
+                Record::Truncate { object, offset, length } => truncate(fs, object, offset, length),
+                Record::Setattr(set) => setattr(fs, &set),
+                record => self.is_replayed(raw, &record),
+            })
         })
     }
 
     /// Does everything again in a volume.
     pub fn apply_volume(&self, pool: &Pool, volume: &Volume) -> Result<()> {
-        self.each(|raw, record| match record {
-            Record::Write(write) => {
-                let Some((offset, data)) = self.bytes(raw, &write)? else { return Ok(()) };
-                volume.replay_write(pool, offset, data)
-            }
-            Record::Truncate { offset, length, .. } => volume.punch_hole(pool, offset, length),
-            _ => Err(self.wrong(raw, "is not one of a volume")),
+        self.each(|raw, record| {
+            pool.replay_record(volume.dataset(), (raw.seq, false), || match record {
+                Record::Write(write) => {
+                    let Some((offset, data)) = self.bytes(raw, &write)? else { return Ok(()) };
+                    volume.replay_write(pool, offset, data)
+                }
+                Record::Truncate { offset, length, .. } => volume.punch_hole(pool, offset, length),
+                _ => Err(self.wrong(raw, "is not one of a volume")),
+            })
         })
     }
 
@@ -149,9 +206,6 @@ impl Replay {
 
     /// Makes an object again under its number.
     fn create(&self, fs: &Filesystem, raw: &RawRecord<'_>, create: &Create<'_>) -> Result<()> {
-        if create.xvattr.is_some() || create.acl.is_some() {
-            return Err(self.wrong(raw, "has attributes that are not replayed here"));
-        }
         let number = create.object;
         let taken = !matches!(fs.object(number), Err(FsError::Dmu(DmuError::NoObject { .. })));
         if number == 0 || number > NUMBER_MAX || taken {

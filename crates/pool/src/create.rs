@@ -389,6 +389,7 @@ impl Pool {
             config_dirty: Mutex::new(true),
             writing: Some(writing),
             read_only_because: None,
+            logs_to_replay: Mutex::default(),
             in_memory: false,
             heads: Mutex::default(),
             random: Mutex::new(random.into_inner()),

@@ -9,6 +9,7 @@ use format::{Checksum, Compress, ObjectType};
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex};
 
+use crate::claim::Replaying;
 use crate::dsl::crypt;
 use crate::dsl::lookup::{self, Found};
 use crate::dsl::property;
@@ -30,6 +31,8 @@ pub struct Dataset {
     pub objset: Arc<Objset>,
     /// Why it can only be read; `None`: it can be changed.
     pub read_only_because: Option<String>,
+    /// Its intent log is being worked off.
+    pub(crate) replaying: Mutex<Option<Replaying>>,
     refreservation: AtomicU64,
     record_size: AtomicU64,
     /// Its property `readonly` is on.
@@ -138,7 +141,8 @@ impl Dataset {
 
     /// Is its property `readonly` on? Then no file of it changes; it can still be destroyed.
     pub fn is_set_readonly(&self) -> bool {
-        self.set_readonly.load(Ordering::Relaxed)
+        // What was done before it was set, and is done again, is no new change.
+        self.set_readonly.load(Ordering::Relaxed) && self.replaying.lock().is_none()
     }
 
     /// Has some user, group or project a quota?
@@ -155,6 +159,12 @@ impl Dataset {
     pub fn kind(&self) -> ObjsetType {
         self.objset.kind()
     }
+}
+
+/// Is a data set in a state that only whoever began with it can end?
+fn unfinished(found: &Found) -> Option<String> {
+    let reason = "a receive or destroy of it is not finished";
+    found.phys.is_inconsistent().then(|| reason.into())
 }
 
 /// Finds whom an object is charged to.
@@ -175,7 +185,7 @@ impl Pool {
         self.open_object(found.object, || self.make_dataset(found))
     }
 
-    fn make_dataset(&self, found: &Found) -> Result<Dataset> {
+    pub(crate) fn make_dataset(&self, found: &Found) -> Result<Dataset> {
         let policy = self.policy(found)?;
         let owner_of: dmu::OwnerOf = owner_of;
         let store = self.store.clone();
@@ -205,6 +215,7 @@ impl Pool {
             dir_object: found.dir_object,
             objset: Arc::new(objset),
             read_only_because: self.read_only_reason_of(found, &phys)?,
+            replaying: Mutex::new(None),
             refreservation: AtomicU64::new(property::number(
                 &self.mos,
                 found,
@@ -273,12 +284,18 @@ impl Pool {
         // That of a snapshot is its head's, as it was then: nobody follows it.
         let followed = !self.in_memory && !found.is_snapshot();
         if followed && matches!(self.log_state(&phys.zil_header)?, LogState::InUse) {
-            return Ok(Some("its intent log is in use, which only the kernel replays yet".into()));
+            return Ok(Some("its intent log has not been replayed".into()));
         }
-        if found.phys.is_inconsistent() {
-            return Ok(Some("a receive or destroy of it is not finished".into()));
-        }
-        Ok(None)
+        Ok(unfinished(found))
+    }
+
+    /// Why a data set can only be read, whatever its intent log is.
+    pub(crate) fn reason_beside_log(
+        &self,
+        found: &Found,
+        phys: &format::ObjsetPhys,
+    ) -> Result<Option<String>> {
+        Ok(self.encrypted_because(found, phys)?.or_else(|| unfinished(found)))
     }
 
     /// Why the blocks of a data set can only be read; `None`: they are not encrypted.

@@ -1,15 +1,14 @@
 //! Intent logs: which hold what no txg has, and which only look so.
 //!
-//! The blocks of a log are in no space map until somebody has claimed them. After a crash of the
-//! kernel they look free, so that any write of ours, to whatever data set, could go over records
-//! that were acknowledged as stable: such a pool is not written. But where files were synced by themselves the
+//! A log with records is claimed when the pool is opened ([`crate::claim`]) and then replayed by who knows
+//! files; until that is done its data set is read-only. But where files were synced by themselves the
 //! kernel leaves a header with the block that the next record would have gone to, also in what it exports
 //! cleanly. That log is empty, and its block allocated: it goes with the first change. FORMAT: section 12.
 
 use std::collections::BTreeSet;
 
 use codec::embedded::{self, EmbeddedError, Place};
-use format::zil::{LogBlock, ZIL_HEADER_SIZE, ZilHeader};
+use format::zil::{LogBlock, Record, RecordKind, ZIL_HEADER_SIZE, ZilFlags, ZilHeader};
 use format::{BlkPtr, Checksum, Dva, ObjsetPhys};
 use store::Store;
 use vdev::VdevError;
@@ -19,37 +18,33 @@ use crate::error::{PoolError, Result};
 use crate::mos::Mos;
 use crate::pool::Pool;
 
-/// The first data set (by its object) whose log has blocks that nobody has claimed.
-pub(crate) fn unclaimed(mos: &Mos) -> Result<Option<u64>> {
-    let mut seen = BTreeSet::new();
-    let mut todo = vec![lookup::root_dir(mos)?];
-    while let Some(number) = todo.pop() {
+/// The headers of the logs that there are, with the path of each data set below the pool.
+pub(crate) fn headers(mos: &Mos) -> Result<Vec<(String, ZilHeader)>> {
+    let (mut seen, mut out) = (BTreeSet::new(), Vec::new());
+    let root = lookup::root_dir(mos)?;
+    let mut todo = vec![(String::new(), root)];
+    while let Some((path, number)) = todo.pop() {
         if !seen.insert(number) {
             let detail = format!("object {number} is the child of two");
             return Err(PoolError::Damaged { what: "DSL directory", detail });
         }
         let dir = mos.dir(number)?;
-        todo.extend(lookup::children(mos, &dir)?.into_iter().map(|(_, child)| child));
+        let below = lookup::children(mos, &dir)?.into_iter();
+        todo.extend(below.map(|(name, child)| (format!("{path}/{name}"), child)));
         let head = dir.head_dataset_object.get();
-        if head != 0 && is_unclaimed(mos, head)? {
-            return Ok(Some(head));
+        if head == 0 {
+            continue;
+        }
+        let bp = mos.dataset(head)?.bp;
+        if bp.is_hole() {
+            continue;
+        }
+        let header = header_at(mos.objset.store(), &bp, head)?;
+        if !header.log.is_hole() {
+            out.push((path, header));
         }
     }
-    Ok(None)
-}
-
-fn is_unclaimed(mos: &Mos, head: u64) -> Result<bool> {
-    let root = mos.dataset(head)?.bp;
-    if root.is_hole() {
-        return Ok(false);
-    }
-    let header = header_at(mos.objset.store(), &root, head)?;
-    if header.claim_txg.get() != 0 || header.log.is_hole() {
-        return Ok(false);
-    }
-    // Even one that was never written: whoever claims it later takes what is born before for allocated.
-    let synced = mos.objset.root().birth();
-    Ok(header.log.birth() > synced || !matches!(read_block(mos, &header.log), Block::Unwritten))
+    Ok(out)
 }
 
 /// The header of the log of a data set whose object set is at `root`.
@@ -101,6 +96,101 @@ fn read_block(mos: &Mos, bp: &BlkPtr) -> Block {
         }
     }
     if unwritten { Block::Unwritten } else { Block::Unknown }
+}
+
+/// Has a log that nobody has claimed something that no txg has? Of encrypted ones that can be told, too.
+pub(crate) fn is_to_be_claimed(mos: &Mos, header: &ZilHeader) -> bool {
+    // Even a block that was never written: whoever claims it later takes what is born before for allocated.
+    let synced = mos.objset.root().birth();
+    header.log.birth() > synced || !matches!(read_block(mos, &header.log), Block::Unwritten)
+}
+
+/// A log, from its header to where it ends.
+pub(crate) struct Chain {
+    /// Where its blocks are and were born: that for the next records too, and data that records lead to.
+    pub(crate) places: Vec<(Dva, u64)>,
+    /// The number of the last of its blocks, written or not.
+    pub(crate) last_block: u64,
+    /// The number of its last record; 0: it has none.
+    pub(crate) last_record: u64,
+    /// Its written blocks.
+    pub(crate) written: u64,
+}
+
+/// Goes along a log, and calls `each` with every block that is written, in order. One that is not claimed ends
+/// where the data of a record never got to the disk: nobody was told that this was stable.
+///
+/// # Errors
+/// What keeps one from telling where it ends.
+pub(crate) fn chain(
+    mos: &Mos,
+    header: &ZilHeader,
+    mut each: impl FnMut(Vec<u8>) -> Result<()>,
+) -> Result<Chain> {
+    let odd = |seq: u64, what: &dyn std::fmt::Display| {
+        let detail = format!("block {seq}: {what}");
+        PoolError::Damaged { what: "intent log", detail }
+    };
+    let (claim, synced) = (header.claim_txg.get(), mos.objset.root().birth());
+    let limited = claim != 0 && header.flags.get() & ZilFlags::CLAIM_RECORD_SEQ_VALID != 0;
+    let last = (header.claim_block_seq.get(), header.claim_record_seq.get());
+    let last = if limited { last } else { (u64::MAX, u64::MAX) };
+    let mut out = Chain { places: Vec::new(), last_block: 0, last_record: 0, written: 0 };
+    let mut next = header.log;
+    'log: while !next.is_hole() && next.checksum_words()[3] <= last.0 {
+        let mut dvas = next.dvas();
+        let seq = next.checksum_words()[3];
+        let (Some(dva), None) = (dvas.next(), dvas.next()) else {
+            return Err(odd(seq, &"it has not one copy"));
+        };
+        if dva.gang || next.is_dedup() || next.is_crypt() {
+            return Err(odd(seq, &"it is a gang, deduplicated or encrypted"));
+        }
+        out.places.push((dva, next.birth()));
+        out.last_block = seq;
+        if (seq, out.last_record) == last {
+            break;
+        }
+        let block = match read_block(mos, &next) {
+            Block::Written(block) => block,
+            Block::Unwritten => break,
+            Block::Unknown => return Err(odd(seq, &"it cannot be read")),
+        };
+        let parsed = LogBlock::parse(&block).map_err(|e| odd(seq, &e))?;
+        out.written += 1;
+        next = parsed.chain.next;
+        let mut ends = false;
+        for record in parsed.records() {
+            let record = record.map_err(|e| odd(seq, &e))?;
+            if record.seq > last.1 {
+                ends = true;
+                break;
+            }
+            if record.kind == RecordKind::Write
+                && let Ok(Record::Write(write)) = record.decode()
+                && write.data.is_none()
+                && write.pointer.has_space()
+                && write.pointer.birth() > synced.min(claim.wrapping_sub(1))
+            {
+                let data = &write.pointer;
+                if claim == 0 && mos.objset.store().read(data).is_err() {
+                    if !mos.objset.store().tree().leaves().iter().all(|l| l.state.is_online()) {
+                        return Err(odd(seq, &"data that it leads to cannot be read"));
+                    }
+                    ends = true;
+                    break;
+                }
+                let pieces = mos.objset.store().allocations(data)?;
+                out.places.extend(pieces.into_iter().map(|dva| (dva, data.birth())));
+            }
+            out.last_record = record.seq;
+        }
+        each(block)?;
+        if ends {
+            break 'log;
+        }
+    }
+    Ok(out)
 }
 
 /// What the header of a data set's log stands for.
@@ -168,6 +258,8 @@ pub struct IntentLog {
     pub first_txg: u64,
     /// Records up to this one were replayed.
     pub replayed_seq: u64,
+    /// The last of its records; what the blocks hold beyond it does not count.
+    pub last_seq: u64,
 }
 
 impl Pool {
@@ -180,24 +272,21 @@ impl Pool {
         if found.phys.bp.is_hole() {
             return Ok(None);
         }
-        let damaged = |detail| PoolError::Damaged { what: "intent log", detail };
-        let bytes = self.mos.objset.store().read(&found.phys.bp)?;
-        let phys = ObjsetPhys::parse(&bytes).map_err(|e| damaged(format!("{name}: {e}")))?;
-        let header = ZilHeader::parse(&phys.zil_header);
+        let header = header_at(self.mos.objset.store(), &found.phys.bp, found.object)?;
         let first_txg = match header.claim_txg.get() {
-            0 => self.txg() + 1,
+            0 => self.mos.objset.root().birth() + 1,
             claimed => claimed,
         };
-        let mut log =
-            IntentLog { blocks: Vec::new(), first_txg, replayed_seq: header.replay_seq.get() };
-        let (mut next, mut left) = (header.log, bytes_max);
-        while let Block::Written(block) = read_block(&self.mos, &next) {
-            let start = LogBlock::parse(&block).map_err(|e| damaged(format!("{name}: {e}")))?;
-            next = start.chain.next;
-            let too_long = || damaged(format!("{name}: more than {bytes_max} bytes"));
+        let (mut blocks, mut left) = (Vec::new(), bytes_max);
+        let chain = chain(&self.mos, &header, |block| {
+            let detail = || format!("{name}: more than {bytes_max} bytes");
+            let too_long = || PoolError::Damaged { what: "intent log", detail: detail() };
             left = left.checked_sub(block.len()).ok_or_else(too_long)?;
-            log.blocks.push(block);
-        }
+            blocks.push(block);
+            Ok(())
+        })?;
+        let (replayed_seq, last_seq) = (header.replay_seq.get(), chain.last_record);
+        let log = IntentLog { blocks, first_txg, replayed_seq, last_seq };
         Ok((!log.blocks.is_empty()).then_some(log))
     }
 }

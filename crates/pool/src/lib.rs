@@ -8,6 +8,7 @@
 mod bookmarks;
 mod branches;
 pub mod capacity;
+mod claim;
 mod config;
 pub mod create;
 mod dataset;

@@ -15,11 +15,11 @@ use rt::workers::Workers;
 use store::{Allocator, Gate, Store, Streams, TopSpace, Writer};
 use vdev::{Tree, WriteTree};
 
+use crate::claim::{self, Left};
 use crate::dsl::freeing;
 use crate::dtl;
 use crate::error::{PoolError, Result};
 use crate::features::Features;
-use crate::intent;
 use crate::logging::{self, Logs};
 use crate::logmaps;
 use crate::mos::{Mos, key};
@@ -197,15 +197,19 @@ impl Pool {
         let unknown = dtl::load(&mos, &config, &devices.tree());
         let mut why_not = newer
             .or(unknown)
-            .or(unwritable(&mos, &features, &config, uberblock, in_memory)?)
+            .or(unwritable(&mos, &features, &config, uberblock)?)
             .or_else(|| lacking(&devices.tree()));
+        let mut left = Left::default();
         if let (Devices::Writable(out), None) = (&devices, &why_not) {
             // Whoever wrote the uberblock may have died before it was on stable storage. It has to
             // be before its frees are used (INV-3).
-            why_not = match out.flush() {
-                Ok(_) => unclaimed(&mos),
-                Err(e) => Some(e.to_string()),
-            };
+            match out.flush() {
+                Ok(_) => match claim::left(&mos, &name) {
+                    Ok(found) => left = found,
+                    Err(why) => why_not = Some(why),
+                },
+                Err(e) => why_not = Some(e.to_string()),
+            }
         }
         let tops = slabs(&config)?;
         let txg = uberblock.txg.get();
@@ -239,9 +243,13 @@ impl Pool {
             read_only_because,
             in_memory,
             heads: Mutex::default(),
+            logs_to_replay: Mutex::new(left.claimed),
             random: Mutex::new(rt::random::Rng::new(rt::random::seed_from_system())),
             last_txg: Mutex::new(txg),
         });
+        if !left.claims.is_empty() {
+            pool.task(move |cx| claim::claim(cx, &left.claims))?;
+        }
         pool.start();
         Ok(pool)
     }
@@ -371,18 +379,6 @@ fn lacking(tree: &Tree) -> Option<String> {
     Some(format!("disk {} is missing or damaged, and the redundancy is used up", leaf.name()))
 }
 
-/// INV-12: a log whose blocks are in no space map yet.
-fn unclaimed(mos: &Mos) -> Option<String> {
-    match intent::unclaimed(mos) {
-        Ok(None) => None,
-        Ok(Some(head)) => Some(format!(
-            "data set object {head} has an intent log that was not replayed; import and export it \
-             with OpenZFS once"
-        )),
-        Err(e) => Some(format!("its intent logs cannot be examined: {e}")),
-    }
-}
-
 /// INV-12: why a pool may not be written; `None`: it may.
 ///
 /// A feature needed for reading that nobody here knows makes it unreadable: an error.
@@ -391,7 +387,6 @@ fn unwritable(
     features: &Features,
     config: &PoolConfig,
     uberblock: &Uberblock,
-    in_memory: bool,
 ) -> Result<Option<String>> {
     let name = String::from_utf8_lossy(&config.name).into_owned();
     if config.version != SPA_VERSION {
@@ -445,13 +440,6 @@ fn unwritable(
         if matches!(kind.as_str(), "replacing" | "spare" | "draid" | "dspare" | "indirect" | "hole")
         {
             return Ok(Some(format!("it has a vdev of kind {kind}")));
-        }
-        if vdev.top.as_ref().is_some_and(|t| t.is_log) {
-            if in_memory {
-                // Nothing but logs is written there.
-                continue;
-            }
-            return Ok(Some("it has a log device".into()));
         }
         if let Some(zap) = vdev.zap_top.filter(|z| *z != 0)
             && mos.zap(zap)?.get(ALLOCATION_BIAS)?.is_some()

@@ -139,6 +139,8 @@ pub struct Pool {
     pub(crate) in_memory: bool,
     /// Open heads and snapshots by data set object.
     pub(crate) heads: Mutex<BTreeMap<u64, Arc<Dataset>>>,
+    /// Names of data sets whose intent logs are claimed, and not worked off.
+    pub(crate) logs_to_replay: Mutex<Vec<String>>,
     pub(crate) random: Mutex<rt::random::Rng>,
     pub(crate) last_txg: Mutex<u64>,
 }

@@ -225,12 +225,12 @@ impl Pool {
             let cost = room.pieces.cost(self, wanted, room.ready)?;
             // What the pieces cost beyond the data may come from the slop, but for the last of it.
             let kept = if cost > wanted { room.last + room.last / 2 } else { 0 };
-            if wanted <= room.available && cost.saturating_add(kept) <= room.ready {
-                return self.enter(promise);
-            }
+            let fits = wanted <= room.available && cost.saturating_add(kept) <= room.ready;
             // A change that frees must be possible in a full pool: it gets half of the slop.
-            if bytes == 0 && cost.saturating_add(room.last) <= room.ready {
-                return self.enter(promise);
+            if fits || bytes == 0 && cost.saturating_add(room.last) <= room.ready {
+                let tx = self.enter(promise)?;
+                dataset.note_replay(&tx);
+                return Ok(tx);
             }
             // What is removed and not freed yet is room, too.
             if attempt >= RETRIES && !self.is_freeing()? {

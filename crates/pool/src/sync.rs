@@ -135,8 +135,11 @@ impl Pool {
         ledger: &Ledger<'_>,
         (head, frees): (&Arc<Dataset>, &AtomicU64),
     ) -> Result<()> {
-        let header = head.objset.phys().zil_header;
-        if !self.in_memory && header.iter().any(|byte| *byte != 0) {
+        let phys = head.objset.phys();
+        let header = phys.zil_header;
+        if let Some(header) = head.replayed_until(tx.txg(), &phys) {
+            head.objset.change_phys(|phys| phys.zil_header = header.to_bytes());
+        } else if !self.in_memory && header.iter().any(|byte| *byte != 0) {
             // Whoever wrote here before has left it empty.
             self.free_log(&header)?;
             head.objset.change_phys(|phys| phys.zil_header.fill(0));

@@ -313,15 +313,28 @@ impl Allocator {
 
     /// Frees one allocation.
     pub fn free_dva(&self, dva: Dva) -> Result<()> {
+        self.change(dva, "free", Metaslab::free)
+    }
+
+    /// Takes an allocation that somebody else made, of which no space map knows.
+    pub fn claim_dva(&self, dva: Dva) -> Result<()> {
+        self.change(dva, "allocation", Metaslab::claim)
+    }
+
+    fn change(
+        &self,
+        dva: Dva,
+        what: &'static str,
+        change: impl FnOnce(&mut Metaslab, u64, u64) -> std::result::Result<(), MapError>,
+    ) -> Result<()> {
         let books = &mut *self.books.lock();
-        let wrong = MapError { what: "free", start: dva.offset, len: dva.asize };
+        let wrong = MapError { what, start: dva.offset, len: dva.asize };
         let wrong = || StoreError::Map { top: dva.vdev, source: wrong };
         let top = books.tops.iter_mut().find(|t| t.space.top == dva.vdev).ok_or_else(wrong)?;
         let index = dva.offset >> top.space.ms_shift;
         let slab = top.load(index, &self.maps)?.ok_or_else(wrong)?;
         let loaded = slab.loaded.as_mut().ok_or_else(wrong)?;
-        loaded
-            .free(dva.offset, dva.asize)
+        change(loaded, dva.offset, dva.asize)
             .map_err(|source| StoreError::Map { top: dva.vdev, source })?;
         slab.allocated = loaded.allocated();
         Ok(())

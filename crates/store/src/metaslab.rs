@@ -118,6 +118,40 @@ impl Metaslab {
         }
     }
 
+    /// Takes a range that somebody has written to before the space map said so. What rests of it does so no more.
+    pub fn claim(&mut self, start: u64, len: u64) -> Result<(), MapError> {
+        let wrong = MapError { what: "allocation", start, len };
+        let end = start.checked_add(len).ok_or(wrong)?;
+        if !self.mapped.remove(start, len) {
+            return Err(wrong);
+        }
+        // What is free and does not rest lies between what rests.
+        let mut at = start;
+        let mut resting: Vec<(u64, u64)> = Vec::new();
+        for list in self.deferred.iter_mut().chain([&mut self.freed_now]) {
+            for (from, size) in std::mem::take(list) {
+                let until = from + size;
+                let (low, high) = (from.max(start), until.min(end));
+                if low >= high {
+                    list.push((from, size));
+                    continue;
+                }
+                resting.push((low, high));
+                list.extend((from < low).then(|| (from, low - from)));
+                list.extend((high < until).then(|| (high, until - high)));
+            }
+        }
+        resting.sort_unstable();
+        for (low, high) in resting.into_iter().chain([(end, end)]) {
+            if low > at && !self.free.remove(at, low - at) {
+                return Err(wrong);
+            }
+            at = high;
+        }
+        self.pending.allocs.push((start, len));
+        Ok(())
+    }
+
     /// Frees a range; it can be handed out again [`DEFER_TXGS`] later.
     pub fn free(&mut self, start: u64, len: u64) -> Result<(), MapError> {
         let inside = start >= self.start
@@ -278,6 +312,23 @@ mod tests {
         ms.txg_done();
         assert_eq!(ms.available(), (1 << 20) - 8192);
         assert!(ms.rest(vec![vec![(12_288, 4096)]]).is_err(), "it is allocated");
+    }
+
+    #[test]
+    fn what_is_claimed_no_longer_rests_and_is_not_handed_out() {
+        let mut ms = Metaslab::empty(0, 1 << 20);
+        assert!(ms.load_alloc(0, 16_384).is_ok());
+        assert!(ms.load_free(0, 8192).is_ok());
+        assert!(ms.rest(vec![vec![(0, 4096)], vec![(4096, 4096)]]).is_ok());
+        assert!(ms.claim(8192, 4096).is_err(), "it is allocated");
+        // Over what rests from two txgs, and beside it.
+        assert!(ms.claim(2048, 4096).is_ok());
+        assert!(ms.claim(16_384, 4096).is_ok());
+        assert_eq!(ms.take_pending().allocs, [(2048, 4096), (16_384, 4096)]);
+        assert_eq!((ms.allocated(), ms.resting()), (8192 + 8192, 4096));
+        (0..3).for_each(|_| ms.txg_done());
+        assert_eq!((ms.available(), ms.resting()), ((1 << 20) - ms.allocated(), 0));
+        assert!(ms.claim(u64::MAX, 4096).is_err());
     }
 
     #[test]

@@ -165,6 +165,10 @@ pub(crate) fn open_located(
         return Err(cannot(Why::ReadOnly(reason.to_string())));
     }
     if mode == For::Writing {
+        // What is left keeps its data set read-only, which says so when it is asked for.
+        let _left = fs::replay_logs(&pool).map_err(|error| {
+            cannot(Why::NotDone(format!("its intent logs cannot be replayed: {error}")))
+        })?;
         keeper::keep(&pool).map_err(|error| pool_error(doing, error))?;
     }
     Ok(Session { pool, scan, index, known })

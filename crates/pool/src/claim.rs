@@ -1,0 +1,219 @@
+//! Logs that a crash left: claimed before anything is written, then worked off.
+//!
+//! The blocks of such a log are in no space map: any write could go over records that were acknowledged as
+//! stable. So the first txg of a pool that is opened for writing does nothing but take them into the space maps
+//! and say so in the headers (INV-6). From then on whoever opens the pool, we or OpenZFS, can work the logs off,
+//! at leisure: with each txg the header says up to which record that is done, in the end the log goes.
+//! FORMAT: section 12.4.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dmu::{Objset, Tx};
+use format::zil::{ZilFlags, ZilHeader};
+use format::{Dva, ObjsetPhys};
+use rt::sync::Arc;
+
+use crate::dataset::Dataset;
+use crate::dsl::lookup;
+use crate::error::{PoolError, Result};
+use crate::intent::{self, Chain};
+use crate::mos::Mos;
+use crate::pool::Pool;
+use crate::sync::TaskContext;
+
+/// What of a log is to be claimed.
+pub(crate) struct Claim {
+    /// Its data set.
+    name: String,
+    /// What no space map has yet.
+    places: Vec<Dva>,
+    /// The header that says that it is claimed.
+    header: ZilHeader,
+}
+
+/// The logs that whoever had the pool before has left.
+#[derive(Default)]
+pub(crate) struct Left {
+    /// Those that nobody has claimed.
+    pub(crate) claims: Vec<Claim>,
+    /// Names of data sets whose logs are, or will be then.
+    pub(crate) claimed: Vec<String>,
+}
+
+/// Looks at all logs; `Err`: why the pool cannot be written.
+pub(crate) fn left(mos: &Mos, pool: &str) -> std::result::Result<Left, String> {
+    let unclear = |e: PoolError| format!("its intent logs cannot be examined: {e}");
+    let mut out = Left::default();
+    for (path, mut header) in intent::headers(mos).map_err(unclear)? {
+        let name = format!("{pool}{path}");
+        if header.claim_txg.get() != 0 {
+            out.claimed.push(name);
+            continue;
+        }
+        if header.log.is_crypt() {
+            if intent::is_to_be_claimed(mos, &header) {
+                return Err(format!(
+                    "the encrypted data set '{name}' has an intent log that was not replayed; \
+                     import and export the pool with OpenZFS once"
+                ));
+            }
+            continue;
+        }
+        let first = mos.objset.root().birth() + 1;
+        let Chain { places, last_block, last_record, written } =
+            intent::chain(mos, &header, |_| Ok(())).map_err(|e| {
+                format!("'{name}' has an intent log that cannot be claimed here: {e}")
+            })?;
+        let new = places.iter().filter(|(_, birth)| *birth >= first);
+        let places: BTreeSet<_> = new.map(|(dva, _)| (dva.vdev, dva.offset, dva.asize)).collect();
+        if written == 0 && places.is_empty() {
+            // Empty, and allocated.
+            continue;
+        }
+        header.claim_txg = first.into();
+        header.claim_block_seq = last_block.into();
+        header.claim_record_seq = last_record.into();
+        header.flags = (ZilFlags::REPLAY_NEEDED | ZilFlags::CLAIM_RECORD_SEQ_VALID).into();
+        let dva = |(vdev, offset, asize)| Dva { vdev, offset, asize, gang: false };
+        let places = places.into_iter().map(dva).collect();
+        out.claims.push(Claim { name: name.clone(), places, header });
+        out.claimed.push(name);
+    }
+    Ok(out)
+}
+
+/// Takes all of them in one txg, before that has written anything else.
+pub(crate) fn claim(cx: &TaskContext<'_>, claims: &[Claim]) -> Result<()> {
+    let allocator = cx.writing.writer.allocator();
+    for dva in claims.iter().flat_map(|claim| &claim.places) {
+        allocator.claim_dva(*dva)?;
+    }
+    for claim in claims {
+        let found = lookup::find(cx.making.mos, &claim.name)?;
+        let (store, policy) = (cx.pool.store.clone(), cx.pool.policy(&found)?);
+        let objset = Objset::open(store, &found.phys.bp, policy, None)?;
+        objset.change_phys(|phys| phys.zil_header = claim.header.to_bytes());
+        cx.sync_objset(found.object, &Arc::new(objset), cx.refreservation(&found)?)?;
+    }
+    Ok(())
+}
+
+/// How far a log is worked off.
+#[derive(Default)]
+pub(crate) struct Replaying {
+    /// The record that is being done again, while it has to share its txg with the header.
+    now: Option<u64>,
+    /// By txg: the last record of which nothing is in a later one.
+    done: BTreeMap<u64, u64>,
+    /// All that goes with the log: vdev, offset, size.
+    places: BTreeSet<(u32, u64, u64)>,
+}
+
+impl Dataset {
+    /// A change begins.
+    pub(crate) fn note_replay(&self, tx: &Tx<'_>) {
+        if let Some(replaying) = &mut *self.replaying.lock()
+            && let Some(seq) = replaying.now
+        {
+            replaying.done.insert(tx.txg(), seq);
+        }
+    }
+
+    /// The header that says how far the log is worked off in `txg`; `None`: it is not being worked off.
+    pub(crate) fn replayed_until(&self, txg: u64, phys: &ObjsetPhys) -> Option<ZilHeader> {
+        let mut replaying = self.replaying.lock();
+        let replaying = replaying.as_mut()?;
+        let mut header = ZilHeader::parse(&phys.zil_header);
+        let later = replaying.done.split_off(&(txg + 1));
+        let done = std::mem::replace(&mut replaying.done, later);
+        if let Some((_, seq)) = done.last_key_value() {
+            header.replay_seq = (*seq).into();
+        }
+        Some(header)
+    }
+}
+
+impl Pool {
+    /// The data sets whose logs have to be worked off before anything else is done with them.
+    pub fn logs_to_replay(&self) -> Vec<String> {
+        self.logs_to_replay.lock().clone()
+    }
+
+    /// Opens a data set to work its log off: it can be written to.
+    ///
+    /// # Errors
+    /// [`PoolError::Damaged`] if the log is not all allocated, as claimed ones are; what reading it says.
+    pub fn begin_replay(&self, name: &str) -> Result<Arc<Dataset>> {
+        let found = lookup::find(&self.mos, name)?;
+        self.heads.lock().remove(&found.object);
+        self.open_object(found.object, || {
+            let mut dataset = self.make_dataset(&found)?;
+            let phys = dataset.objset.phys();
+            let chain = intent::chain(&self.mos, &ZilHeader::parse(&phys.zil_header), |_| Ok(()))?;
+            for (dva, _) in &chain.places {
+                if !self.writing()?.writer.allocator().is_allocated(*dva)? {
+                    let detail = format!("{name}: its block at {:#x} is not allocated", dva.offset);
+                    return Err(PoolError::Damaged { what: "intent log", detail });
+                }
+            }
+            let places = chain.places.iter().map(|(dva, _)| (dva.vdev, dva.offset, dva.asize));
+            let replaying = Replaying { places: places.collect(), ..Replaying::default() };
+            *dataset.replaying.get_mut() = Some(replaying);
+            dataset.read_only_because = self.reason_beside_log(&found, &phys)?;
+            Ok(dataset)
+        })
+    }
+
+    /// Does record `seq` again by `change`. One that is `atomic` is a single change, which must not be done twice;
+    /// any other may be.
+    ///
+    /// # Errors
+    /// Those of `change`: the record counts as not done.
+    pub fn replay_record<E: From<PoolError>>(
+        &self,
+        dataset: &Arc<Dataset>,
+        (seq, atomic): (u64, bool),
+        change: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let now = |seq| {
+            if let Some(replaying) = &mut *dataset.replaying.lock() {
+                replaying.now = seq;
+            }
+        };
+        now(atomic.then_some(seq));
+        let result = change();
+        if result.is_err()
+            && let Some(replaying) = &mut *dataset.replaying.lock()
+        {
+            replaying.done.retain(|_, done| *done != seq);
+        }
+        if result.is_ok() && !atomic {
+            now(Some(seq));
+            drop(self.admit(dataset, 0)?);
+        }
+        now(None);
+        result
+    }
+
+    /// All of the log is done again: it goes, and the data set is like any other.
+    ///
+    /// # Errors
+    /// Those of a sync.
+    pub fn end_replay(&self, dataset: &Arc<Dataset>) -> Result<()> {
+        // Nothing of it is dirty then: the root is written by itself.
+        self.sync()?;
+        let head = dataset.clone();
+        self.task(move |cx| {
+            let replaying = head.replaying.lock().take().unwrap_or_default();
+            for (vdev, offset, asize) in replaying.places {
+                let dva = Dva { vdev, offset, asize, gang: false };
+                cx.writing.writer.allocator().free_dva(dva)?;
+            }
+            head.objset.change_phys(|phys| phys.zil_header.fill(0));
+            cx.sync_objset(head.object, &head.objset, head.refreservation())
+        })?;
+        self.heads.lock().remove(&dataset.object);
+        self.logs_to_replay.lock().retain(|name| *name != dataset.name());
+        Ok(())
+    }
+}
