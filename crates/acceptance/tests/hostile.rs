@@ -4,15 +4,22 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
 
 use acceptance::{SHAPES, Session, Shape, engine::POOL};
+use codec::embedded::{Place, seal};
 use dmu::SpaceMap;
+use format::blkptr::BlkProps;
+use format::label::DATA_AT;
+use format::zil::{ZIL_CHAIN_SIZE, ZilHeader};
+use format::{BlkPtr, Checksum, Compress, Dva, ObjectType};
 use fs::make_filesystem;
 use pool::dsl::lookup;
 use pool::{PoolError, Stored};
 use rt::sync::Arc;
 use testkit::Images;
 use testkit::workload::Op;
+use zerocopy::IntoBytes;
 
 const SMALL: Shape = Shape { disk_bytes: 128 << 20, ..SHAPES[0] };
 
@@ -156,4 +163,48 @@ fn nobody_is_promised_more_than_there_is() {
     session.close().unwrap();
     testkit::tool::zdb_content(images.path(), POOL);
     drop(testkit::poolaudit(images.path(), POOL).expect_ok());
+}
+
+/// Blocks of an intent log, each right by its checksum, of which the last leads back to the first.
+#[test]
+fn an_intent_log_that_leads_in_a_circle_is_not_claimed() {
+    let (images, session) = fresh();
+    let born = session.pool().txg() + 2;
+    let pointer = |offset: u64, seq: u64| {
+        let props = BlkProps {
+            lsize: 4096,
+            psize: 4096,
+            kind: ObjectType::INTENT_LOG,
+            checksum: Checksum::Zilog2,
+            compress: Compress::Off,
+            level: 0,
+        };
+        let dva = Dva { vdev: 0, offset, asize: 4096, gang: false };
+        BlkPtr::new(props, &[dva], born, 0, [3, 4, 5, seq])
+    };
+    let (first, second) = (pointer(96 << 20, 1), pointer(97 << 20, 2));
+    let disk = std::fs::OpenOptions::new().write(true).open(images.disk(0)).unwrap();
+    for (at, next) in [(first, second), (second, first)] {
+        let mut block = vec![0; 4096];
+        block[8..136].copy_from_slice(next.as_bytes());
+        block[136..144].copy_from_slice(&(ZIL_CHAIN_SIZE as u64).to_le_bytes());
+        let place = Place::Zilog2 { pointer: at.checksum_words() };
+        seal(place, &mut block).unwrap();
+        disk.write_all_at(&block, DATA_AT + at.dva(0).offset).unwrap();
+    }
+    let mut header = ZilHeader::default();
+    header.log = first;
+    session
+        .pool()
+        .task(move |cx| {
+            let head = cx.pool.dataset("tank/a")?;
+            head.objset.change_phys(|phys| phys.zil_header = header.to_bytes());
+            cx.sync_objset(head.object, &head.objset, 0)
+        })
+        .unwrap();
+    drop(session);
+    let session = Session::open(images.path(), POOL, POOL);
+    let pool = session.as_ref().map(|session| session.pool().read_only_reason());
+    let reason = pool.unwrap().unwrap_or("none");
+    assert!(reason.contains("'tank/a'") && reason.contains("does not follow"), "{reason}");
 }

@@ -140,6 +140,10 @@ pub(crate) fn chain(
     'log: while !next.is_hole() && next.checksum_words()[3] <= last.0 {
         let mut dvas = next.dvas();
         let seq = next.checksum_words()[3];
+        if !out.places.is_empty() && Some(seq) != out.last_block.checked_add(1) {
+            // So that no log leads in a circle.
+            return Err(odd(seq, &"its number does not follow"));
+        }
         let (Some(dva), None) = (dvas.next(), dvas.next()) else {
             return Err(odd(seq, &"it has not one copy"));
         };
