@@ -138,11 +138,9 @@ impl Replay {
     pub fn apply(&self, fs: &Filesystem) -> Result<()> {
         self.each(|raw, record| {
             // What changes names is one change each; the others may be done twice.
-            let names = |record: &Record<'_>| match record {
-                Record::Write(_) | Record::Truncate { .. } | Record::Setattr(_) => false,
-                _ => true,
-            };
-            let at = (raw.seq, names(&record));
+            let contents =
+                matches!(record, Record::Write(_) | Record::Truncate { .. } | Record::Setattr(_));
+            let at = (raw.seq, !contents);
             fs.pool().replay_record(fs.dataset(), at, || match record {
                 Record::Create(create) => self.create(fs, raw, &create),
                 Record::Remove { directory, name } => remove(fs, directory, name),

@@ -41,8 +41,8 @@ pub enum Devices {
     ReadOnly(Arc<Tree>),
     /// To write.
     Writable(WriteTree),
-    /// To write into memory: devices that keep what is written to themselves (INV-4). Only so may a
-    /// pool be changed whose intent logs nobody has claimed.
+    /// To write into memory: devices that keep what is written to themselves (INV-4). So intent logs are
+    /// replayed to be read, unclaimed.
     InMemory(WriteTree),
 }
 
@@ -441,7 +441,9 @@ fn unwritable(
         {
             return Ok(Some(format!("it has a vdev of kind {kind}")));
         }
-        if let Some(zap) = vdev.zap_top.filter(|z| *z != 0)
+        // Nothing but logs is written to a log device.
+        let is_log = vdev.top.as_ref().is_some_and(|top| top.is_log);
+        if let Some(zap) = vdev.zap_top.filter(|zap| *zap != 0 && !is_log)
             && mos.zap(zap)?.get(ALLOCATION_BIAS)?.is_some()
         {
             return Ok(Some("it has a vdev of a special class".into()));

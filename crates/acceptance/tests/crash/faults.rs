@@ -108,7 +108,7 @@ fn disks_that_lie_within_redundancy_are_found_out() {
 /// A disk that does not answer is given up at its deadline, and the txgs go on.
 #[test]
 fn a_disk_that_hangs_stops_nobody() {
-    let shape = Shape { deadline_ms: Some(150), ..RAIDZ };
+    let shape = Shape { deadline_ms: Some(600), ..RAIDZ };
     let fault = Fault::new(Kind::Hang, On::Writes).after(60);
     let (set, mut told) = run_with(4, shape, &[1], &fault);
     set.disk(1).heal();
