@@ -1,9 +1,8 @@
 //! A power cut of the OpenZFS kernel: what its intent log holds, replayed by us in memory, by us for good, and by
 //! the kernel on a copy, must be the same. Without a log device large writes are blocks of their own.
 //!
-//! Seen red: without the claim (blocks of the log are written over), with a claim in a later txg than its header,
-//! with a log whose blocks are not freed, without the record's number in the header (done twice, after a cut), and
-//! with that number noted after a change of names, not with it.
+//! Seen red: with blocks of the log that no space map gets, and without the record's number in the header (a change
+//! of names is done twice after a cut).
 
 #![allow(clippy::unwrap_used)]
 

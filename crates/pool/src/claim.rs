@@ -12,6 +12,7 @@ use dmu::{Objset, Tx};
 use format::zil::{ZilFlags, ZilHeader};
 use format::{Dva, ObjsetPhys};
 use rt::sync::Arc;
+use rt::sync::atomic::Ordering;
 
 use crate::dataset::Dataset;
 use crate::dsl::lookup;
@@ -101,8 +102,6 @@ pub(crate) fn claim(cx: &TaskContext<'_>, claims: &[Claim]) -> Result<()> {
 /// How far a log is worked off.
 #[derive(Default)]
 pub(crate) struct Replaying {
-    /// The record that is being done again, while it has to share its txg with the header.
-    now: Option<u64>,
     /// By txg: the last record of which nothing is in a later one.
     done: BTreeMap<u64, u64>,
     /// All that goes with the log: vdev, offset, size.
@@ -112,8 +111,9 @@ pub(crate) struct Replaying {
 impl Dataset {
     /// A change begins.
     pub(crate) fn note_replay(&self, tx: &Tx<'_>) {
-        if let Some(replaying) = &mut *self.replaying.lock()
-            && let Some(seq) = replaying.now
+        let seq = self.replaying_now.load(Ordering::Relaxed);
+        if seq != 0
+            && let Some(replaying) = &mut *self.replaying.lock()
         {
             replaying.done.insert(tx.txg(), seq);
         }
@@ -175,12 +175,8 @@ impl Pool {
         (seq, atomic): (u64, bool),
         change: impl FnOnce() -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        let now = |seq| {
-            if let Some(replaying) = &mut *dataset.replaying.lock() {
-                replaying.now = seq;
-            }
-        };
-        now(atomic.then_some(seq));
+        let now = |seq| dataset.replaying_now.store(seq, Ordering::Relaxed);
+        now(if atomic { seq } else { 0 });
         let result = change();
         if result.is_err()
             && let Some(replaying) = &mut *dataset.replaying.lock()
@@ -188,10 +184,10 @@ impl Pool {
             replaying.done.retain(|_, done| *done != seq);
         }
         if result.is_ok() && !atomic {
-            now(Some(seq));
+            now(seq);
             drop(self.admit(dataset, 0)?);
         }
-        now(None);
+        now(0);
         result
     }
 

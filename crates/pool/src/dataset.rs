@@ -33,6 +33,8 @@ pub struct Dataset {
     pub read_only_because: Option<String>,
     /// Its intent log is being worked off.
     pub(crate) replaying: Mutex<Option<Replaying>>,
+    /// The record of it that is being done again, while it has to share its txg with the header; else 0.
+    pub(crate) replaying_now: AtomicU64,
     refreservation: AtomicU64,
     record_size: AtomicU64,
     /// Its property `readonly` is on.
@@ -216,6 +218,7 @@ impl Pool {
             objset: Arc::new(objset),
             read_only_because: self.read_only_reason_of(found, &phys)?,
             replaying: Mutex::new(None),
+            replaying_now: AtomicU64::new(0),
             refreservation: AtomicU64::new(property::number(
                 &self.mos,
                 found,
