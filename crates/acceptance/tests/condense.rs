@@ -20,7 +20,7 @@ use rt::sync::Arc;
 use testkit::data::{Data, Look};
 use testkit::random::Rng;
 use testkit::workload::{Op, Workload};
-use testkit::{Compare, Images, Vm, assert_same, tool, vm};
+use testkit::{Compare, Images, Vm, assert_same, rounds, tool, vm};
 
 const ONE: Shape = Shape {
     name: "one disk",
@@ -103,7 +103,7 @@ fn maps_stay_short(log: bool) {
     load.file(b"file", Look::Noise, RECORDS * RECORD);
     load.ops.iter().for_each(|op| session.apply(op).unwrap());
     let mut seen = (0, 0);
-    for _ in 0..12 {
+    for _ in 0..rounds(6, 12) {
         let (condensed, appended) = churn(&mut session, &mut load, &mut rng, 10);
         seen = (seen.0 + condensed, seen.1 + appended);
         let (txg, before) = (session.pool().txg(), session.pool().space().unwrap());

@@ -157,9 +157,10 @@ impl Diff<'_, '_, '_> {
         let both = !old.bp.is_hole() && !new.bp.is_hole();
         let freed = !old.bp.is_hole() && new.bp.is_hole();
         if freed && new.kept && old.level == new.level && new.bp.birth() <= self.shared_until {
-            let names = &self.walk.names;
-            self.walk.findings.add(FindingKind::Pointer, || {
-                let (name, birth) = (named(names, self.dataset), new.bp.birth());
+            let (names, birth) = (&self.walk.names, new.bp.birth());
+            let kind = if birth == 0 { FindingKind::HoleBirth } else { FindingKind::Pointer };
+            self.walk.findings.add(kind, || {
+                let name = named(names, self.dataset);
                 format!(
                     "{name}: a hole born in txg {birth} where its previous snapshot has a block of \
                      {} level {}",

@@ -555,7 +555,7 @@ fn finish(
     let kept = walk.kept.take();
     walk.recovered_blocks += kept.as_ref().map_or(0, Kept::missing);
     let clean = devices.is_empty()
-        && walk.findings.is_empty()
+        && walk.findings.is_clean()
         && walk.recovered_blocks == 0
         && walk.lost_blocks == 0;
     let lost = walk.lost_blocks > 0 || walk.findings.has(FindingKind::LostMetadata);

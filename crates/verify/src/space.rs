@@ -231,7 +231,7 @@ mod tests {
             [3, 2 * AT - 1024, 1024, 4],
         ];
         let (totals, findings) = judge(&allocated, &reach);
-        assert!(findings.is_empty());
+        assert!(findings.is_clean());
         assert_eq!((totals.allocated, totals.reachable), (5632, 5632));
     }
 
@@ -262,12 +262,12 @@ mod tests {
     #[test]
     fn dedup_and_dying_blocks_may_share() {
         let dedup = [[3, AT, 512, OWNER_DEDUP | 1], [3, AT, 512, OWNER_DEDUP | 2]];
-        assert!(judge(&[(AT, 512)], &dedup).1.is_empty());
+        assert!(judge(&[(AT, 512)], &dedup).1.is_clean());
         // Only the same block may be shared.
         let overlap = [[3, AT, 1024, OWNER_DEDUP | 1], [3, AT + 512, 512, OWNER_DEDUP | 2]];
-        assert!(!judge(&[(AT, 1024)], &overlap).1.is_empty());
+        assert!(!judge(&[(AT, 1024)], &overlap).1.is_clean());
         let dying = [[3, AT, 512, 1], [3, AT, 512, OWNER_DYING], [3, AT + 512, 512, OWNER_DYING]];
-        assert!(judge(&[(AT, 512)], &dying).1.is_empty());
+        assert!(judge(&[(AT, 512)], &dying).1.is_clean());
     }
 
     #[test]

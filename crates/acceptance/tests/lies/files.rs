@@ -3,7 +3,7 @@
 use crate::Lie;
 use crate::forge::{Forge, Os, u16_at};
 use format::BlkPtr;
-use verify::FindingKind::{Account, Files, Pointer, Usage, Zap};
+use verify::FindingKind::{Account, Files, HoleBirth, Pointer, Usage, Zap};
 
 /// Attributes at fixed places behind their header.
 mod attr {
@@ -39,6 +39,16 @@ fn in_both(forge: &mut Forge, head: &str, snapshot: &str, change: impl FnOnce(&m
     change(forge, old);
     let root = forge.root(old);
     forge.set_root(head, root);
+}
+
+/// Of this file blocks were freed between two snapshots: one that was is now a hole of another birth.
+fn bear_hole(forge: &mut Forge, birth: u64) {
+    in_both(forge, "mir/work", "mir/work@renamed", |f, os| {
+        let file = 132;
+        assert!(f.pointer(os, file, 0, 1).is_hole());
+        assert!(f.pointer(fs(f, "mir/work@s2"), file, 0, 1).has_space());
+        f.edit_pointer(os, file, (0, 1), |words| words[10] = birth);
+    });
 }
 
 pub(crate) const LIES: &[Lie] = &[
@@ -338,15 +348,14 @@ pub(crate) const LIES: &[Lie] = &[
         what: "when a hole came",
         kind: Pointer,
         text: "a hole born in txg 28 where its previous snapshot has a block",
-        tell: |f| {
-            in_both(f, "mir/work", "mir/work@renamed", |f, os| {
-                // Of this file blocks were freed between two snapshots.
-                let file = 132;
-                assert!(f.pointer(os, file, 0, 1).is_hole());
-                assert!(f.pointer(fs(f, "mir/work@s2"), file, 0, 1).has_space());
-                f.edit_pointer(os, file, (0, 1), |words| words[10] = 28);
-            });
-        },
+        tell: |f| bear_hole(f, 28),
+    },
+    Lie {
+        golden: "mir",
+        what: "that a hole came at all",
+        kind: HoleBirth,
+        text: "a hole born in txg 0 where its previous snapshot has a block",
+        tell: |f| bear_hole(f, 0),
     },
     Lie {
         golden: "mir",

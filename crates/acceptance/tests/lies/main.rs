@@ -47,7 +47,8 @@ fn tell_all(lies: &[Lie]) {
         let named = report.findings.iter().any(|f| f.kind == lie.kind && f.text.contains(lie.text));
         let other = report.findings.iter().find(|f| f.kind != lie.kind);
         let damage = report.lost_blocks > 0 || !report.devices.is_empty();
-        if !named || other.is_some() || damage || report.verdict != Verdict::Whole {
+        let verdict = if lie.kind.is_harmless() { Verdict::Clean } else { Verdict::Whole };
+        if !named || other.is_some() || damage || report.verdict != verdict {
             let told: Vec<_> =
                 report.findings.iter().map(|f| format!("\n    {:?}: {f}", f.kind)).collect();
             let line = format!(
