@@ -16,6 +16,7 @@ mod path;
 mod quota;
 mod removed;
 mod replay;
+mod stable;
 mod volume;
 mod xattr;
 mod zpl;
