@@ -288,6 +288,13 @@ impl Pool {
         Ok(txg)
     }
 
+    /// Has anything changed that is in no uberblock yet?
+    pub fn has_changes(&self) -> bool {
+        let Some(writing) = &self.writing else { return false };
+        let mut alive = writing.txgs.last_synced() + 1..=writing.txgs.open();
+        alive.any(|txg| !self.dirty_heads(txg).is_empty())
+    }
+
     /// From now on each `every`-th block of `least_bytes` and more becomes a gang (0: none, as ordinarily),
     /// as if no contiguous space were left for it.
     pub fn force_gangs(&self, least_bytes: u64, every: u64) -> Result<()> {
