@@ -70,7 +70,13 @@ impl Options {
 /// A queue to which reads can be given without waiting, whatever device is behind it.
 pub trait ReadQueue: Send + Sync {
     /// Submits a read; the bytes come with the outcome. Returns its place in the batch.
-    fn start_read(&self, batch: &Batch, class: Class, offset: u64, size: usize) -> usize;
+    fn start_read(&self, batch: &Batch, class: Class, offset: u64, size: usize) -> usize {
+        self.start_reads(batch, class, &[(offset, size)])[0]
+    }
+
+    /// Submits reads, each of so many bytes from an offset on, before the disk gets to see the first: so those
+    /// that follow each other are one for it. Returns their places in the batch.
+    fn start_reads(&self, batch: &Batch, class: Class, reads: &[(u64, usize)]) -> Vec<usize>;
 }
 
 /// A queue to which writes can be given without waiting, whatever device is behind it.
@@ -85,7 +91,9 @@ pub trait WriteQueue: ReadQueue {
 
 /// What to do with the disk. How to write is known only where the device can.
 enum Action<D: ?Sized> {
-    Read(PooledBuf),
+    /// Into a buffer; without one it gets its own when its turn has come. What waits costs no memory, and gets
+    /// that of I/Os which ended in the meantime.
+    Read(Option<PooledBuf>),
     Write(Vec<WriteBuf>, fn(&D, u64, &[IoSlice<'_>]) -> Result<()>),
     Flush(fn(&D) -> Result<()>),
 }
@@ -107,10 +115,17 @@ impl<D: Device> Io<D> {
 
     fn end(self, result: Result<()>) {
         let buf = match self.action {
-            Action::Read(buf) => Some(buf),
+            Action::Read(buf) => buf,
             _ => None,
         };
         self.ticket.end(result, buf);
+    }
+
+    /// Its turn has come.
+    fn make_room(&mut self, pool: &BufPool) {
+        if let Action::Read(buf @ None) = &mut self.action {
+            *buf = Some(pool.get(self.size as usize));
+        }
     }
 
     /// Does I/Os that follow each other as one.
@@ -131,7 +146,7 @@ impl<D: Device> Io<D> {
             }
             Action::Read(_) => {
                 let bufs = ios.iter_mut().filter_map(|io| match &mut io.action {
-                    Action::Read(buf) => Some(IoSliceMut::new(buf)),
+                    Action::Read(Some(buf)) => Some(IoSliceMut::new(buf)),
                     _ => None,
                 });
                 device.read_vectored_at(at, &mut bufs.collect::<Vec<_>>())
@@ -154,6 +169,7 @@ struct Shared<D: ?Sized> {
     /// There is room, or one thread less.
     room: Condvar,
     losses: Arc<Losses>,
+    pool: BufPool,
     device: D,
 }
 
@@ -184,7 +200,6 @@ pub struct QueueState {
 /// The queue in front of one disk. It is a device itself, for callers that do one thing at a time.
 pub struct LeafQueue<D: Device + 'static> {
     shared: Arc<Shared<D>>,
-    pool: BufPool,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
@@ -215,6 +230,7 @@ impl<D: Device + 'static> LeafQueue<D> {
             work: Condvar::new(),
             room: Condvar::new(),
             losses: Arc::default(),
+            pool,
             device,
         });
         let start = |n| {
@@ -222,7 +238,7 @@ impl<D: Device + 'static> LeafQueue<D> {
             thread::spawn(format!("{name}-{n}"), move || shared.serve())
         };
         let threads = (0..options.threads).map(start).collect();
-        LeafQueue { shared, pool, threads }
+        LeafQueue { shared, threads }
     }
 
     /// The device behind the queue.
@@ -245,10 +261,10 @@ impl<D: Device + 'static> LeafQueue<D> {
     /// Returns the place of the outcome in the batch. Waits only when the queue is full.
     pub fn read(&self, batch: &Batch, class: Class, offset: u64, buf: PooledBuf) -> usize {
         let size = buf.len() as u64;
-        self.submit(batch, class, Operation::Read, offset, size, Action::Read(buf))
+        self.submit_one(batch, class, Operation::Read, offset, size, Action::Read(Some(buf)))
     }
 
-    fn submit(
+    fn submit_one(
         &self,
         batch: &Batch,
         class: Class,
@@ -257,36 +273,72 @@ impl<D: Device + 'static> LeafQueue<D> {
         size: u64,
         action: Action<D>,
     ) -> usize {
+        let io = self.prepare(batch, operation, offset, size, action);
+        let place = io.ticket.place();
+        self.submit(class, operation, vec![io]);
+        place
+    }
+
+    /// An I/O with its place in the batch.
+    fn prepare(
+        &self,
+        batch: &Batch,
+        operation: Operation,
+        offset: u64,
+        size: u64,
+        action: Action<D>,
+    ) -> Io<D> {
         let shared = &*self.shared;
         let name = shared.device.name();
         let deadline = (!self.threads.is_empty()).then_some(shared.options.deadline);
         let ticket = batch.add(name, operation, offset, size, deadline, &shared.losses);
-        let place = ticket.place();
-        let mut io = Io { action, offset, size, ticket };
+        Io { action, offset, size, ticket }
+    }
+
+    /// Gives I/Os of one kind to the disk, all at once as far as there is room.
+    fn submit(&self, class: Class, operation: Operation, ios: Vec<Io<D>>) {
+        let shared = &*self.shared;
         if self.threads.is_empty() {
-            let result = Io::act(&shared.device, std::slice::from_mut(&mut io));
-            io.end(result);
-            return place;
+            for mut io in ios {
+                io.make_room(&shared.pool);
+                let result = Io::act(&shared.device, std::slice::from_mut(&mut io));
+                io.end(result);
+            }
+            return;
         }
         if operation != Operation::Read && shared.losses.writes.load(Ordering::Acquire) > 0 {
-            io.ticket.refuse();
-            return place;
+            ios.iter().for_each(|io| io.ticket.refuse());
+            return;
         }
-        let end = time::now() + shared.options.deadline;
+        let give_up = time::now() + shared.options.deadline;
+        // How many the disk will see, about: what follows the one before goes with it.
+        let (mut wake, mut start, mut end) = (0, 0, None);
         let mut state = shared.state.lock();
-        while state.schedule.waiting() >= shared.options.waiting_max {
-            let left = end.saturating_since(time::now());
-            if left.is_zero() {
-                drop(state);
-                io.ticket.refuse();
-                return place;
+        for io in ios {
+            if state.schedule.waiting() >= shared.options.waiting_max {
+                shared.work.notify_all();
             }
-            state = shared.room.wait_timeout(state, left).0;
+            while state.schedule.waiting() >= shared.options.waiting_max {
+                let left = give_up.saturating_since(time::now());
+                if left.is_zero() {
+                    break;
+                }
+                state = shared.room.wait_timeout(state, left).0;
+            }
+            if state.schedule.waiting() >= shared.options.waiting_max {
+                io.ticket.refuse();
+                continue;
+            }
+            if end != Some(io.offset) || io.offset - start >= TOGETHER_MAX {
+                (wake, start) = (wake + 1, io.offset);
+            }
+            end = Some(io.offset + io.size);
+            state.schedule.push(class, io.offset, io);
         }
-        state.schedule.push(class, offset, io);
         drop(state);
-        shared.work.notify_one();
-        place
+        for _ in 0..wake.min(shared.options.threads) {
+            shared.work.notify_one();
+        }
     }
 }
 
@@ -296,12 +348,13 @@ impl<D: WriteDevice + 'static> LeafQueue<D> {
     pub fn write(&self, batch: &Batch, class: Class, offset: u64, bufs: Vec<WriteBuf>) -> usize {
         let size = bufs.iter().map(|buf| (**buf).as_ref().len() as u64).sum();
         let action = Action::Write(bufs, D::write_vectored_at);
-        self.submit(batch, class, Operation::Write, offset, size, action)
+        self.submit_one(batch, class, Operation::Write, offset, size, action)
     }
 
     /// Submits a flush. It covers the writes whose outcome is known when it is submitted.
     pub fn flush(&self, batch: &Batch) -> usize {
-        self.submit(batch, Class::SyncWrite, Operation::Flush, 0, 0, Action::Flush(D::flush))
+        let action = Action::Flush(D::flush);
+        self.submit_one(batch, Class::SyncWrite, Operation::Flush, 0, 0, action)
     }
 }
 
@@ -329,6 +382,7 @@ impl<D: Device> Shared<D> {
                 // Those that nobody waits for any more are not done at all.
                 let mut wanted: Vec<Io<D>> =
                     ios.into_iter().filter(|io| io.ticket.start()).collect();
+                wanted.iter_mut().for_each(|io| io.make_room(&self.pool));
                 while let Some(first) = wanted.first() {
                     let mut end = first.offset;
                     let follows = |io: &&Io<D>| {
@@ -410,7 +464,7 @@ impl<D: Device + 'static> Device for LeafQueue<D> {
         // The caller's buffers are only borrowed, and a lost I/O keeps what it reads into.
         let batch = Batch::new();
         let size = bufs.iter().map(|b| b.len()).sum();
-        self.read(&batch, Class::SyncRead, offset, self.pool.get(size));
+        self.start_read(&batch, Class::SyncRead, offset, size);
         let all = batch.wait_one()?.expect("a read gives its buffer back");
         let mut rest = &all[..];
         for buf in bufs {
@@ -455,14 +509,20 @@ impl<D: WriteDevice + 'static> WriteDevice for LeafQueue<D> {
 }
 
 impl<D: Device + 'static> ReadQueue for LeafQueue<D> {
-    fn start_read(&self, batch: &Batch, class: Class, offset: u64, size: usize) -> usize {
-        self.read(batch, class, offset, self.pool.get(size))
+    fn start_reads(&self, batch: &Batch, class: Class, reads: &[(u64, usize)]) -> Vec<usize> {
+        let io = |(offset, size): &(u64, usize)| {
+            self.prepare(batch, Operation::Read, *offset, *size as u64, Action::Read(None))
+        };
+        let ios: Vec<Io<D>> = reads.iter().map(io).collect();
+        let places = ios.iter().map(|io| io.ticket.place()).collect();
+        self.submit(class, Operation::Read, ios);
+        places
     }
 }
 
 impl<D: WriteDevice + 'static> WriteQueue for LeafQueue<D> {
     fn start_write(&self, batch: &Batch, offset: u64, bufs: &[IoSlice<'_>]) -> usize {
-        let mut all = self.pool.get(bufs.iter().map(|b| b.len()).sum());
+        let mut all = self.shared.pool.get(bufs.iter().map(|b| b.len()).sum());
         let mut at = 0;
         for buf in bufs {
             all[at..at + buf.len()].copy_from_slice(buf);

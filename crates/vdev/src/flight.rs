@@ -162,19 +162,23 @@ impl Tree {
     pub fn start(&self, flight: &mut Flight, class: Class, memory: Option<Grant>) {
         let batch = memory.map_or_else(Batch::new, Batch::with_memory);
         let plain = BufPool::new(0);
-        for span in flight.spans.iter_mut().flatten() {
-            let Some(device) = self.leaves()[span.leaf].device() else { continue };
-            let at = DATA_AT + span.offset;
-            match device.read_queue() {
-                Some(queue) => {
-                    span.place = Some(queue.start_read(&batch, class, at, span.size as usize));
-                }
+        // All spans of a child are on one leaf.
+        for spans in &mut flight.spans {
+            let Some(leaf) = spans.first().map(|span| span.leaf) else { continue };
+            let Some(device) = self.leaves()[leaf].device() else { continue };
+            let Some(queue) = device.read_queue() else {
                 // Those without a queue are read while the others are under way.
-                None => {
+                for span in spans {
                     let mut bytes = plain.get(span.size as usize);
-                    span.bytes = device.read_at(at, &mut bytes).is_ok().then_some(bytes);
+                    let read = device.read_at(DATA_AT + span.offset, &mut bytes);
+                    span.bytes = read.is_ok().then_some(bytes);
                 }
-            }
+                continue;
+            };
+            let reads: Vec<(u64, usize)> =
+                spans.iter().map(|span| (DATA_AT + span.offset, span.size as usize)).collect();
+            let places = queue.start_reads(&batch, class, &reads);
+            spans.iter_mut().zip(places).for_each(|(span, place)| span.place = Some(place));
         }
         flight.batch = Some(batch);
     }

@@ -32,7 +32,7 @@ fn what_was_written_is_read() {
         WriteDevice::flush(&queue).expect("flushes");
         let batch = Batch::new();
         for n in 0..20u64 {
-            queue.read(&batch, Class::SyncRead, 4096 + n * 512, queue.pool.get(512));
+            queue.read(&batch, Class::SyncRead, 4096 + n * 512, queue.shared.pool.get(512));
         }
         for (n, outcome) in batch.wait().into_iter().enumerate() {
             let buf = outcome.buf.expect("a buffer");
@@ -75,9 +75,9 @@ fn errors_come_with_their_own_io() {
         queue.device().inject(Fault::new(Kind::Error(Errno::IO), On::Reads).within(512..1024));
         let batch = Batch::new();
         for n in 0..3 {
-            queue.read(&batch, Class::SyncRead, n * 512, queue.pool.get(512));
+            queue.read(&batch, Class::SyncRead, n * 512, queue.shared.pool.get(512));
         }
-        queue.read(&batch, Class::SyncRead, MIB, queue.pool.get(1));
+        queue.read(&batch, Class::SyncRead, MIB, queue.shared.pool.get(1));
         let ok: Vec<bool> = batch.wait().iter().map(|o| o.result.is_ok()).collect();
         assert_eq!(ok, [true, false, true, false]);
     }
@@ -94,7 +94,7 @@ fn several_disks_and_one_wait() {
     let batch = Batch::new();
     let start = time::now();
     for queue in &queues {
-        queue.read(&batch, Class::SyncRead, 0, queue.pool.get(512));
+        queue.read(&batch, Class::SyncRead, 0, queue.shared.pool.get(512));
     }
     assert!(start.elapsed() < Duration::from_millis(40), "submitting does not wait");
     assert_eq!(batch.wait().len(), 3);
@@ -168,7 +168,7 @@ fn the_queue_has_an_end() {
     let fault = disk.inject(Fault::new(Kind::Hang, On::Reads));
     let batch = Batch::new();
     for n in 0..5 {
-        queue.read(&batch, Class::SyncRead, n * 512, queue.pool.get(512));
+        queue.read(&batch, Class::SyncRead, n * 512, queue.shared.pool.get(512));
         assert!(queue.state().waiting <= 2);
     }
     assert!(batch.wait().iter().all(|o| o.result.is_err()));
@@ -182,7 +182,7 @@ fn room_is_noticed_at_once() {
     let start = time::now();
     let batch = Batch::new();
     for n in 0..50 {
-        queue.read(&batch, Class::SyncRead, n * 512, queue.pool.get(512));
+        queue.read(&batch, Class::SyncRead, n * 512, queue.shared.pool.get(512));
     }
     assert!(batch.wait().iter().all(|o| o.result.is_ok()));
     assert!(start.elapsed() < options.deadline / 3, "nobody sat out a deadline");
@@ -227,7 +227,7 @@ fn busy_disk() -> (LeafQueue<SimDisk>, Batch) {
     let slow = Kind::Slow(Duration::from_millis(200));
     queue.device().inject(Fault::new(slow, On::Reads).times(1));
     let first = Batch::new();
-    queue.read(&first, Class::SyncRead, 3 * MIB, queue.pool.get(512));
+    queue.read(&first, Class::SyncRead, 3 * MIB, queue.shared.pool.get(512));
     while queue.state().active == 0 {
         time::sleep(Duration::from_millis(1));
     }
@@ -242,7 +242,7 @@ fn what_follows_each_other_and_waits_is_one_io() {
     }
     let batch = Batch::new();
     for n in [3, 1, 0, 2, 8, 9, 12] {
-        queue.read(&batch, Class::Read, n * 4096, queue.pool.get(4096));
+        queue.read(&batch, Class::Read, n * 4096, queue.shared.pool.get(4096));
     }
     assert!(first.wait()[0].result.is_ok());
     for (outcome, n) in batch.wait().into_iter().zip([3, 1, 0, 2, 8, 9, 12]) {
@@ -259,7 +259,7 @@ fn a_batch_that_is_dropped_is_forgotten() {
     let grant = account.try_grant(rt::mem::Class::Normal, 8192).expect("there is room");
     let batch = Batch::with_memory(grant);
     for n in 0..2 {
-        queue.read(&batch, Class::Read, n * 8192, queue.pool.get(4096));
+        queue.read(&batch, Class::Read, n * 8192, queue.shared.pool.get(4096));
     }
     assert_eq!(account.used(), 8192);
     drop(batch);
@@ -267,4 +267,67 @@ fn a_batch_that_is_dropped_is_forgotten() {
     drop(first.wait());
     assert_idle(&queue);
     assert_eq!((account.used(), queue.device().counts().reads), (0, 1));
+}
+
+/// Reads that are submitted together and follow each other are one for the disk, although threads are idle.
+#[test]
+fn what_is_submitted_together_is_one_for_the_disk() {
+    const PART: usize = 64 << 10;
+    let queue = LeafQueue::new(SimDisk::new(8 * MIB), Options::threads(3), pool());
+    let image: Vec<u8> = (0..8 * MIB).map(|at| (at >> 16) as u8).collect();
+    queue.write_at(0, &image).expect("writes");
+    for _ in 0..50 {
+        let before = queue.device().counts().reads;
+        // Two runs: the second is far from the first.
+        let places = (0..8u64).map(|n| n * PART as u64);
+        let reads: Vec<(u64, usize)> =
+            places.clone().chain(places.map(|at| at + 4 * MIB)).map(|at| (at, PART)).collect();
+        let batch = Batch::new();
+        let places = queue.start_reads(&batch, Class::Read, &reads);
+        assert_eq!(places, (0..16).collect::<Vec<_>>());
+        for (outcome, (at, _)) in batch.wait().into_iter().zip(&reads) {
+            let buf = outcome.buf.expect("a buffer");
+            assert!(buf.len() == PART && buf.iter().all(|byte| *byte == (at >> 16) as u8));
+        }
+        assert_eq!(queue.device().counts().reads - before, 2);
+    }
+}
+
+/// More reads at once than the queue holds: each comes, or is refused when the disk hangs.
+#[test]
+fn more_than_the_queue_holds_is_read_in_turn() {
+    let options = Options { waiting_max: 4, ..quick(2) };
+    let queue = LeafQueue::new(SimDisk::new(MIB), options, pool());
+    let reads: Vec<(u64, usize)> = (0..64).map(|n| (n * 8192, 4096)).collect();
+    let batch = Batch::new();
+    assert_eq!(queue.start_reads(&batch, Class::Read, &reads).len(), 64);
+    assert!(batch.wait().iter().all(|outcome| outcome.result.is_ok()));
+    queue.device().inject(Fault::new(Kind::Hang, On::Reads));
+    let batch = Batch::new();
+    queue.start_reads(&batch, Class::Read, &reads);
+    assert!(batch.wait().iter().all(|outcome| outcome.result.is_err()));
+    queue.device().heal();
+}
+
+/// A read gets its buffer when its turn has come.
+#[test]
+fn what_waits_takes_no_memory() {
+    const PART: usize = 64 << 10;
+    let pool = pool();
+    drop(pool.get(PART));
+    let before = pool.state();
+    assert!(before.idle_bytes >= PART);
+    let queue = LeafQueue::new(SimDisk::new(MIB), Options::threads(1), pool.clone());
+    let fault = queue.device().inject(Fault::new(Kind::Hang, On::Reads));
+    let batch = Batch::new();
+    queue.start_reads(&batch, Class::Read, &[(0, PART), (4 * PART as u64, PART)]);
+    // The first is at the disk with the buffer that was there; the second is never done.
+    assert!((0..1000).any(|_| {
+        time::sleep(Duration::from_millis(1));
+        queue.state().active == 1
+    }));
+    drop(batch);
+    queue.device().lift(fault);
+    assert_idle(&queue);
+    assert_eq!(pool.state(), before);
 }
