@@ -9,6 +9,7 @@
 use crate::error::{LeafFailure, Result, VdevError};
 use crate::write::{WriteReport, WriteTree};
 use codec::embedded::{self, EmbeddedError, Place};
+use device::queue::Batch;
 use device::{Device, DeviceError, WriteDevice};
 use format::bootenv::BootEnv;
 use format::config::{Label, PoolConfig};
@@ -18,6 +19,7 @@ use format::label::{
 };
 use format::uberblock::{slot_of_txg, slot_size};
 use format::{FormatError, NvList, Uberblock};
+use std::io::IoSlice;
 
 /// Why one of a device's labels cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -169,43 +171,48 @@ pub fn write_config(
     device: &dyn WriteDevice,
     config: &NvList,
 ) -> std::result::Result<(), LabelError> {
-    for pair in [[0, 2], [1, 3]] {
-        write_pair(device, pair, config)?;
+    for labels in [[0, 2], [1, 3]] {
+        for (at, bytes) in pair(device, labels, config)? {
+            device.write_at(at, &bytes)?;
+        }
         device.flush()?;
     }
     Ok(())
 }
 
-/// Writes the config region of two of a device's labels.
-fn write_pair(
+/// Bytes of a device's labels, and where they go.
+type Pieces = Vec<(u64, Vec<u8>)>;
+
+/// The config region of two of a device's labels.
+fn pair(
     device: &dyn WriteDevice,
     pair: [usize; 2],
     config: &NvList,
-) -> std::result::Result<(), LabelError> {
-    for label in pair {
+) -> std::result::Result<Pieces, LabelError> {
+    let piece = |label| {
         let offset = label_offset(label, device.size());
         let at = offset.ok_or(LabelError::TooSmall { size: device.size() })? + CONFIG_AT;
-        device.write_at(at, &seal_config(config, at)?)?;
-    }
-    Ok(())
+        Ok((at, seal_config(config, at)?))
+    };
+    pair.into_iter().map(piece).collect()
 }
 
-/// Writes an uberblock into its slot of all four rings of a device.
-fn write_uberblock(
+/// An uberblock in its slot of all four rings of a device.
+fn slots(
     device: &dyn WriteDevice,
     uberblock: &Uberblock,
     ashift: u64,
-) -> std::result::Result<(), LabelError> {
+) -> std::result::Result<Pieces, LabelError> {
     let slot = slot_of_txg(uberblock.txg.get(), ashift, uberblock.multihost());
-    for label in 0..LABELS {
+    let piece = |label| {
         let offset = label_offset(label, device.size());
         let offset = offset.ok_or(LabelError::TooSmall { size: device.size() })?;
         let at = offset + RING_AT + (slot * slot_size(ashift)) as u64;
         let mut bytes = uberblock.to_slot(ashift);
         embedded::seal(Place::Label { offset: at }, &mut bytes)?;
-        device.write_at(at, &bytes)?;
-    }
-    Ok(())
+        Ok((at, bytes))
+    };
+    (0..LABELS).map(piece).collect()
 }
 
 impl WriteTree {
@@ -252,19 +259,48 @@ struct LabelStep<'a> {
 }
 
 impl LabelStep<'_> {
-    /// Writes and flushes something on every leaf; the tops on which a leaf took it.
+    /// Writes and flushes something on every leaf, on those with queues all at once; the tops on which a leaf took
+    /// it.
     fn on_leaves(
         &mut self,
-        mut write: impl FnMut(&dyn WriteDevice, &crate::Leaf) -> std::result::Result<(), LabelError>,
+        mut pieces: impl FnMut(
+            &dyn WriteDevice,
+            &crate::Leaf,
+        ) -> std::result::Result<Pieces, LabelError>,
     ) -> Result<Vec<bool>> {
         let tree = self.tree.tree();
-        let mut written = Vec::new();
+        let batch = Batch::new();
+        let (mut started, mut written) = (Vec::new(), Vec::new());
         for (index, leaf) in tree.leaves().iter().enumerate() {
             let Some(device) = self.tree.writer(index) else { continue };
-            match write(device, leaf) {
+            let pieces = match pieces(device, leaf) {
+                Ok(pieces) => pieces,
+                Err(error) => {
+                    batch.wait();
+                    return Err(error.into());
+                }
+            };
+            let result = match device.write_queue() {
+                Some(queue) => {
+                    for (at, bytes) in &pieces {
+                        queue.start_write(&batch, *at, &[IoSlice::new(bytes)]);
+                        started.push(index);
+                    }
+                    Ok(())
+                }
+                None => pieces.iter().try_for_each(|(at, bytes)| device.write_at(*at, bytes)),
+            };
+            match result {
                 Ok(()) => written.push(index),
-                Err(LabelError::Device(error)) => self.failed(index, error),
-                Err(other) => return Err(other.into()),
+                Err(error) => self.failed(index, error),
+            }
+        }
+        for (index, outcome) in started.into_iter().zip(batch.wait()) {
+            let Err(error) = outcome.result else { continue };
+            // A leaf fails once, however many of its labels do.
+            if let Some(place) = written.iter().position(|leaf| *leaf == index) {
+                written.remove(place);
+                self.failed(index, error);
             }
         }
         let failed = self.tree.flush_leaves(written.iter().copied());
@@ -287,7 +323,7 @@ impl LabelStep<'_> {
         let took = self.on_leaves(|device, leaf| {
             let missing = FormatError::Missing { what: "pool config", field: "leaf" };
             let config = config.for_leaf(leaf.guid()).ok_or(missing)?;
-            write_pair(device, pair, &config.to_nvlist())
+            self::pair(device, pair, &config.to_nvlist())
         })?;
         for (top, took) in self.tree.tree().tops().iter().zip(took) {
             if !took && top.layout.is_some() {
@@ -302,7 +338,7 @@ impl LabelStep<'_> {
         let took = self.on_leaves(|device, leaf| {
             let top = tree.tops().get(leaf.top as usize);
             let ashift = top.and_then(|top| top.config.top).map_or(0, |top| top.ashift);
-            write_uberblock(device, uberblock, ashift)
+            slots(device, uberblock, ashift)
         })?;
         if took.contains(&true) { Ok(()) } else { Err(self.nowhere()) }
     }
