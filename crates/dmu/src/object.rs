@@ -32,6 +32,7 @@ use crate::zap::Memo;
 
 mod ahead;
 mod dying;
+mod parents;
 mod read;
 
 pub(crate) use dying::Left;

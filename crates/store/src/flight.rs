@@ -9,6 +9,7 @@ use codec::checksum;
 use device::queue::Class;
 use format::{BlkPtr, Checksum, Compress};
 use rt::Grant;
+use rt::sync::Arc;
 use vdev::{ReadScratch, Sought};
 
 use crate::error::{Result, StoreError};
@@ -71,13 +72,28 @@ impl Store {
         Flight { blocks: blocks.collect(), runs, scratch: ReadScratch::default() }
     }
 
-    /// Asks the disks for all of it. What comes with a grant for its memory is ahead of its reader, who does
-    /// not wait for it yet.
-    pub fn start(&self, flight: &mut Flight, mut memory: Option<Grant>) {
-        let class = if memory.is_some() { Class::Read } else { Class::SyncRead };
+    /// Asks the disks for all of it. What is not `urgent` is ahead of its reader, who does not wait for it yet;
+    /// `memory` is the grant for its bytes, if there is one.
+    pub fn start(&self, flight: &mut Flight, urgent: bool, mut memory: Option<Grant>) {
+        let class = if urgent { Class::SyncRead } else { Class::Read };
         for run in &mut flight.runs {
             let memory = memory.as_mut().map(|memory| memory.split(run.bytes()));
             self.tree().start(run, class, memory);
+        }
+    }
+
+    /// Puts all blocks of what was started into the cache, as [`Store::read`] would have; waits for them. Those
+    /// that cannot be read are left out: who wants them hears why.
+    pub fn land_in_cache(&self, mut flight: Flight) {
+        for index in 0..flight.blocks.len() {
+            let bp = flight.blocks[index].bp;
+            if !bp.is_little_endian() || check_sizes(&bp).is_err() || self.is_kept(&bp) {
+                continue;
+            }
+            let mut bytes = vec![0; bp.lsize() as usize];
+            if self.land(&mut flight, index, &mut bytes).is_ok() {
+                self.keep(&bp, Arc::new(bytes));
+            }
         }
     }
 

@@ -12,7 +12,6 @@ mod fits;
 mod flight;
 mod gang;
 mod gate;
-mod log;
 mod metaslab;
 mod ranges;
 mod read;

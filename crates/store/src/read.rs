@@ -91,6 +91,11 @@ impl Store {
         self.cache.put(bp, block);
     }
 
+    /// Is the block in the cache?
+    pub fn is_kept(&self, bp: &BlkPtr) -> bool {
+        self.cache.get(bp).is_some()
+    }
+
     /// Forgets the bytes of a block that was written over.
     pub(crate) fn forget(&self, bp: &BlkPtr) {
         self.cache.forget(bp);

@@ -100,10 +100,6 @@ impl Writer {
         &self.gate
     }
 
-    pub(crate) fn min_alloc(&self) -> u64 {
-        self.min_alloc
-    }
-
     /// The allocator.
     pub fn allocator(&self) -> &Allocator {
         &self.allocator

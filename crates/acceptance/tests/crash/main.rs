@@ -13,7 +13,6 @@
 
 mod check;
 mod faults;
-mod fsyncs;
 mod rig;
 mod story;
 mod streams;

@@ -10,6 +10,8 @@ use rt::sync::Arc;
 use crate::rig::{self, MIRROR, RAIDZ2, Shape};
 
 const RECORD: u64 = 16 << 10;
+/// So small that a file has several indirect blocks, each of 2 MiB of it.
+const SMALL: u64 = 2 << 10;
 const SIZE: usize = 9 << 20;
 
 /// Noise, text, zeros and noise again, so that records are of all sizes, and some are holes.
@@ -28,10 +30,10 @@ fn contents(seed: u64, size: usize) -> Vec<u8> {
 }
 
 /// A pool on disks behind queues, with a file, opened anew.
-fn pool_with_file(shape: Shape, data: &[u8]) -> (SimSet, Arc<Pool>) {
+fn pool_with_file(shape: Shape, record: u64, data: &[u8]) -> (SimSet, Arc<Pool>) {
     let set = SimSet::new(shape.disks, shape.disk_bytes);
     let pool = rig::create(&set, shape).unwrap();
-    pool.set_property(rig::POOL, "recordsize", Some(Stored::Number(RECORD))).unwrap();
+    pool.set_property(rig::POOL, "recordsize", Some(Stored::Number(record))).unwrap();
     let fs = Filesystem::open(&pool, rig::POOL).unwrap();
     let file = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
     fs.create_with(fs.root(), b"file", &file, data).unwrap();
@@ -50,7 +52,7 @@ fn reads(set: &SimSet) -> u64 {
 fn a_stream_takes_few_reads_and_gets_the_file() {
     let data = contents(1, SIZE);
     for shape in [RAIDZ2, MIRROR] {
-        let (set, pool) = pool_with_file(shape, &data);
+        let (set, pool) = pool_with_file(shape, RECORD, &data);
         let fs = Filesystem::open(&pool, rig::POOL).unwrap();
         let object = fs.resolve(b"file").unwrap();
         let before = reads(&set);
@@ -66,12 +68,29 @@ fn a_stream_takes_few_reads_and_gets_the_file() {
     }
 }
 
+/// Indirect blocks come many at a time, ahead of those who need them.
+#[test]
+fn a_stream_of_many_small_records_takes_few_reads() {
+    let mut data = vec![0; SIZE];
+    Rng::new(9).fill(&mut data);
+    let (set, pool) = pool_with_file(MIRROR, 512, &data);
+    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+    let object = fs.resolve(b"file").unwrap();
+    let before = reads(&set);
+    read_start(&fs, object, &data, SIZE);
+    let count = reads(&set) - before;
+    println!("{count} reads");
+    assert!(count < 20, "{count} reads for {} indirect blocks", SIZE >> 18);
+}
+
 /// Disks that hold rubbish, as many as the redundancy bears.
 #[test]
 fn a_stream_from_disks_that_lie_gets_the_file() {
     let data = contents(2, SIZE);
-    for (shape, liars) in [(RAIDZ2, vec![1, 3]), (MIRROR, vec![1])] {
-        let (set, pool) = pool_with_file(shape, &data);
+    for (shape, record, liars) in
+        [(RAIDZ2, RECORD, vec![1, 3]), (RAIDZ2, SMALL, vec![0, 2]), (MIRROR, RECORD, vec![1])]
+    {
+        let (set, pool) = pool_with_file(shape, record, &data);
         let fs = Filesystem::open(&pool, rig::POOL).unwrap();
         let object = fs.resolve(b"file").unwrap();
         let mut noise = vec![0; 8 << 20];
@@ -90,8 +109,16 @@ fn a_stream_from_disks_that_lie_gets_the_file() {
 /// What is written, cut or synced in front of the reader is seen as it is when he comes there.
 #[test]
 fn a_stream_sees_what_changes_in_front_of_it() {
-    let mut data = contents(4, SIZE);
-    let (_set, pool) = pool_with_file(RAIDZ2, &data);
+    let data = contents(4, SIZE);
+    change_in_front_of_a_stream(RECORD, data.clone());
+    change_in_front_of_a_stream(SMALL, data);
+}
+
+fn change_in_front_of_a_stream(record: u64, mut data: Vec<u8>) {
+    let (set, pool) = pool_with_file(RAIDZ2, record, &data);
+    // Some of what is asked for is still under way when it has changed.
+    let slow = Kind::Slow(std::time::Duration::from_millis(2));
+    set.disk(1).inject(Fault::new(slow, On::Reads));
     let fs = Filesystem::open(&pool, rig::POOL).unwrap();
     let object = fs.resolve(b"file").unwrap();
     let mut rng = Rng::new(5);
@@ -140,20 +167,26 @@ fn read_start(fs: &Filesystem, object: u64, data: &[u8], much: usize) {
 #[test]
 fn the_memory_of_a_stream_comes_back() {
     let data = contents(6, SIZE);
-    let (set, pool) = pool_with_file(RAIDZ2, &data);
+    for record in [RECORD, SMALL] {
+        memory_comes_back(record, &data);
+    }
+}
+
+fn memory_comes_back(record: u64, data: &[u8]) {
+    let (set, pool) = pool_with_file(RAIDZ2, record, data);
     let memory = pool.memory().clone();
     let fs = Filesystem::open(&pool, rig::POOL).unwrap();
     let object = fs.resolve(b"file").unwrap();
     // What the pool itself reads is little.
     let own = memory.used();
     assert!(own < 64 << 10, "{own} bytes");
-    read_start(&fs, object, &data, SIZE);
+    read_start(&fs, object, data, SIZE);
     assert!(memory.used_max() > 1 << 20, "nothing was read ahead");
     assert_eq!(memory.used(), own, "at the end of the file");
     // The windows in front of him are abandoned, some of them under way; an I/O at a disk keeps its buffer.
     let slow = Kind::Slow(std::time::Duration::from_millis(20));
     set.disk(2).inject(Fault::new(slow, On::Reads));
-    read_start(&fs, object, &data, SIZE / 3);
+    read_start(&fs, object, data, SIZE / 3);
     assert!(memory.used() > own);
     fs.read(object, 5, &mut [0; 10]).unwrap();
     let given_back = || {
@@ -176,8 +209,10 @@ fn the_memory_of_a_stream_comes_back() {
 #[test]
 fn a_stream_whose_disks_fail_under_way_gets_the_file() {
     let data = contents(7, SIZE);
-    for kind in [Kind::Error(rustix::io::Errno::IO), Kind::FlipBit { seed: 3 }] {
-        let (set, pool) = pool_with_file(RAIDZ2, &data);
+    let kinds = [Kind::Error(rustix::io::Errno::IO), Kind::FlipBit { seed: 3 }];
+    for (kind, record) in kinds.into_iter().flat_map(|kind| [(kind.clone(), RECORD), (kind, SMALL)])
+    {
+        let (set, pool) = pool_with_file(RAIDZ2, record, &data);
         let fs = Filesystem::open(&pool, rig::POOL).unwrap();
         let object = fs.resolve(b"file").unwrap();
         let mut seen = vec![0; 100_000];
@@ -196,7 +231,7 @@ fn a_stream_whose_disks_fail_under_way_gets_the_file() {
 #[test]
 fn many_streams_stay_within_the_cap() {
     let data = contents(8, 1 << 20);
-    let (_set, pool) = pool_with_file(RAIDZ2, &data);
+    let (_set, pool) = pool_with_file(RAIDZ2, RECORD, &data);
     let memory = pool.memory().clone();
     // What others have leaves room for few.
     let max = memory.max(rt::mem::Class::Normal);

@@ -22,15 +22,17 @@ use rt::time::{self, Instant};
 use store::{Flight, Member, Stream, Streams};
 
 use super::Object;
+use super::parents::Parents;
 use super::read::Source;
 use crate::error::Result;
 
 /// Bytes of data that are asked for at once, at most.
 const WINDOW_MAX: u64 = 16 << 20;
-/// Bytes of data that are under way or kept for a stream: so many at least, so many at most.
-const DEPTHS: (u64, u64) = (2 << 20, 48 << 20);
-/// Bytes ahead for each byte that was read in sequence.
-const BOLDNESS: u64 = 16;
+/// Bytes of data that are under way or kept for a stream: so many at least, so many at most. From a few windows on
+/// the disks have the next one while the reader is served from the one before.
+const DEPTHS: (u64, u64) = (2 << 20, 256 << 20);
+/// Bytes ahead for each byte that was read in sequence: the first large read starts two windows.
+const BOLDNESS: u64 = 32;
 
 /// What is known of the reads of an object.
 #[derive(Default)]
@@ -52,6 +54,7 @@ struct Inner {
     member: Option<Member>,
     /// Consecutive, the first one is being used up.
     windows: VecDeque<Window>,
+    parents: Parents,
     /// A record that was used in part.
     record: Option<(u64, PooledBuf)>,
     /// When the reader came last.
@@ -86,12 +89,14 @@ impl Windows {
 impl Inner {
     fn clear(&mut self) {
         self.windows.clear();
+        self.parents.clear();
         self.record = None;
     }
 
     /// Bytes of memory that it takes, the records' own not counted.
     fn bytes(&self) -> u64 {
-        self.windows.iter().map(|window| window.flight.bytes()).sum()
+        let windows: u64 = self.windows.iter().map(|window| window.flight.bytes()).sum();
+        windows + self.parents.bytes()
     }
 }
 
@@ -172,7 +177,8 @@ impl Object {
         Some(count)
     }
 
-    /// Asks the disks for what comes after block `block`, in whose record the reader is, if that is less than half of `depth`.
+    /// Asks the disks for what comes after block `block`, in whose record the reader is, once that is no more than
+    /// half of `depth`.
     fn look_ahead(&self, inner: &mut Inner, (block, size): (u64, u64), depth: u64) {
         let version = self.version();
         if inner.windows.iter().any(|window| window.version != version)
@@ -183,29 +189,45 @@ impl Object {
         while inner.windows.front().is_some_and(|window| window.first + window.count <= block) {
             inner.windows.pop_front();
         }
-        let next = inner.windows.back().map_or(block, |window| window.first + window.count);
-        let have = (next - block) * size;
-        if have > depth / 2 {
-            return;
-        }
         let streams = self.store.streams();
         // What lies between the data is read, too: a third more is what raidz2 brings.
-        let free = (streams.share() * 3 / 4).saturating_sub(inner.bytes());
-        let wanted = (depth - have).min(WINDOW_MAX).min(free);
-        // Small pieces of a small share: a large one, when all is used up, costs the disks less. They have other
-        // streams to serve until then.
-        if have > 0 && wanted < (WINDOW_MAX / 2).min(depth / 4) {
+        let depth = depth.min(streams.share() * 3 / 4);
+        let ahead = |inner: &Inner| {
+            let end = inner.windows.back().map_or(block, |window| window.first + window.count);
+            (end, (end - block) * size)
+        };
+        if ahead(inner).1 > depth / 2 {
             return;
         }
-        let Ok(max) = self.max_block() else { return };
-        let count = (wanted / size).max(1).min((max + 1).saturating_sub(next));
-        let window = if count == 0 { None } else { self.window(next, count, size, streams) };
-        inner.windows.extend(window);
+        // Windows that follow each other are one way for the heads, so all that is missing is asked for at once.
+        loop {
+            let (next, have) = ahead(inner);
+            let free = streams.share().saturating_sub(inner.bytes()) * 3 / 4;
+            let wanted = depth.saturating_sub(have).min(WINDOW_MAX).min(free);
+            // Small pieces of a small share: a large one, when all is used up, costs the disks less. They have
+            // other streams to serve until then.
+            if have > 0 && wanted < (WINDOW_MAX / 2).min(depth / 4).max(size) {
+                return;
+            }
+            let Ok(max) = self.max_block() else { return };
+            let count = (wanted / size).max(1).min((max + 1).saturating_sub(next));
+            let window = (count > 0).then(|| self.window(inner, (next, count, max), size, streams));
+            let Some(window) = window.flatten() else { return };
+            inner.windows.push_back(window);
+        }
     }
 
     /// Asks the disks for these blocks, if they are there and there is memory for them.
-    fn window(&self, first: u64, count: u64, size: u64, streams: &Streams) -> Option<Window> {
+    fn window(
+        &self,
+        inner: &mut Inner,
+        (first, count, max): (u64, u64, u64),
+        size: u64,
+        streams: &Streams,
+    ) -> Option<Window> {
         let Ok((Source::Disk(root, version), now)) = self.source(first) else { return None };
+        let last = first + count - 1;
+        inner.parents.before(&self.store, &root, version, (first, last));
         let mut bps = Vec::with_capacity(count as usize);
         let pointers = root.pointers(&self.store, first, count, |_, bp| {
             bps.push(bp);
@@ -215,9 +237,10 @@ impl Object {
         if pointers.is_err() || u64::from(now) != size || !bps.iter().all(whole) {
             return None;
         }
+        inner.parents.after(&self.store, &root, (last, max), streams);
         let mut flight = self.store.plan(bps);
         let memory = streams.room(flight.bytes())?;
-        self.store.start(&mut flight, Some(memory));
+        self.store.start(&mut flight, false, Some(memory));
         Some(Window { version, first, count, flight })
     }
 }

@@ -166,7 +166,7 @@ impl Object {
         let whole = |bp: &BlkPtr| bp.is_hole() || bp.lsize() == size as u64;
         if self.store.is_on_disks() && bps.iter().all(whole) {
             let mut flight = self.store.plan(bps);
-            self.store.start(&mut flight, None);
+            self.store.start(&mut flight, true, None);
             for (index, out) in buf.chunks_exact_mut(size).enumerate() {
                 let landed = self.store.land(&mut flight, index, out);
                 landed.map_err(self.block_error(first + index as u64))?;
