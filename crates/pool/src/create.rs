@@ -336,7 +336,8 @@ impl Pool {
         };
         let of_sync = Arc::new(store.waiting_at(gate.clone()));
         let objset = Arc::new(Objset::create(of_sync, ObjsetType::Meta, policy, None));
-        let txgs = dmu::Txgs::new(TXG_INITIAL - 1, crate::pool::DIRTY_MAX_BYTES);
+        let dirty_max = crate::memory::Memory::of(out.tree()).dirty_max;
+        let txgs = dmu::Txgs::new(TXG_INITIAL - 1, dirty_max);
         let tx = &txgs.in_sync(TXG_INITIAL);
         let (mos, features) = directory(&objset, tx, &wanted)?;
         store.set_salt(salt(&mos, tx, &mut rng)?);

@@ -9,11 +9,9 @@ use format::config::PoolConfig;
 use format::features::Feature;
 use format::uberblock::Uberblock;
 use rt::buf::BufPool;
-use rt::mem::Account;
-use rt::sync::atomic::AtomicBool;
 use rt::sync::{Arc, Mutex};
 use rt::workers::Workers;
-use store::{Allocator, Gate, Store, Streams, TopSpace, Writer};
+use store::{Allocator, Gate, Store, TopSpace, Writer};
 use vdev::{Tree, WriteTree};
 
 use crate::claim::{self, Left};
@@ -23,10 +21,9 @@ use crate::error::{PoolError, Result};
 use crate::features::Features;
 use crate::logging::{self, Logs};
 use crate::logmaps;
+use crate::memory::{CACHE_BYTES, Memory};
 use crate::mos::{Mos, key};
-use crate::pool::{
-    BUFFERS_IDLE_BYTES, CACHE_BYTES, DIRTY_MAX_BYTES, Freeing, MEMORY_BYTES, Pool, Writing,
-};
+use crate::pool::{BUFFERS_IDLE_BYTES, Freeing, Pool, Writing};
 use crate::removed;
 use crate::space::{ALLOCATION_BIAS, CHECKPOINT};
 use crate::spacemaps::{PoolSpaceMaps, Slabs};
@@ -72,8 +69,7 @@ pub struct OpenOptions {
 /// The reading side of a pool on `tree`, and where its sync waits when devices fail.
 pub(crate) fn parts(tree: Arc<Tree>) -> (Arc<Store>, Arc<Gate>) {
     let buffers = Arc::new(BufPool::new(BUFFERS_IDLE_BYTES));
-    let (all, reserve) = MEMORY_BYTES;
-    let streams = Streams::new(Account::new(all, reserve), all - reserve);
+    let streams = Memory::of(&tree).streams();
     (Arc::new(Store::new(tree, buffers, CACHE_BYTES, streams)), Arc::default())
 }
 
@@ -316,16 +312,17 @@ pub(crate) fn writing(
             ms_count: slabs.ms_count,
             allocated,
             usable,
-            is_log: child.and_then(|c| c.top.as_ref()).is_some_and(|t| t.is_log && !t.removing),
         });
     }
     let count = workers.count() + 1;
     let allocator = Arc::new(Allocator::new(spaces, count));
     allocator.set_space_maps(maps.clone());
+    let memory = Memory::of(out.tree());
     Ok(Writing {
         writer: Writer::new(store, out, gate, allocator, min_alloc, count),
         space_maps: maps,
-        txgs: Txgs::new(txg, DIRTY_MAX_BYTES),
+        txgs: Txgs::new(txg, memory.dirty_max),
+        dirty_sync: memory.dirty_sync,
         tasks: Mutex::default(),
         syncing: Mutex::default(),
         uberblock_wanted: Mutex::default(),
@@ -337,8 +334,6 @@ pub(crate) fn writing(
             by_itself: true,
         }),
         suspended: Mutex::default(),
-        log_dying: Mutex::default(),
-        closing: AtomicBool::new(false),
         bell: Arc::default(),
         thread: Mutex::default(),
     })

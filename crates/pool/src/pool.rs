@@ -9,8 +9,7 @@
 use std::collections::BTreeMap;
 
 use dmu::{Objset, Promise, Tx, Txgs};
-use format::config::{PoolConfig, PoolState};
-use rt::sync::atomic::{AtomicBool, Ordering};
+use format::config::PoolConfig;
 use rt::sync::{Arc, Condvar, Mutex};
 use rt::workers::Workers;
 use store::{Gate, Store, Writer};
@@ -21,21 +20,9 @@ use crate::features::Features;
 use crate::mos::Mos;
 use crate::spacemaps::PoolSpaceMaps;
 use crate::sync::TaskContext;
-use crate::zil::Dying;
 
-/// Bytes dirty in the open txg at which a sync starts.
-const DIRTY_SYNC_BYTES: u64 = 96 << 20;
-/// The same on disks: the end of each sync has their heads go from place to place.
-const DIRTY_SYNC_ON_DISKS_BYTES: u64 = 160 << 20;
-/// Bytes dirty in all txgs at which writers wait.
-pub(crate) const DIRTY_MAX_BYTES: u64 = 320 << 20;
 /// Idle memory of recycled buffers, at most.
 pub(crate) const BUFFERS_IDLE_BYTES: usize = 384 << 20;
-/// Cache of metadata, at most.
-pub(crate) const CACHE_BYTES: usize = 256 << 20;
-/// Memory of the account (INV-5). Its reserve is what the cache and dirty data may take, which keep to their own
-/// bounds; what is read ahead asks for the rest.
-pub(crate) const MEMORY_BYTES: (u64, u64) = (1344 << 20, CACHE_BYTES as u64 + DIRTY_MAX_BYTES);
 
 /// The writing half of a pool: exists only if it was opened for writing (INV-4).
 pub(crate) struct Writing {
@@ -45,6 +32,8 @@ pub(crate) struct Writing {
     pub(crate) space_maps: Arc<PoolSpaceMaps>,
     /// Open, quiescing and syncing txgs.
     pub(crate) txgs: Txgs,
+    /// Bytes dirty in the open txg at which a sync starts.
+    pub(crate) dirty_sync: u64,
     /// Tasks, each with the txg that was open when it came: it runs in the sync of that one or a later one,
     /// so that it finds all that was done before it.
     pub(crate) tasks: Mutex<Vec<(u64, Task)>>,
@@ -58,20 +47,12 @@ pub(crate) struct Writing {
     pub(crate) freeing: Mutex<Freeing>,
     /// Why the pool takes no more changes.
     pub(crate) suspended: Mutex<Option<String>>,
-    /// Places of intent logs to which nothing leads any more.
-    pub(crate) log_dying: Mutex<Vec<Dying>>,
-    /// The next sync leaves no intent logs.
-    pub(crate) closing: AtomicBool,
     /// Wakes the syncing thread.
     pub(crate) bell: Arc<Bell>,
     pub(crate) thread: Mutex<Option<rt::thread::JoinHandle<()>>>,
 }
 
 impl Writing {
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::SeqCst)
-    }
-
     /// Takes the tasks for the sync of `txg`: one that came later waits for a later txg, which has what its
     /// caller has done before.
     pub(crate) fn tasks_until(&self, txg: u64) -> Vec<Task> {
@@ -216,11 +197,9 @@ impl Pool {
     /// Starts a change to files that was promised its space: pins the open txg until the handle is
     /// dropped.
     pub(crate) fn enter<'a>(&'a self, promise: Promise<'a>) -> Result<Tx<'a>> {
-        let txgs = &self.writing()?.txgs;
-        let dirty = txgs.dirty_open();
-        if dirty >= DIRTY_SYNC_BYTES
-            && (dirty >= DIRTY_SYNC_ON_DISKS_BYTES || !self.mos_objset().store().is_on_disks())
-        {
+        let writing = self.writing()?;
+        let txgs = &writing.txgs;
+        if txgs.dirty_open() >= writing.dirty_sync {
             self.ask_for_sync(txgs.open());
         }
         promise.enter().map_err(|_| self.suspended_error())
@@ -298,13 +277,6 @@ impl Pool {
         Ok(txg)
     }
 
-    /// Has anything changed that is in no uberblock yet?
-    pub fn has_changes(&self) -> bool {
-        let Some(writing) = &self.writing else { return false };
-        let mut alive = writing.txgs.last_synced() + 1..=writing.txgs.open();
-        alive.any(|txg| !self.dirty_heads(txg).is_empty())
-    }
-
     /// From now on each `every`-th block of `least_bytes` and more becomes a gang (0: none, as ordinarily),
     /// as if no contiguous space were left for it.
     pub fn force_gangs(&self, least_bytes: u64, every: u64) -> Result<()> {
@@ -343,7 +315,6 @@ impl Pool {
     pub fn close(&self) -> Result<()> {
         let Some(writing) = &self.writing else { return Ok(()) };
         let suspended = writing.suspended.lock().is_some();
-        writing.closing.store(true, Ordering::SeqCst);
         let result = if suspended { Ok(()) } else { self.sync().map(|_| ()) };
         writing.txgs.close();
         writing.bell.stop();
@@ -357,15 +328,7 @@ impl Pool {
     /// Heads that `txg` has changed.
     pub(crate) fn dirty_heads(&self, txg: u64) -> Vec<Arc<Dataset>> {
         let heads = self.heads.lock();
-        let ends = self.logs_end();
-        let changed = |d: &&Arc<Dataset>| d.objset.is_dirty(txg) || d.log.changes_header(txg, ends);
-        heads.values().filter(changed).cloned().collect()
-    }
-
-    /// Shall nobody find an intent log after the next txg?
-    pub(crate) fn logs_end(&self) -> bool {
-        let active = self.config.lock().state == PoolState::Active;
-        !active || self.writing.as_ref().is_some_and(Writing::is_closing)
+        heads.values().filter(|d| d.objset.is_dirty(txg)).cloned().collect()
     }
 
     /// Opens the data set object `object` called `name`, once.

@@ -8,6 +8,7 @@
 #![deny(missing_docs)]
 
 pub mod buf;
+pub mod machine;
 pub mod mem;
 pub mod random;
 #[cfg(sim)]
