@@ -10,6 +10,7 @@ mod grow;
 mod options;
 mod pieces;
 mod spinning;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -154,7 +155,7 @@ fn open_with_disks(options: &Options, writable: bool) -> Result<(Arc<Pool>, Opti
     let scan = vdev::import::scan(&images(options)?)?;
     let found = scan.choose(POOL)?;
     if options.spinning {
-        let (devices, disks) = spinning::open(found, writable)?;
+        let (devices, disks) = spinning::open(found, writable, options.trace.is_some())?;
         let pool = Pool::open(devices, &found.uberblocks, &open_options(options))?;
         return Ok((pool, Some(disks)));
     }
@@ -319,6 +320,7 @@ fn read(options: &Options) -> Result<Value> {
     if let Some(disks) = &disks {
         line["mean_io_kib"] = disks.mean_kib();
         line["busy_seconds"] = disks.busy_seconds();
+        disks.write_trace(options.trace.as_deref())?;
     }
     Ok(line)
 }
@@ -360,6 +362,7 @@ fn mixed(options: &Options) -> Result<Value> {
     if let Some(disks) = &disks {
         line["mean_io_kib"] = disks.mean_kib();
         line["busy_seconds"] = disks.busy_seconds();
+        disks.write_trace(options.trace.as_deref())?;
     }
     Ok(line)
 }

@@ -42,6 +42,8 @@ pub(crate) struct Options {
     pub(crate) verify: bool,
     /// Disks that take the time of spinning ones.
     pub(crate) spinning: bool,
+    /// Where to write what the spinning disks were asked for.
+    pub(crate) trace: Option<PathBuf>,
     /// What is to grow.
     pub(crate) what: String,
     /// How much of it.
@@ -68,7 +70,7 @@ impl Options {
             [--layout raidz2:10] [--size BYTES] [--ashift 12] [--sparse] [--objects N] \
             [--files N] [--record 128K] [--data random|root|zero] [--compress off|lz4] \
             [--checksum fletcher4|sha256] [--threads T] [--warm N] [--hide K] [--verify] [--spinning] \
-            [--what list|names|open|verify|snapshots] [--count N] [--keep]";
+            [--trace FILE] [--what list|names|open|verify|snapshots] [--count N] [--keep]";
         let verb = match words.next().as_deref() {
             Some("create") => Verb::Create,
             Some("write") => Verb::Write,
@@ -100,6 +102,7 @@ impl Options {
             hide: 0,
             verify: false,
             spinning: false,
+            trace: None,
             what: "list".into(),
             count: 1000,
             keep: false,
@@ -130,6 +133,7 @@ impl Options {
                 "--hide" => options.hide = value()?.parse()?,
                 "--verify" => options.verify = true,
                 "--spinning" => options.spinning = true,
+                "--trace" => options.trace = Some(value()?.into()),
                 "--what" => options.what = value()?,
                 "--count" => options.count = value()?.parse()?,
                 "--keep" => options.keep = true,

@@ -3,6 +3,7 @@
 //! The images stand for whole disks: a file at one end and one at the other are a stroke apart.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -14,6 +15,8 @@ use rt::sync::Arc;
 use serde_json::{Value, json};
 use vdev::import::FoundPool;
 use vdev::{Found, Tree, WriteTree};
+
+use crate::trace::{Trace, Traced};
 
 /// Bytes a second that a disk reads or writes in a row.
 const RATE: u64 = 200_000_000;
@@ -30,7 +33,7 @@ fn parameters(size: u64) -> Parameters {
     }
 }
 
-type Disk<D> = LeafQueue<Spinning<D>>;
+type Disk<D> = LeafQueue<Traced<Spinning<D>>>;
 
 /// Asks a disk for the number of its I/Os so far, their bytes, and the seconds that it was busy.
 type Ios = Box<dyn Fn() -> (u64, u64, f64)>;
@@ -39,6 +42,7 @@ type Ios = Box<dyn Fn() -> (u64, u64, f64)>;
 pub(crate) struct Disks {
     ios: Vec<Ios>,
     before: Vec<(u64, u64, f64)>,
+    trace: Option<Trace>,
 }
 
 impl Disks {
@@ -61,6 +65,11 @@ impl Disks {
         let all = self.ios.iter().zip(&self.before).map(|(ios, before)| ios().2 - before.2);
         json!(all.sum::<f64>() / self.ios.len().max(1) as f64)
     }
+
+    /// Writes the trace, if there is one.
+    pub(crate) fn write_trace(&self, path: Option<&Path>) -> Result<()> {
+        self.trace.iter().zip(path).try_for_each(|(trace, path)| trace.write(path))
+    }
 }
 
 fn counts<D: Device>(disk: &Spinning<D>) -> (u64, u64, f64) {
@@ -68,34 +77,37 @@ fn counts<D: Device>(disk: &Spinning<D>) -> (u64, u64, f64) {
     (count, bytes, disk.busy().as_secs_f64())
 }
 
-/// The pool's devices, as spinning disks behind queues.
-pub(crate) fn open(found: &FoundPool, writable: bool) -> Result<(Devices, Disks)> {
+/// The pool's devices, as spinning disks behind queues; what they are asked for is noted if `traced`.
+pub(crate) fn open(found: &FoundPool, writable: bool, traced: bool) -> Result<(Devices, Disks)> {
     let buffers = rt::BufPool::new(QUEUES_IDLE_BYTES);
     let options = Options::for_file(true);
-    let mut disks = Disks { ios: Vec::new(), before: Vec::new() };
+    let trace = traced.then(Trace::default);
+    let mut disks = Disks { ios: Vec::new(), before: Vec::new(), trace: trace.clone() };
     if !writable {
         let mut devices = BTreeMap::new();
-        for member in &found.members {
+        for (number, member) in found.members.iter().enumerate() {
             let size = member.candidate.device.size();
             let spinning = Spinning::real(member.candidate.device.clone(), parameters(size));
+            let spinning = Traced::new(spinning, number, trace.clone());
             let disk: Arc<Disk<Arc<dyn Device>>> =
                 Arc::new(LeafQueue::new(spinning, options, buffers.clone()));
             let seen = disk.clone();
-            disks.ios.push(Box::new(move || counts(seen.device())));
+            disks.ios.push(Box::new(move || counts(seen.device().inner())));
             devices.insert(member.guid, Found { device: disk, labelled: true });
         }
         let tree = Tree::open(&found.root, devices)?;
         return Ok((Devices::ReadOnly(Arc::new(tree)), disks));
     }
     let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
-    for member in &found.members {
-        let path = member.candidate.path.as_deref().unwrap_or_else(|| std::path::Path::new(""));
+    for (number, member) in found.members.iter().enumerate() {
+        let path = member.candidate.path.as_deref().unwrap_or_else(|| Path::new(""));
         let file = WriteFile::open(path)?;
         let spinning = Spinning::real(file, parameters(member.candidate.device.size()));
+        let spinning = Traced::new(spinning, number, trace.clone());
         let disk: Arc<Disk<WriteFile>> =
             Arc::new(LeafQueue::new(spinning, options, buffers.clone()));
         let seen = disk.clone();
-        disks.ios.push(Box::new(move || counts(seen.device())));
+        disks.ios.push(Box::new(move || counts(seen.device().inner())));
         devices.insert(member.guid, disk);
     }
     Ok((Devices::Writable(WriteTree::open(&found.root, devices)?), disks))
