@@ -40,6 +40,16 @@ pub(crate) fn fuzz(only: Option<&str>, seconds: u32) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a list of the targets' packages that is not that of the crates as they are now: it is a workspace of its
+/// own, which no other build looks at.
+pub(crate) fn check_packages() -> Result<()> {
+    let mut command = cargo();
+    command.args(["metadata", "--locked", "--format-version", "1", "--manifest-path"]);
+    let command = command.arg("fuzz/Cargo.toml").stdout(std::process::Stdio::null());
+    run(command)
+        .context("fuzz/Cargo.lock is out of date: run `cargo metadata` in fuzz/, and commit it")
+}
+
 /// The names of the targets.
 fn targets() -> Result<Vec<String>> {
     let dir = crate::top().join("fuzz/fuzz_targets");

@@ -80,7 +80,7 @@ pub(crate) fn tidy() -> Result<()> {
     if !found.is_empty() {
         bail!("{} against the rules (xtask/src/tidy/rules.rs)", found.len());
     }
-    Ok(())
+    fuzz::check_packages()
 }
 
 /// `cargo xtask interop`: the referees' tests again, with the long rounds that they keep for it.

@@ -10,10 +10,12 @@ pub mod engine;
 pub mod forest;
 pub mod judges;
 pub mod program;
+pub mod server;
 pub mod stage;
 pub mod transcript;
 
 pub use engine::{SHAPES, Session, Shape};
 pub use judges::{assert_verified, assert_verified_kernels, choose, judge, judge_without};
 pub use program::{thumper, thumper_path};
+pub use server::Server;
 pub use stage::Stage;

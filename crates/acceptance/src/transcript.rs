@@ -75,6 +75,7 @@ pub struct Played {
     /// Where the disks are.
     pub dir: PathBuf,
     aside: TempDir,
+    _server: Option<crate::Server>,
 }
 
 impl Played {
@@ -84,6 +85,19 @@ impl Played {
     /// If it cannot be made.
     #[must_use]
     pub fn new(name: &str) -> Played {
+        Played::on(name, false)
+    }
+
+    /// The same, and a server runs all that is typed.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn served(name: &str) -> Played {
+        Played::on(name, true)
+    }
+
+    fn on(name: &str, served: bool) -> Played {
         let number = std::process::id() % 1_000_000;
         let letter = match name {
             "create-errors" => 'e',
@@ -92,6 +106,7 @@ impl Played {
             "diff" => 'f',
             other => other.chars().next().unwrap(),
         };
+        let letter = if served { letter.to_ascii_uppercase() } else { letter };
         let dir = PathBuf::from(format!("/tmp/t-{letter}{number:06}"));
         assert_eq!(dir.as_os_str().len(), STAGE.len());
         fs::create_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
@@ -99,7 +114,8 @@ impl Played {
         for name in ["zpool", "zfs"] {
             symlink(crate::thumper_path(), aside.path().join(name)).unwrap();
         }
-        Played { dir, aside }
+        let server = served.then(|| crate::Server::start(&aside.path().join("pools")));
+        Played { dir, aside, _server: server }
     }
 
     /// Runs a line of a scenario; the stage is called as the recorded one in what it prints.

@@ -1,5 +1,6 @@
 //! What OpenZFS refused, played to the program on disks: it refuses the same, in the same words and with
-//! the same status, and what is refused touches no disk.
+//! the same status, and what is refused touches no disk. Each scenario is played twice: to commands that open
+//! the pools themselves, and to a server that holds them.
 //!
 //! The scenarios lie beside their transcripts (`crates/cli/tests/transcripts`), which the OpenZFS
 //! kernel and its tools wrote.
@@ -130,8 +131,7 @@ const TOUCHED: [&str; 10] = [
 
 /// Plays a scenario; with `outputs` what is printed by what goes through is compared, too. What we
 /// answer otherwise without saying so in [`OTHERWISE`], and how many refusals were compared.
-fn play(name: &str, outputs: bool) -> (Vec<String>, usize) {
-    let stage = Played::new(name);
+fn play(stage: &Played, name: &str, outputs: bool) -> (Vec<String>, usize) {
     let mut cases = cases(name).into_iter();
     let (mut wrong, mut refusals) = (Vec::new(), 0);
     for line in text(name, "scenario").lines() {
@@ -181,10 +181,13 @@ fn play(name: &str, outputs: bool) -> (Vec<String>, usize) {
 }
 
 fn assert_played(name: &str, refusals_min: usize) {
-    let (wrong, refusals) =
-        play(name, matches!(name, "space" | "props" | "branches" | "bookmarks" | "diff"));
-    assert!(wrong.is_empty(), "{} of {refusals}:\n{}", wrong.len(), wrong.join("\n\n"));
-    assert!(refusals >= refusals_min, "{refusals}");
+    let outputs = matches!(name, "space" | "props" | "branches" | "bookmarks" | "diff");
+    for (how, stage) in [("alone", Played::new as fn(&str) -> Played), ("served", Played::served)] {
+        let (wrong, refusals) = play(&stage(name), name, outputs);
+        let count = wrong.len();
+        assert!(wrong.is_empty(), "{how}, {count} of {refusals}:\n{}", wrong.join("\n\n"));
+        assert!(refusals >= refusals_min, "{how}: {refusals}");
+    }
 }
 
 #[test]

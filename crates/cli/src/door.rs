@@ -64,7 +64,10 @@ pub fn bad_option(opt: &Opt) -> Stop {
         Opt::Unknown(letter) | Opt::Flag(letter) | Opt::Value(letter, _) => {
             Stop::Usage(format!("invalid option '{letter}'"))
         }
-        Opt::Long(name) => Stop::Usage(format!("invalid option '{name}'")),
+        Opt::LongMissing(name) => Stop::Usage(format!("missing argument for '{name}' option")),
+        Opt::Long(name) | Opt::LongValue(name, _) => {
+            Stop::Usage(format!("invalid option '{name}'"))
+        }
     }
 }
 

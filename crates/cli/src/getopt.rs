@@ -14,6 +14,10 @@ pub enum Opt {
     Value(char, OsString),
     /// A long option (`--json`), the name alone.
     Long(String),
+    /// A long option with its value (`--memory 1G`, `--memory=1G`).
+    LongValue(String, OsString),
+    /// A long option that needs a value and has none.
+    LongMissing(String),
     /// A letter that needs a value and has none.
     Missing(char),
     /// A letter that is no option; `-` for a long one.
@@ -40,9 +44,7 @@ pub fn sort(words: &[OsString], letters: &str, long: &[&str]) -> Words {
         if bytes == b"--" {
             sorted.operands.extend(rest.drain(..).cloned());
         } else if let Some(name) = bytes.strip_prefix(b"--") {
-            let name = String::from_utf8_lossy(name).into_owned();
-            let known = long.contains(&name.as_str());
-            sorted.opts.push(if known { Opt::Long(name) } else { Opt::Unknown('-') });
+            sorted.opts.push(sort_long(name, long, &mut rest));
         } else if let (Some(bundle), true) = (bytes.strip_prefix(b"-"), bytes.len() > 1) {
             sort_bundle(bundle, letters, &mut rest, &mut sorted.opts);
         } else {
@@ -50,6 +52,22 @@ pub fn sort(words: &[OsString], letters: &str, long: &[&str]) -> Words {
         }
     }
     sorted
+}
+
+fn sort_long(word: &[u8], long: &[&str], rest: &mut VecDeque<&OsString>) -> Opt {
+    let mut parts = word.splitn(2, |byte| *byte == b'=');
+    let name = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
+    let attached = parts.next().map(|value| OsStr::from_bytes(value).to_owned());
+    if long.iter().any(|known| known.strip_suffix(':') == Some(&name)) {
+        return match attached.or_else(|| rest.pop_front().cloned()) {
+            Some(value) => Opt::LongValue(name, value),
+            None => Opt::LongMissing(name),
+        };
+    }
+    match long.contains(&name.as_str()) && attached.is_none() {
+        true => Opt::Long(name),
+        false => Opt::Unknown('-'),
+    }
 }
 
 fn sort_bundle(
@@ -97,7 +115,7 @@ mod tests {
 
     fn sorted(words: &[&str], letters: &str) -> (Vec<Opt>, Vec<String>) {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        let sorted = sort(&words, letters, &["json"]);
+        let sorted = sort(&words, letters, &["json", "memory:"]);
         let operands = sorted.operands.iter().map(|o| o.to_string_lossy().into_owned()).collect();
         (sorted.opts, operands)
     }
@@ -125,6 +143,14 @@ mod tests {
         assert_eq!(
             sorted(&["--json", "--help"], ""),
             (vec![Opt::Long("json".into()), Opt::Unknown('-')], vec![])
+        );
+        let long = |v: &str| Opt::LongValue("memory".into(), v.into());
+        assert_eq!(
+            sorted(&["--memory", "1G", "--memory=2=3", "--json=1", "x", "--memory"], ""),
+            (
+                vec![long("1G"), long("2=3"), Opt::Unknown('-'), Opt::LongMissing("memory".into())],
+                vec!["x".into()]
+            )
         );
     }
 

@@ -14,6 +14,7 @@ pub mod files;
 pub mod getopt;
 pub mod json;
 pub mod judge;
+pub mod serve;
 pub mod usage;
 pub mod zfs;
 pub mod zpool;
@@ -284,6 +285,12 @@ const OWN: &[Verb] = &[
         run: judge::verify,
     },
     Verb {
+        name: "serve",
+        usage: "serve [-s socket] [--foreground] [--log-json] [pool] ...",
+        appendix: Appendix::Text(serve::HELP),
+        run: serve::serve,
+    },
+    Verb {
         name: "dump",
         usage: dump::USAGE,
         appendix: Appendix::Text(dump::HELP),
@@ -399,13 +406,8 @@ impl Program {
     }
 }
 
-/// Runs a command line: the words with the program's name first. The exit status.
-pub fn run(
-    words: &[OsString],
-    engine: &mut dyn Engine,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> u8 {
+/// The program that was called, and the words after its name.
+fn called(words: &[OsString]) -> (Program, &[OsString]) {
     let (program, rest) = match words.split_first() {
         Some((first, rest)) => (Path::new(first).file_name().unwrap_or_default(), rest),
         None => (OsStr::new("thumper"), words),
@@ -415,14 +417,39 @@ pub fn run(
         Some("zfs") => Program::Zfs,
         _ => Program::Thumper,
     };
-    let mut door = Door {
-        engine,
-        out,
-        err,
-        zone: TimeZone::system(),
-        places: Vec::new(),
-        command: String::new(),
-    };
+    (program, rest)
+}
+
+/// Is it a command that no server can run, but this process alone?
+#[must_use]
+pub fn is_own(words: &[OsString]) -> bool {
+    let (program, mut rest) = called(words);
+    while rest.first().is_some_and(|word| word == "-d") {
+        rest = rest.get(2..).unwrap_or_default();
+    }
+    program == Program::Thumper && rest.first().is_some_and(|verb| verb == "serve")
+}
+
+/// Runs a command line: the words with the program's name first. The exit status.
+pub fn run(
+    words: &[OsString],
+    engine: &mut dyn Engine,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> u8 {
+    run_in(words, engine, out, err, TimeZone::system())
+}
+
+/// The same, with times in this zone.
+pub fn run_in(
+    words: &[OsString],
+    engine: &mut dyn Engine,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+    zone: TimeZone,
+) -> u8 {
+    let (program, rest) = called(words);
+    let mut door = Door { engine, out, err, zone, places: Vec::new(), command: String::new() };
     let status = start(program, rest, &mut door);
     let flushed = door.out.flush();
     match (status, flushed) {

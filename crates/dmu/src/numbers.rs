@@ -2,7 +2,8 @@
 //!
 //! A cursor walks over the blocks of the meta dnode once, skips full ones by the fill of their
 //! pointers and collects free slots; beyond the last block every number is free. A freed number
-//! comes back when the txg of its free is on disk.
+//! comes back when the txg of its free is on disk: with the next sync. So an intent log never makes an object
+//! under a number that the last uberblock has for another one.
 
 use std::collections::BTreeSet;
 
@@ -20,6 +21,8 @@ pub(crate) struct Numbers {
     taken: BTreeSet<u64>,
     /// Next block of dnodes to look at.
     cursor: u64,
+    /// Numbers that were freed by a sync: its txg, the first and their count.
+    freed: Vec<(u64, u64, u64)>,
 }
 
 impl Numbers {
@@ -49,8 +52,20 @@ impl Numbers {
         }
     }
 
-    /// Numbers that are free again, on disk too.
-    pub(crate) fn put_back(&mut self, first: u64, count: u64) {
+    /// The sync of `txg` has freed numbers.
+    pub(crate) fn freed(&mut self, txg: u64, first: u64, count: u64) {
+        self.freed.push((txg, first, count));
+    }
+
+    /// The sync of `txg` begins: what older ones have freed is free on disk, too.
+    pub(crate) fn sync_begins(&mut self, txg: u64) {
+        let freed = std::mem::take(&mut self.freed);
+        let (old, new): (Vec<_>, Vec<_>) = freed.into_iter().partition(|(at, ..)| *at < txg);
+        self.freed = new;
+        old.into_iter().for_each(|(_, first, count)| self.put_back(first, count));
+    }
+
+    fn put_back(&mut self, first: u64, count: u64) {
         for number in first..first + count {
             self.taken.remove(&number);
             if number / DNODES_PER_BLOCK < self.cursor {

@@ -311,6 +311,11 @@ impl Objset {
         self.to_put.lock().push((zap.clone(), name, value));
     }
 
+    /// Was the object with this number freed in a txg that is not synced yet?
+    pub fn is_going(&self, number: u64) -> bool {
+        self.shard(number).lock().get(&number).is_some_and(|object| !object.exists())
+    }
+
     /// Has `txg` changed anything, or is anything left to be freed?
     pub fn is_dirty(&self, txg: u64) -> bool {
         self.dirty.any(txg) || self.has_left()
@@ -320,6 +325,7 @@ impl Objset {
     ///
     /// Objects that the accounting of users changes are part of the same sync.
     pub fn sync(&self, cx: &Syncing<'_>, tx: &Tx<'_>) -> Result<(BlkPtr, Tally)> {
+        self.numbers.lock().sync_begins(cx.txg);
         for (zap, name, value) in std::mem::take(&mut *self.to_put.lock()) {
             zap.put(tx, &name, &value)?;
         }
@@ -354,9 +360,9 @@ impl Objset {
                 phys.accounting[i] = item.new.clone();
             } else if item.new.is_none() {
                 let (number, old) = (item.object.number(), item.old.as_ref());
-                // Forgotten first: as soon as the number is back, it may be somebody else's.
                 self.shard(number).lock().remove(&number);
-                self.numbers.lock().put_back(number, old.map_or(1, DnodePhys::slots) as u64);
+                let slots = old.map_or(1, DnodePhys::slots) as u64;
+                self.numbers.lock().freed(cx.txg, number, slots);
             }
             item.object.finish(cx.txg, item.new);
         }

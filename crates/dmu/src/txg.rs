@@ -100,6 +100,17 @@ impl Txgs {
         Ok(Tx { txgs: self, txg, held: true, promise: None })
     }
 
+    /// Holds the open txg without waiting for room: for what makes nothing dirty.
+    pub fn pin(&self) -> Result<Tx<'_>, Closed> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(Closed);
+        }
+        let txg = state.open;
+        state.holders[txg as usize % TXG_SIZE] += 1;
+        Ok(Tx { txgs: self, txg, held: true, promise: None })
+    }
+
     /// A handle for changes in the txg being synced; only the sync itself makes one.
     pub fn in_sync(&self, txg: u64) -> Tx<'_> {
         Tx { txgs: self, txg, held: false, promise: None }

@@ -47,9 +47,10 @@ impl Filesystem {
             let tx = self.enter(chunk.len() as u64)?;
             let size = self.file_size(&object)?;
             self.write_locked(&tx, &object, size, at, chunk)?;
+            self.tell_written(&tx, number, at, chunk.len() as u64);
             at += chunk.len() as u64;
         }
-        Ok(())
+        self.done(number)
     }
 
     /// Makes a file with these contents; if they are short, in one change.
@@ -128,7 +129,7 @@ impl Filesystem {
     /// Sets the size of a file; what is cut off reads as zeros if it grows again. A long file is cut
     /// from its end, a part in each txg.
     pub fn truncate(&self, number: u64, size: u64) -> Result<()> {
-        let _lock = self.lock(number);
+        let lock = self.lock(number);
         let mut end = u64::MAX;
         loop {
             let object = self.object(number)?;
@@ -144,13 +145,16 @@ impl Filesystem {
                 // A longer file needs a block that can become one of many.
                 self.grow_block(&tx, &object, size)?;
             }
+            // What is a hole already may lie beyond the old end.
+            let now = if cut == size { size } else { cut.min(old) };
             self.change_znode(&tx, &object, |znode| {
-                // What is a hole already may lie beyond the old end.
-                znode.size = if cut == size { size } else { cut.min(old) };
+                znode.size = now;
                 modified(znode);
             })?;
+            self.tell_cut(&tx, number, now, 0);
             if cut == size {
-                return Ok(());
+                drop((tx, lock));
+                return self.done(number);
             }
             end = cut;
         }
@@ -158,7 +162,7 @@ impl Filesystem {
 
     /// Makes `[offset, offset + len)` a hole, a long one from its end, a part in each txg.
     pub fn punch_hole(&self, number: u64, offset: u64, len: u64) -> Result<()> {
-        let _lock = self.lock(number);
+        let lock = self.lock(number);
         let mut end = offset.saturating_add(len);
         loop {
             let object = self.object(number)?;
@@ -167,8 +171,12 @@ impl Filesystem {
             let tx = self.enter_to_free(blocks)?;
             object.free_bytes(&tx, from, end.saturating_sub(from))?;
             self.change_znode(&tx, &object, modified)?;
+            if from < end {
+                self.tell_cut(&tx, number, from, end - from);
+            }
             if from == offset {
-                return Ok(());
+                drop((tx, lock));
+                return self.done(number);
             }
             end = from;
         }

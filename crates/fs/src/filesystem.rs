@@ -13,17 +13,18 @@ use dmu::{Object, Objset, Tx, Zap};
 use format::accounting::{BYTES_PER_OBJECT, DEFAULT_PROJECT};
 use format::sa::{Layouts, Registry, SA_LAYOUTS, SA_REGISTRY, SaView};
 use format::zap::{NormFlags, Value};
-use format::znode::{Pflags, Time, Znode};
+use format::znode::{Pflags, Znode};
 use format::{DnodePhys, ObjectType};
 use pool::{Dataset, Pool};
-use rt::buf::PooledBuf;
 use rt::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use crate::accounts::quota_zaps;
 use crate::attrs::{self, Attrs, mode, modified, object_kind};
 use crate::error::{FsError, Result, shown};
 use crate::names::{DirEntry, entry_value};
+pub(crate) use crate::new::{Contents, Given, NewObject};
 use crate::quota::{Payers, Quotas, check_project, inherited_project};
+use crate::stable::Gone;
 use crate::zpl::{self, ZPL_VERSION, key};
 
 /// What a name with an empty object is admitted as, in bytes.
@@ -364,9 +365,10 @@ impl Filesystem {
 
     /// Changes the attributes of an object by `change`. Who gets it must have quota left.
     pub fn change_attrs(&self, number: u64, change: impl FnOnce(&mut Attrs)) -> Result<()> {
-        let _lock = self.lock(number);
+        let lock = self.lock(number);
         let object = self.object(number)?;
         let mut attrs = self.attrs_of(&object)?;
+        let old = attrs.clone();
         let before = Payers::of(&attrs);
         change(&mut attrs);
         let after = Payers::of(&attrs);
@@ -374,7 +376,10 @@ impl Filesystem {
             self.charge(after.beyond(before), object.used_bytes() + BYTES_PER_OBJECT, 1)?;
         }
         let tx = self.enter(0)?;
-        self.set_attrs(&tx, &object, &attrs)
+        self.set_attrs(&tx, &object, &attrs)?;
+        self.tell_attrs(&tx, number, &old, &attrs);
+        drop((tx, lock));
+        self.done(number)
     }
 
     // ---- changes of names ----
@@ -397,7 +402,7 @@ impl Filesystem {
         self.check_name(name)?;
         // Copied before anything is locked.
         let contents = self.contents(data);
-        let _lock = self.lock(dir);
+        let lock = self.lock(dir);
         let bytes = NAME_BYTES + data.len() as u64;
         if self.dataset.has_user_quotas() {
             let parent = self.znode_of(&self.object(dir)?)?;
@@ -414,6 +419,9 @@ impl Filesystem {
             return Err(FsError::Exists { path: shown(name) });
         }
         self.count_entries(&tx, zap.object(), 1, i64::from(kind == mode::DIR))?;
+        self.tell_made(&tx, dir, name, &object, data.len() as u64)?;
+        drop((tx, lock));
+        self.done(object.number())?;
         Ok(object.number())
     }
 
@@ -503,7 +511,7 @@ impl Filesystem {
     /// One more name for a file.
     pub fn link(&self, dir: u64, name: &[u8], number: u64) -> Result<()> {
         self.check_name(name)?;
-        let _locks = self.lock_all(&[dir, number]);
+        let locks = self.lock_all(&[dir, number]);
         let tx = self.enter(NAME_BYTES)?;
         let object = self.object(number)?;
         let attrs = self.attrs_of(&object)?;
@@ -521,30 +529,40 @@ impl Filesystem {
             znode.parent = dir;
             znode.ctime = attrs::now();
         })?;
-        self.count_entries(&tx, zap.object(), 1, 0)
+        self.count_entries(&tx, zap.object(), 1, 0)?;
+        self.tell_linked(&tx, dir, name, number);
+        drop((tx, locks));
+        self.done(number)
     }
 
     /// Takes the name of something that is not a directory away; frees it with its last name.
     pub fn unlink(&self, dir: u64, name: &[u8]) -> Result<()> {
-        let (found, _locks) = self.lock_entry(dir, name)?;
+        let (found, locks) = self.lock_entry(dir, name)?;
         let tx = self.enter_to_remove(Some(found.object))?;
-        self.unlink_locked(&tx, dir, name, &found)
+        let gone = self.unlink_locked(&tx, dir, name, &found)?;
+        self.tell_removed(&tx, dir, &found.name, gone);
+        drop((tx, locks));
+        self.done(dir)
     }
 
-    fn unlink_locked(&self, tx: &Tx<'_>, dir: u64, name: &[u8], found: &DirEntry) -> Result<()> {
+    fn unlink_locked(&self, tx: &Tx<'_>, dir: u64, name: &[u8], found: &DirEntry) -> Result<Gone> {
         let object = self.object(found.object)?;
         let attrs = self.attrs_of(&object)?;
         if attrs.is_dir() {
             return Err(FsError::IsADirectory { path: shown(name) });
         }
         self.remove_entry(tx, dir, &found.name, false)?;
-        if attrs.links <= 1 {
-            return self.free_object(tx, &object, &attrs);
+        let last = attrs.links <= 1;
+        let gone = Gone { object: found.object, is_dir: false, last };
+        if last {
+            self.free_object(tx, &object, &attrs)?;
+            return Ok(gone);
         }
         self.change_znode(tx, &object, |znode| {
             znode.links -= 1;
             znode.ctime = attrs::now();
-        })
+        })?;
+        Ok(gone)
     }
 
     /// Takes an entry out of a directory.
@@ -556,7 +574,7 @@ impl Filesystem {
 
     /// Removes an empty directory.
     pub fn rmdir(&self, dir: u64, name: &[u8]) -> Result<()> {
-        let (found, _locks) = self.lock_entry(dir, name)?;
+        let (found, locks) = self.lock_entry(dir, name)?;
         let tx = self.enter_to_remove(Some(found.object))?;
         let object = self.object(found.object)?;
         let attrs = self.attrs_of(&object)?;
@@ -567,14 +585,18 @@ impl Filesystem {
             return Err(FsError::NotEmpty { path: shown(name) });
         }
         self.remove_entry(&tx, dir, &found.name, true)?;
-        self.free_object(&tx, &object, &attrs)
+        self.free_object(&tx, &object, &attrs)?;
+        let gone = Gone { object: found.object, is_dir: true, last: true };
+        self.tell_removed(&tx, dir, &found.name, gone);
+        drop((tx, locks));
+        self.done(dir)
     }
 
     /// Moves an entry; what the new name stood for is replaced, as rename(2) does.
     pub fn rename(&self, from: u64, name: &[u8], to: u64, new_name: &[u8]) -> Result<()> {
         self.check_name(new_name)?;
-        let _tree = self.shared.tree.lock();
-        let (moved, old, _locks) = loop {
+        let tree = self.shared.tree.lock();
+        let (moved, old, locks) = loop {
             let (moved, old) = (self.must_find(from, name)?, self.lookup(to, new_name)?);
             let replaced = old.as_ref().map_or(moved.object, |old| old.object);
             let locks = self.lock_all(&[from, to, moved.object, replaced]);
@@ -595,6 +617,7 @@ impl Filesystem {
         }
         check_project(&self.znode_of(&self.object(to)?)?, new_name, &attrs)?;
         // The entry itself, under a name of another case or form: only its spelling changes.
+        let mut gone = None;
         let respelled = from == to && old.as_ref() == Some(&moved) && new_name != moved.name;
         if let Some(old) = old.filter(|_| !respelled) {
             if old.object == moved.object {
@@ -611,8 +634,9 @@ impl Filesystem {
                     }
                     self.remove_entry(&tx, to, &old.name, true)?;
                     self.free_object(&tx, &replaced, &replaced_attrs)?;
+                    gone = Some(Gone { object: old.object, is_dir: true, last: true });
                 }
-                (false, false) => self.unlink_locked(&tx, to, new_name, &old)?,
+                (false, false) => gone = Some(self.unlink_locked(&tx, to, new_name, &old)?),
             }
         }
         self.remove_entry(&tx, from, &moved.name, is_dir)?;
@@ -622,7 +646,10 @@ impl Filesystem {
         self.change_znode(&tx, &object, |znode| {
             znode.parent = to;
             znode.ctime = attrs::now();
-        })
+        })?;
+        self.tell_moved(&tx, moved.object, (from, &moved.name), (to, new_name), gone);
+        drop((tx, locks, tree));
+        self.done(moved.object)
     }
 
     /// Is `dir` the directory `top` or below it?
@@ -639,49 +666,5 @@ impl Filesystem {
             at = self.attrs(at)?.parent;
         }
         Ok(true)
-    }
-}
-
-/// What an object was that is made once more.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Given {
-    /// Its number, which must be free.
-    pub(crate) number: u64,
-    /// Slots of its dnode.
-    pub(crate) slots: u8,
-    /// The txg in which it was made.
-    pub(crate) gen_txg: u64,
-    /// When it was made.
-    pub(crate) time: Time,
-}
-
-/// What a new file holds, cut into records.
-pub(crate) struct Contents {
-    /// Bytes.
-    pub(crate) size: u64,
-    /// Bytes of a block.
-    pub(crate) block_size: u32,
-    pub(crate) records: Vec<PooledBuf>,
-}
-
-/// What is to be made.
-#[derive(Clone, Copy, Debug)]
-pub struct NewObject<'a> {
-    /// Type and permissions.
-    pub mode: u32,
-    /// Owner.
-    pub who: Who,
-    /// Target of a symbolic link.
-    pub target: Option<&'a [u8]>,
-    /// Device number of a device node.
-    pub rdev: u64,
-    /// More bits for the flags.
-    pub flags: u64,
-}
-
-impl NewObject<'_> {
-    /// A file, directory, fifo or socket.
-    pub fn of(mode: u32, who: Who) -> NewObject<'static> {
-        NewObject { mode, who, target: None, rdev: 0, flags: 0 }
     }
 }

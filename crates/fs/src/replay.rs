@@ -206,6 +206,10 @@ impl Replay {
     fn create(&self, fs: &Filesystem, raw: &RawRecord<'_>, create: &Create<'_>) -> Result<()> {
         let number = create.object;
         let taken = !matches!(fs.object(number), Err(FsError::Dmu(DmuError::NoObject { .. })));
+        if fs.objset.is_going(number) {
+            // Whoever had that number has to be gone from the disk first.
+            fs.pool().sync()?;
+        }
         if number == 0 || number > NUMBER_MAX || taken {
             return Err(self.wrong(raw, "makes an object that is there"));
         }

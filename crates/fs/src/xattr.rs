@@ -61,7 +61,7 @@ impl Filesystem {
 
     /// Sets an extended attribute; `None` removes it.
     pub fn set_xattr(&self, number: u64, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let _lock = self.lock(number);
+        let lock = self.lock(number);
         let tx = self.enter(value.map_or(0, |v| v.len() as u64))?;
         let object = self.object(number)?;
         let mut attrs = self.attrs_of(&object)?;
@@ -96,7 +96,10 @@ impl Filesystem {
             Some(list.to_xdr().map_err(|e| self.damaged(number, e))?)
         };
         attrs.ctime = attrs::now();
-        self.set_attrs(&tx, &object, &attrs)
+        self.set_attrs(&tx, &object, &attrs)?;
+        self.tell_untold(&tx, number);
+        drop((tx, lock));
+        self.done(number)
     }
 
     pub(crate) fn remove_hidden(

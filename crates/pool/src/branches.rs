@@ -18,7 +18,7 @@ use crate::dsl::lookup::{self, Found};
 use crate::dsl::property::{self, Stored};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
-use crate::sync::TaskContext;
+use crate::sync::{TaskContext, logs_died};
 
 /// Snapshots of one data set that are followed.
 const SNAPSHOTS_MAX: usize = 1 << 20;
@@ -101,10 +101,12 @@ impl Pool {
                 return Err(PoolError::Invalid(what));
             }
             cx.unfrozen(&found)?;
-            cx.pool.revoke(&found);
+            let log = cx.revoke(&found)?;
             let parent = found.dir.parent_object.get();
             limits::adjust(cx.making, parent, Counted::Filesystems, -1)?;
-            cx.pool.free_log_of(&found)?;
+            if !log {
+                cx.pool.free_log_of(&found)?;
+            }
             cx.ledger.destroy_head(&found)?;
             cx.free_later();
             // An origin that was only waiting for its last clone.
@@ -284,9 +286,11 @@ impl Pool {
                 return Err(PoolError::Invalid(what));
             }
             let reserved = cx.refreservation(&head)?;
-            cx.pool.revoke(&head);
+            let log = cx.revoke(&head)?;
             cx.free_later();
-            cx.pool.free_log_of(&head)?;
+            if !log {
+                cx.pool.free_log_of(&head)?;
+            }
             cx.ledger.rollback(&head, reserved)?;
             cx.without_log(&head.name)
         })
@@ -389,13 +393,6 @@ impl Pool {
             phys = self.mos.dataset(at)?;
         }
         Ok(bytes)
-    }
-
-    /// Whoever has a head open has it no more.
-    fn revoke(&self, found: &Found) {
-        if let Some(head) = self.heads.lock().remove(&found.object) {
-            head.revoked.store(true, Ordering::Relaxed);
-        }
     }
 
     /// Open data sets below `from` are told their new names.
@@ -516,6 +513,16 @@ impl TaskContext<'_> {
         Ok((head, snapshot.into()))
     }
 
+    /// Whoever has a head open has it no more. Was its header that of a log that was written here? Then that is
+    /// gone.
+    fn revoke(&self, found: &Found) -> Result<bool> {
+        let Some(head) = self.pool.heads.lock().remove(&found.object) else { return Ok(false) };
+        head.revoked.store(true, Ordering::Relaxed);
+        let Some((in_header, dying)) = head.log.revoke() else { return Ok(false) };
+        logs_died(self.writing, self.tx.txg(), dying)?;
+        Ok(in_header)
+    }
+
     /// Something was left to be freed.
     fn free_later(&self) {
         self.writing.freeing.lock().pending = true;
@@ -536,7 +543,7 @@ impl TaskContext<'_> {
     pub(crate) fn destroy_snapshot(&self, found: &Found) -> Result<()> {
         let head = lookup::head_of(self.making.mos, found)?;
         let reserved = self.refreservation(&head)?;
-        self.pool.revoke(found);
+        self.revoke(found)?;
         self.free_later();
         limits::adjust(self.making, found.dir_object, Counted::Snapshots, -1)?;
         self.ledger.destroy_snapshot(found, reserved)

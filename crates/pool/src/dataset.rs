@@ -17,6 +17,7 @@ use crate::error::{PoolError, Result};
 use crate::intent::LogState;
 use crate::pieces::Pieces;
 use crate::pool::Pool;
+use crate::zil::Log;
 
 /// An open data set.
 pub struct Dataset {
@@ -35,6 +36,8 @@ pub struct Dataset {
     pub(crate) replaying: Mutex<Option<Replaying>>,
     /// The record of it that is being done again, while it has to share its txg with the header; else 0.
     pub(crate) replaying_now: AtomicU64,
+    /// The log that is written here.
+    pub(crate) log: Log,
     refreservation: AtomicU64,
     record_size: AtomicU64,
     /// Its property `readonly` is on.
@@ -132,6 +135,7 @@ impl Dataset {
             self.record_size.store(number("recordsize", true, 128 << 10)?, Ordering::Relaxed);
         }
         self.set_readonly.store(number("readonly", true, 0)? != 0, Ordering::Relaxed);
+        self.log.obey(number("sync", true, 0)?, number("logbias", true, 0)?);
         *self.room.lock() = None;
         Ok(())
     }
@@ -219,6 +223,10 @@ impl Pool {
             read_only_because: self.read_only_reason_of(found, &phys)?,
             replaying: Mutex::new(None),
             replaying_now: AtomicU64::new(0),
+            log: Log::new(
+                property::number(&self.mos, found, "sync", true, 0)?,
+                property::number(&self.mos, found, "logbias", true, 0)?,
+            ),
             refreservation: AtomicU64::new(property::number(
                 &self.mos,
                 found,
@@ -285,11 +293,16 @@ impl Pool {
 
     fn dsl_reason(&self, found: &Found, phys: &format::ObjsetPhys) -> Result<Option<String>> {
         // That of a snapshot is its head's, as it was then: nobody follows it.
-        let followed = !self.in_memory && !found.is_snapshot();
+        let followed = !self.in_memory && !found.is_snapshot() && !self.owns_log(found.object);
         if followed && matches!(self.log_state(&phys.zil_header)?, LogState::InUse) {
             return Ok(Some("its intent log has not been replayed".into()));
         }
         Ok(unfinished(found))
+    }
+
+    /// Does the header of a head, as it is on disk, lead to the log that is written here?
+    fn owns_log(&self, object: u64) -> bool {
+        self.heads.lock().get(&object).is_some_and(|head| head.log.owns_header())
     }
 
     /// Why a data set can only be read, whatever its intent log is.

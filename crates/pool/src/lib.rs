@@ -38,6 +38,7 @@ mod space;
 mod spacemaps;
 mod sync;
 mod volumes;
+mod zil;
 
 pub use create::{Joined, MakeFilesystem, NewLeaf, NewPool, NewTop};
 pub use dataset::Dataset;
@@ -56,3 +57,4 @@ pub use pool::Pool;
 pub use space::PoolSpace;
 pub use sync::TaskContext;
 pub use volumes::VOLUME_BLOCK;
+pub use zil::{Change as LogChange, Stable, SyncMode};

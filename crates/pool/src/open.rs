@@ -9,6 +9,7 @@ use format::config::PoolConfig;
 use format::features::Feature;
 use format::uberblock::Uberblock;
 use rt::buf::BufPool;
+use rt::sync::atomic::AtomicBool;
 use rt::sync::{Arc, Mutex};
 use rt::workers::Workers;
 use store::{Allocator, Gate, Store, TopSpace, Writer};
@@ -312,6 +313,7 @@ pub(crate) fn writing(
             ms_count: slabs.ms_count,
             allocated,
             usable,
+            is_log: child.and_then(|c| c.top.as_ref()).is_some_and(|t| t.is_log && !t.removing),
         });
     }
     let count = workers.count() + 1;
@@ -334,6 +336,8 @@ pub(crate) fn writing(
             by_itself: true,
         }),
         suspended: Mutex::default(),
+        log_dying: Mutex::default(),
+        closing: AtomicBool::new(false),
         bell: Arc::default(),
         thread: Mutex::default(),
     })

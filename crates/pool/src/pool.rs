@@ -9,7 +9,8 @@
 use std::collections::BTreeMap;
 
 use dmu::{Objset, Promise, Tx, Txgs};
-use format::config::PoolConfig;
+use format::config::{PoolConfig, PoolState};
+use rt::sync::atomic::{AtomicBool, Ordering};
 use rt::sync::{Arc, Condvar, Mutex};
 use rt::workers::Workers;
 use store::{Gate, Store, Writer};
@@ -20,6 +21,7 @@ use crate::features::Features;
 use crate::mos::Mos;
 use crate::spacemaps::PoolSpaceMaps;
 use crate::sync::TaskContext;
+use crate::zil::Dying;
 
 /// Idle memory of recycled buffers, at most.
 pub(crate) const BUFFERS_IDLE_BYTES: usize = 384 << 20;
@@ -47,12 +49,20 @@ pub(crate) struct Writing {
     pub(crate) freeing: Mutex<Freeing>,
     /// Why the pool takes no more changes.
     pub(crate) suspended: Mutex<Option<String>>,
+    /// Places of intent logs to which nothing leads any more.
+    pub(crate) log_dying: Mutex<Vec<Dying>>,
+    /// The next sync leaves no intent logs.
+    pub(crate) closing: AtomicBool,
     /// Wakes the syncing thread.
     pub(crate) bell: Arc<Bell>,
     pub(crate) thread: Mutex<Option<rt::thread::JoinHandle<()>>>,
 }
 
 impl Writing {
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
     /// Takes the tasks for the sync of `txg`: one that came later waits for a later txg, which has what its
     /// caller has done before.
     pub(crate) fn tasks_until(&self, txg: u64) -> Vec<Task> {
@@ -277,6 +287,13 @@ impl Pool {
         Ok(txg)
     }
 
+    /// Has anything changed that is in no uberblock yet?
+    pub fn has_changes(&self) -> bool {
+        let Some(writing) = &self.writing else { return false };
+        let mut alive = writing.txgs.last_synced() + 1..=writing.txgs.open();
+        alive.any(|txg| !self.dirty_heads(txg).is_empty())
+    }
+
     /// From now on each `every`-th block of `least_bytes` and more becomes a gang (0: none, as ordinarily),
     /// as if no contiguous space were left for it.
     pub fn force_gangs(&self, least_bytes: u64, every: u64) -> Result<()> {
@@ -315,6 +332,7 @@ impl Pool {
     pub fn close(&self) -> Result<()> {
         let Some(writing) = &self.writing else { return Ok(()) };
         let suspended = writing.suspended.lock().is_some();
+        writing.closing.store(true, Ordering::SeqCst);
         let result = if suspended { Ok(()) } else { self.sync().map(|_| ()) };
         writing.txgs.close();
         writing.bell.stop();
@@ -328,7 +346,15 @@ impl Pool {
     /// Heads that `txg` has changed.
     pub(crate) fn dirty_heads(&self, txg: u64) -> Vec<Arc<Dataset>> {
         let heads = self.heads.lock();
-        heads.values().filter(|d| d.objset.is_dirty(txg)).cloned().collect()
+        let ends = self.logs_end();
+        let changed = |d: &&Arc<Dataset>| d.objset.is_dirty(txg) || d.log.changes_header(txg, ends);
+        heads.values().filter(changed).cloned().collect()
+    }
+
+    /// Shall nobody find an intent log after the next txg?
+    pub(crate) fn logs_end(&self) -> bool {
+        let active = self.config.lock().state == PoolState::Active;
+        !active || self.writing.as_ref().is_some_and(Writing::is_closing)
     }
 
     /// Opens the data set object `object` called `name`, once.

@@ -17,6 +17,7 @@ use crate::error::{PoolError, Result};
 use crate::ledger::Ledger;
 use crate::pool::{Pool, Writing};
 use crate::spacemaps::Appending;
+use crate::zil::Dying;
 
 /// Passes after which the MOS must have come to rest.
 const PASSES_MAX: u16 = 20;
@@ -68,6 +69,8 @@ impl Pool {
         match self.sync_frozen(writing, txg) {
             Ok(()) => {
                 writing.txgs.synced(txg);
+                let heads: Vec<_> = self.heads.lock().values().cloned().collect();
+                heads.iter().for_each(|head| head.log.synced(txg));
                 let freeing = *writing.freeing.lock();
                 if (freeing.pending || freeing.files) && freeing.by_itself {
                     writing.bell.ask(txg + 1);
@@ -101,6 +104,7 @@ impl Pool {
         let portion =
             portion.saturating_sub(writing.txgs.freed_blocks(txg)).max(portion.div_ceil(4));
         let frees = &AtomicU64::new(portion);
+        self.log_births(writing, txg)?;
         let heads = self.dirty_heads(txg);
         for head in &heads {
             self.sync_head(writing, tx, ledger, (head, frees))?;
@@ -139,10 +143,18 @@ impl Pool {
         let header = phys.zil_header;
         if let Some(header) = head.replayed_until(tx.txg(), &phys) {
             head.objset.change_phys(|phys| phys.zil_header = header.to_bytes());
-        } else if !self.in_memory && header.iter().any(|byte| *byte != 0) {
-            // Whoever wrote here before has left it empty.
-            self.free_log(&header)?;
-            head.objset.change_phys(|phys| phys.zil_header.fill(0));
+        } else {
+            let strange = header.iter().any(|byte| *byte != 0) && !head.log.owns_header();
+            if strange && !self.in_memory {
+                // Whoever wrote here before has left it empty.
+                self.free_log(&header)?;
+                head.objset.change_phys(|phys| phys.zil_header.fill(0));
+            }
+            let mut dying = Vec::new();
+            if let Some(header) = head.log.header(tx.txg(), self.logs_end(), &mut dying) {
+                head.objset.change_phys(|phys| phys.zil_header = header.to_bytes());
+            }
+            logs_died(writing, tx.txg(), dying)?;
         }
         let policy = head.objset.policy();
         let cx = Syncing {
@@ -155,6 +167,14 @@ impl Pool {
         };
         let (root, tally) = head.objset.sync(&cx, tx)?;
         ledger.settle(head.object, root, tally, head.refreservation())
+    }
+
+    /// The space maps of `txg` learn of what intent logs have taken of its space, and get back what they left.
+    fn log_births(&self, writing: &Writing, txg: u64) -> Result<()> {
+        let allocator = writing.writer.allocator();
+        let heads: Vec<_> = self.heads.lock().values().cloned().collect();
+        heads.iter().for_each(|head| head.log.births(allocator, txg));
+        logs_died(writing, txg, Vec::new())
     }
 
     /// Writes the MOS and waits until all of the txg is on stable storage; again, if leaves turn out to lack it
@@ -248,4 +268,19 @@ impl Pool {
         *config_dirty = false;
         Ok(())
     }
+}
+
+/// Frees what intent logs have left, as far as it belongs to txgs up to `txg`. It is in no account but the space maps
+/// (INV-9).
+pub(crate) fn logs_died(writing: &Writing, txg: u64, more: Vec<Dying>) -> Result<()> {
+    let mut all = std::mem::take(&mut *writing.log_dying.lock());
+    all.extend(more);
+    let mut later = Vec::new();
+    for mut dying in all {
+        if !dying.free(writing.writer.allocator(), txg)? {
+            later.push(dying);
+        }
+    }
+    writing.log_dying.lock().append(&mut later);
+    Ok(())
 }

@@ -16,6 +16,8 @@ use crate::metaslab::{MapError, Metaslab, Pending};
 use crate::ranges::RangeSet;
 use crate::read::Store;
 
+mod log;
+
 /// Bytes of a lease, at most.
 const LEASE_MAX: u64 = 2 << 20;
 /// Bytes of a lease for a run that was announced, at most.
@@ -46,6 +48,8 @@ pub struct TopSpace {
     pub allocated: Vec<u64>,
     /// May data be placed there (not a log or special vdev, not being removed)?
     pub usable: bool,
+    /// Is it for intent logs?
+    pub is_log: bool,
 }
 
 struct Slab {
@@ -87,6 +91,8 @@ struct Forced {
 pub struct Allocator {
     books: Mutex<Books>,
     leases: Vec<[Mutex<Option<Lease>>; COPIES]>,
+    /// What blocks of intent logs are cut from.
+    log_lease: Mutex<Option<Lease>>,
     maps: Mutex<Option<Arc<dyn SpaceMaps>>>,
     /// Blocks of so many bytes find no room until more comes back: nobody has to look again.
     too_large: AtomicU64,
@@ -115,6 +121,7 @@ impl Allocator {
         Allocator {
             books: Mutex::new(Books { tops: tops.collect(), next_top: 0, pass_top: 0 }),
             leases: (0..workers).map(|_| Default::default()).collect(),
+            log_lease: Mutex::default(),
             maps: Mutex::new(None),
             too_large: AtomicU64::new(u64::MAX),
             forced: Mutex::new(None),
@@ -279,7 +286,7 @@ impl Allocator {
     /// writes goes where the first one began. Else each pass would touch metaslabs of other vdevs, whose
     /// space maps the next one would have to write (INV-11).
     pub fn settle_pass(&self, first: bool) {
-        self.settle_all();
+        self.settle_workers();
         let books = &mut *self.books.lock();
         if first {
             books.pass_top = books.next_top;
@@ -290,6 +297,11 @@ impl Allocator {
 
     /// Gives all leases back; what was cut from them becomes pending allocations.
     pub fn settle_all(&self) {
+        self.settle_workers();
+        self.settle_log();
+    }
+
+    fn settle_workers(&self) {
         for slot in self.leases.iter().flatten() {
             let lease = slot.lock().take();
             self.settle(lease);
@@ -602,6 +614,7 @@ mod tests {
             ms_count: 3,
             allocated: vec![],
             usable: true,
+            is_log: false,
         };
         Allocator::new((0..tops).map(space).collect(), 2)
     }

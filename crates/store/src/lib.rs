@@ -12,6 +12,7 @@ mod fits;
 mod flight;
 mod gang;
 mod gate;
+mod log;
 mod metaslab;
 mod ranges;
 mod read;

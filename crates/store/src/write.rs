@@ -100,6 +100,10 @@ impl Writer {
         &self.gate
     }
 
+    pub(crate) fn min_alloc(&self) -> u64 {
+        self.min_alloc
+    }
+
     /// The allocator.
     pub fn allocator(&self) -> &Allocator {
         &self.allocator

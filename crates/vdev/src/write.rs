@@ -22,7 +22,7 @@ use format::label::{ASHIFT_MAX, DATA_AT};
 use rt::buf::Buf;
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicU64, Ordering};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 
 /// What skip sectors and padding are filled with; as long as the largest sector.
@@ -292,8 +292,33 @@ impl WriteTree {
     /// [`VdevError::FlushFailed`] if those are more than the redundancy of their vdev covers. What failed may
     /// be gone: flushing again does not bring it back.
     pub fn flush(&self) -> Result<WriteReport> {
+        self.flush_these(0..self.writers.len())
+    }
+
+    /// As [`WriteTree::flush`], of the leaves alone that hold a part of these blocks: top-level vdev, offset and
+    /// bytes of each.
+    ///
+    /// # Errors
+    /// Those of [`WriteTree::flush`]; a place that is not on the vdev.
+    pub fn flush_blocks(&self, blocks: &[(u32, u64, usize)]) -> Result<WriteReport> {
+        let mut leaves = BTreeSet::new();
+        for (top, offset, size) in blocks {
+            let (vdev, layout) = self.tree.locate(*top, *offset, *size)?;
+            let holds = |place: usize| match layout {
+                Layout::Plain { .. } => true,
+                Layout::Raidz(geometry) => {
+                    geometry.columns(*offset, *size as u64).on_disk(place).is_some()
+                }
+            };
+            let slots = vdev.slots.iter().enumerate().filter(|(place, _)| holds(*place));
+            leaves.extend(slots.flat_map(|(_, slot)| slot.iter().copied()));
+        }
+        self.flush_these(leaves.into_iter())
+    }
+
+    fn flush_these(&self, leaves: impl Iterator<Item = usize>) -> Result<WriteReport> {
         let mut report = WriteReport::default();
-        for (leaf, error) in self.flush_leaves(0..self.writers.len()) {
+        for (leaf, error) in self.flush_leaves(leaves) {
             self.failed(leaf, error, &mut report);
         }
         report.degraded = self.writers.iter().any(Option::is_none);

@@ -22,7 +22,7 @@ pub mod state;
 
 pub use engine::Engine;
 pub use error::{Doing, Error, Result, Why};
-pub use local::{Local, on_suspended};
+pub use local::{Held, Local, on_suspended};
 pub use pool::props;
 
 /// What `zfs diff` tells.

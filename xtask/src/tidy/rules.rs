@@ -36,7 +36,8 @@ pub(crate) const STOREYS: &[Storey] = &[
     // the judge never shares the writer's arithmetic: no store, no dmu, no pool
     storey("verify", &["rt", "codec", "format", "device", "vdev"]),
     storey("verbs", &["rt", "format", "device", "pool", "fs", "verify"]),
-    storey("cli", &["rt", "verbs"]),
+    storey("daemon", &["rt", "verbs"]),
+    storey("cli", &["rt", "verbs", "daemon"]),
     Storey { name: "testkit", uses: &[], tests_use: &[] },
     Storey {
         name: "acceptance",
@@ -72,6 +73,7 @@ pub(crate) const FOREIGN_MAX: usize = 40;
 pub(crate) const UNSAFE: &[&str] = &[
     "crates/codec/src/checksum/fletcher_x86.rs",
     "crates/codec/src/parity/x86.rs",
+    "crates/daemon/src/command.rs",
     "crates/rt/src/buf/memory.rs",
     "crates/rt/src/workers.rs",
 ];

@@ -152,7 +152,7 @@ fn same(fs: &Filesystem, files: &Files) -> Result<(), String> {
     same_tree(fs, &files.tree)
 }
 
-fn same_tree(fs: &Filesystem, tree: &Tree) -> Result<(), String> {
+pub(crate) fn same_tree(fs: &Filesystem, tree: &Tree) -> Result<(), String> {
     let mut seen: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     let mut links: BTreeMap<u64, u64> = BTreeMap::new();
     let mut todo = vec![(Vec::new(), fs.root())];

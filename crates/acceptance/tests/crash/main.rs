@@ -13,6 +13,7 @@
 
 mod check;
 mod faults;
+mod fsyncs;
 mod rig;
 mod story;
 mod streams;

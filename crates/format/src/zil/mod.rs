@@ -7,6 +7,7 @@
 //! Writers never compress log blocks, and their records have padding to eight bytes. In encrypted
 //! data sets the head of each record is in the clear, the rest is not.
 
+pub mod build;
 mod record;
 
 #[cfg(test)]

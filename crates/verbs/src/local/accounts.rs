@@ -7,10 +7,10 @@ use pool::dsl::lookup;
 use pool::props::PropError;
 use pool::props::space::{Owner, SpaceProp};
 
+use super::Here;
 use super::session::{For, open, pool_error};
 use crate::datasets::{Space, SpaceRow};
 use crate::host::Names;
-use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
 /// The list of the host that names owners of a kind.
@@ -45,11 +45,11 @@ pub(super) fn id(space: &SpaceProp) -> std::result::Result<u64, PropError> {
 }
 
 /// What users, groups or projects use.
-pub(super) fn space(file: &StateFile, request: &Space) -> Result<Vec<SpaceRow>> {
+pub(super) fn space(here: &Here, request: &Space) -> Result<Vec<SpaceRow>> {
     let name = &request.name;
     let doing = || Doing::Open(name.clone());
     let pool = name.split(['/', '@']).next().unwrap_or_default();
-    let session = open(file, pool, &request.places, For::Reading).map_err(|e| match e.why() {
+    let session = open(here, pool, &request.places, For::Reading).map_err(|e| match e.why() {
         Some(Why::NoPool) => Error::open(name, Why::NoDataset),
         _ => e,
     })?;

@@ -3,11 +3,11 @@
 use pool::PoolError;
 use pool::dsl::lookup::{self, Found};
 
+use super::Here;
 use super::branches::{done, opened};
 use super::filesystems::pool_of;
 use super::session::{Session, pool_error};
 use crate::branches::{DestroyBookmark, NewBookmark};
-use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
 /// Full names of the bookmarks of `head` that are newer than a txg, oldest first.
@@ -22,11 +22,11 @@ pub(super) fn newer(
     Ok(newer.map(|mark| name(&mark.name)).collect())
 }
 
-pub(super) fn make(file: &StateFile, request: &NewBookmark) -> Result<()> {
+pub(super) fn make(here: &Here, request: &NewBookmark) -> Result<()> {
     let (source, name) = (&request.source, &request.name);
     let doing = Doing::CreateBookmark(name.clone());
     let missing = |why| Error::open(source, why);
-    let session = opened(file, source, &request.setting, &Doing::Open(source.clone()))?;
+    let session = opened(here, source, &request.setting, &Doing::Open(source.clone()))?;
     if source.contains('@') {
         lookup::find(session.pool.mos(), source).map_err(|_| missing(Why::NoDataset))?;
     } else if !matches!(session.pool.find_bookmark(source), Ok(Some(_))) {
@@ -45,11 +45,11 @@ pub(super) fn make(file: &StateFile, request: &NewBookmark) -> Result<()> {
     done(session, &request.setting, doing)
 }
 
-pub(super) fn destroy(file: &StateFile, request: &DestroyBookmark) -> Result<()> {
+pub(super) fn destroy(here: &Here, request: &DestroyBookmark) -> Result<()> {
     let name = &request.name;
     let doing = Doing::DestroyBookmark(name.clone());
     let missing = || Error::Other(format!("bookmark '{name}' does not exist."));
-    let session = opened(file, name, &request.setting, &doing).map_err(|e| match e.why() {
+    let session = opened(here, name, &request.setting, &doing).map_err(|e| match e.why() {
         Some(Why::NoDataset) => missing(),
         _ => e,
     })?;

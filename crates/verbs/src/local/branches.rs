@@ -6,6 +6,7 @@ use pool::PoolError;
 use pool::dsl::lookup;
 use pool::props::{Kind, Target};
 
+use super::Here;
 use super::bookmarks;
 use super::dependents::dependents;
 use super::filesystems::{destroy_all, may_snapshot, pool_of, session};
@@ -15,31 +16,25 @@ use super::session::{For, Session, open, pool_error};
 use crate::branches::{
     Branch, Fork, Held, Hold, Holds, Promote, Rename, Rollback, Setting, Snapshot,
 };
-use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
-pub(super) fn change(file: &StateFile, request: &Branch) -> Result<()> {
+pub(super) fn change(here: &Here, request: &Branch) -> Result<()> {
     match request {
-        Branch::Bookmark(request) => bookmarks::make(file, request),
-        Branch::DestroyBookmark(request) => bookmarks::destroy(file, request),
-        Branch::Snapshot(request) => snapshot(file, request),
-        Branch::Rollback(request) => rollback(file, request),
-        Branch::Clone(request) => clone(file, request),
-        Branch::Promote(request) => promote(file, request),
-        Branch::Rename(request) => rename(file, request),
-        Branch::Hold(request) => hold(file, request, true),
-        Branch::Release(request) => hold(file, request, false),
+        Branch::Bookmark(request) => bookmarks::make(here, request),
+        Branch::DestroyBookmark(request) => bookmarks::destroy(here, request),
+        Branch::Snapshot(request) => snapshot(here, request),
+        Branch::Rollback(request) => rollback(here, request),
+        Branch::Clone(request) => clone(here, request),
+        Branch::Promote(request) => promote(here, request),
+        Branch::Rename(request) => rename(here, request),
+        Branch::Hold(request) => hold(here, request, true),
+        Branch::Release(request) => hold(here, request, false),
     }
 }
 
 /// The pool of `name`, which is there; else it cannot be opened.
-pub(super) fn opened(
-    file: &StateFile,
-    name: &str,
-    setting: &Setting,
-    doing: &Doing,
-) -> Result<Session> {
-    session(file, name, &setting.places, doing).map_err(|e| match e.why() {
+pub(super) fn opened(here: &Here, name: &str, setting: &Setting, doing: &Doing) -> Result<Session> {
+    session(here, name, &setting.places, doing).map_err(|e| match e.why() {
         Some(Why::NoPoolOf(_)) => Error::open(name, Why::NoDataset),
         _ => e,
     })
@@ -51,7 +46,7 @@ pub(super) fn done(session: Session, setting: &Setting, doing: Doing) -> Result<
     session.close(doing)
 }
 
-fn snapshot(file: &StateFile, request: &Snapshot) -> Result<()> {
+fn snapshot(here: &Here, request: &Snapshot) -> Result<()> {
     let Some(first) = request.names.first() else { return Ok(()) };
     let doing = Doing::CreateSnapshot(first.clone());
     let failed = |e| pool_error(doing.clone(), e);
@@ -59,7 +54,7 @@ fn snapshot(file: &StateFile, request: &Snapshot) -> Result<()> {
         return Err(Error::cannot(Doing::CreateSnapshot(other.clone()), Why::OtherPool));
     }
     let session =
-        opened(file, first.split('@').next().unwrap_or_default(), &request.setting, &doing)?;
+        opened(here, first.split('@').next().unwrap_or_default(), &request.setting, &doing)?;
     let mos = session.pool.mos();
     let mut names = Vec::new();
     for name in &request.names {
@@ -91,11 +86,11 @@ fn snapshot(file: &StateFile, request: &Snapshot) -> Result<()> {
     done(session, &request.setting, doing)
 }
 
-fn rollback(file: &StateFile, request: &Rollback) -> Result<()> {
+fn rollback(here: &Here, request: &Rollback) -> Result<()> {
     let name = &request.name;
     let doing = Doing::Rollback(name.clone());
     let failed = |e| pool_error(doing.clone(), e);
-    let session = opened(file, name, &request.setting, &doing)?;
+    let session = opened(here, name, &request.setting, &doing)?;
     let mos = session.pool.mos();
     let found = lookup::find(mos, name).map_err(failed)?;
     let head = lookup::head_of(mos, &found).map_err(failed)?;
@@ -145,16 +140,16 @@ fn parents(session: &Session, name: &str, doing: &Doing) -> Result<()> {
     Ok(())
 }
 
-fn clone(file: &StateFile, request: &Fork) -> Result<()> {
+fn clone(here: &Here, request: &Fork) -> Result<()> {
     let (origin, name) = (&request.origin, &request.name);
     let doing = Doing::Create(name.clone());
     let failed = |e| pool_error(doing.clone(), e);
-    let session = opened(file, origin, &request.setting, &Doing::Open(origin.clone()))?;
+    let session = opened(here, origin, &request.setting, &Doing::Open(origin.clone()))?;
     let mos = session.pool.mos();
     let found = lookup::find(mos, origin).map_err(failed)?;
     if pool_of(name) != pool_of(origin) {
         let other = pool_of(name).to_string();
-        return Err(match file.load()?.pool(&other) {
+        return Err(match here.state.load()?.pool(&other) {
             Some(_) => Error::cannot(doing, Why::PoolsDiffer),
             None => Error::cannot(doing, Why::NoPoolOf(other)),
         });
@@ -179,19 +174,19 @@ fn clone(file: &StateFile, request: &Fork) -> Result<()> {
     done(session, &request.setting, doing)
 }
 
-fn promote(file: &StateFile, request: &Promote) -> Result<()> {
+fn promote(here: &Here, request: &Promote) -> Result<()> {
     let name = &request.name;
     let doing = Doing::Promote(name.clone());
-    let session = opened(file, name, &request.setting, &doing)?;
+    let session = opened(here, name, &request.setting, &doing)?;
     session.pool.promote(name).map_err(|e| pool_error(doing.clone(), e))?;
     done(session, &request.setting, doing)
 }
 
-fn rename(file: &StateFile, request: &Rename) -> Result<()> {
+fn rename(here: &Here, request: &Rename) -> Result<()> {
     let (from, to) = (&request.from, &request.to);
     let doing = Doing::Rename(from.clone());
     let failed = |e| pool_error(doing.clone(), e);
-    let session = opened(file, from, &request.setting, &Doing::Open(from.clone()))?;
+    let session = opened(here, from, &request.setting, &Doing::Open(from.clone()))?;
     let mos = session.pool.mos();
     lookup::find(mos, from).map_err(failed)?;
     if let Some((path, snapshot)) = from.split_once('@') {
@@ -221,7 +216,7 @@ fn rename(file: &StateFile, request: &Rename) -> Result<()> {
     }
     if pool_of(to) != pool_of(from) {
         let other = pool_of(to).to_string();
-        return Err(match file.load()?.pool(&other) {
+        return Err(match here.state.load()?.pool(&other) {
             Some(_) => Error::cannot(doing, Why::CrossesPools),
             None => Error::cannot(Doing::Create(to.clone()), Why::NoPoolOf(other)),
         });
@@ -270,13 +265,13 @@ fn meant(session: &Session, request: &Hold, doing: &dyn Fn(&str) -> Doing) -> Re
     Ok(names)
 }
 
-fn hold(file: &StateFile, request: &Hold, take: bool) -> Result<()> {
+fn hold(here: &Here, request: &Hold, take: bool) -> Result<()> {
     let doing = |name: &str| match take {
         true => Doing::Hold(name.into()),
         false => Doing::Release(name.into()),
     };
     let Some(first) = request.names.first() else { return Ok(()) };
-    let session = opened(file, first, &request.setting, &doing(first))?;
+    let session = opened(here, first, &request.setting, &doing(first))?;
     let names = meant(&session, request, &doing)?;
     let done_so = match take {
         true => session.pool.hold(&names, &request.tag),
@@ -290,10 +285,10 @@ fn hold(file: &StateFile, request: &Hold, take: bool) -> Result<()> {
     done(session, &request.setting, doing(first))
 }
 
-pub(super) fn holds(file: &StateFile, request: &Hold) -> Result<Holds> {
+pub(super) fn holds(here: &Here, request: &Hold) -> Result<Holds> {
     let mut report = Holds::default();
     for name in &request.names {
-        match holds_of(file, request, name) {
+        match holds_of(here, request, name) {
             Ok(mut held) => report.holds.append(&mut held),
             Err(e) => report.errors.push(e),
         }
@@ -301,11 +296,11 @@ pub(super) fn holds(file: &StateFile, request: &Hold) -> Result<Holds> {
     Ok(report)
 }
 
-fn holds_of(file: &StateFile, request: &Hold, name: &str) -> Result<Vec<Held>> {
+fn holds_of(here: &Here, request: &Hold, name: &str) -> Result<Vec<Held>> {
     let doing = Doing::Open(name.into());
     let failed = |e| pool_error(doing.clone(), e);
     let none = || Error::open(name, Why::NoDataset);
-    let session = open(file, pool_of(name), &request.setting.places, For::Reading);
+    let session = open(here, pool_of(name), &request.setting.places, For::Reading);
     let session = session.map_err(|e| if e.why() == Some(&Why::NoPool) { none() } else { e })?;
     let (path, snapshot) = name.split_once('@').unwrap_or_default();
     let mos = session.pool.mos();

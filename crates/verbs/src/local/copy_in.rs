@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use fs::{Filesystem, FsError, NewObject, Volume, Who, mode};
 use rustix::fs::SeekFrom;
 
+use super::Here;
 use super::copying::{CHUNK, Failed, without_code};
 use super::files::{fs_error, open_session, opened, shown};
 use super::session::{For, Session};
 use crate::files::{Copied, Put};
-use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
 /// A copy under way.
@@ -28,8 +28,8 @@ struct CopyIn<'a> {
     buf: Vec<u8>,
 }
 
-pub(super) fn put(file: &StateFile, request: &Put) -> Result<(Copied, Vec<Error>)> {
-    let session = open_session(file, &request.to, &request.dirs, For::Writing)?;
+pub(super) fn put(here: &Here, request: &Put) -> Result<(Copied, Vec<Error>)> {
+    let session = open_session(here, &request.to, &request.dirs, For::Writing)?;
     let fail = |e| fs_error("open", &request.to.dataset, e);
     if let Some(volume) = Volume::open(&session.pool, &request.to.dataset).map_err(fail)? {
         return put_volume(session, volume, request);

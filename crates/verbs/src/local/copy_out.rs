@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use fs::{Attrs, Filesystem, FsError, Volume, mode};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
+use super::Here;
 use super::copying::{CHUNK, Failed};
 use super::files::{Holder, fs_error, open_holder, shown, volume_name};
 use crate::files::{Copied, Get};
-use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
 /// How attributes are set on the host: made or replaced.
@@ -30,7 +30,7 @@ struct CopyOut<'a> {
     buf: Vec<u8>,
 }
 
-pub(super) fn get(file: &StateFile, request: &Get) -> Result<(Copied, Vec<Error>)> {
+pub(super) fn get(here: &Here, request: &Get) -> Result<(Copied, Vec<Error>)> {
     let (mut copied, mut errors) = (Copied::default(), Vec::new());
     let into = request.to.is_dir();
     if !into && request.places.len() > 1 {
@@ -38,7 +38,7 @@ pub(super) fn get(file: &StateFile, request: &Get) -> Result<(Copied, Vec<Error>
         return Err(Error::cannot(doing, Why::NotDirectory));
     }
     for place in &request.places {
-        let opened = match open_holder(file, place, &request.dirs, request.replay) {
+        let opened = match open_holder(here, place, &request.dirs, request.replay) {
             Ok(Holder::Files(opened)) => opened,
             Ok(Holder::Volume(_session, volume)) => {
                 let name = volume_name(place);

@@ -4,9 +4,9 @@ use fs::{Filesystem, Told, diff};
 use pool::PoolError;
 use pool::dsl::lookup::{self, Found};
 
+use super::Here;
 use super::session::{For, Session, open, pool_error};
 use crate::datasets::Diff;
-use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
 /// Data sets that are followed from a clone to its origin.
@@ -17,16 +17,12 @@ fn cannot(why: impl std::fmt::Display) -> Error {
 }
 
 /// Tells what differs, until `sink` gives false.
-pub(super) fn tell(
-    file: &StateFile,
-    request: &Diff,
-    sink: &mut dyn FnMut(Told) -> bool,
-) -> Result<()> {
+pub(super) fn tell(here: &Here, request: &Diff, sink: &mut dyn FnMut(Told) -> bool) -> Result<()> {
     let (from, to) = (&request.from, &request.to);
     let head = |name: &str| name.split('@').next().unwrap_or_default().to_string();
     let (from_head, to_head) = (head(from), head(to));
     let pool = to_head.split('/').next().unwrap_or_default();
-    let session = open(file, pool, &request.places, For::Reading).map_err(|e| match e.why() {
+    let session = open(here, pool, &request.places, For::Reading).map_err(|e| match e.why() {
         Some(Why::NoPool) => Error::open(&*to_head, Why::NoDataset),
         _ => e,
     })?;

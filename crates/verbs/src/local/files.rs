@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use fs::{Attrs, Filesystem, FsError, NewObject, Replay, Volume, Who, mode};
 
+use super::Here;
 use super::session::{For, Session, open, pool_error};
 use crate::files::{Cat, FileKind, FileReport, List, Listed, Mkdir, Move, Place, Remove, Time};
-use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
 /// Bytes of one read.
@@ -58,12 +58,12 @@ pub(super) enum Holder {
 ///
 /// With `replay` it is as its intent log has it, as far as that is ahead of the pool.
 pub(super) fn open_holder(
-    file: &StateFile,
+    here: &Here,
     place: &Place,
     dirs: &[PathBuf],
     replay: bool,
 ) -> Result<Holder> {
-    let mut session = open_session(file, place, dirs, For::Reading)?;
+    let mut session = open_session(here, place, dirs, For::Reading)?;
     let fail = |e| fs_error("open", &place.dataset, e);
     let is_volume = Volume::open(&session.pool, &place.dataset).map_err(fail)?.is_some();
     if is_volume && fs::parts(&place.path).next().is_some() {
@@ -73,12 +73,13 @@ pub(super) fn open_holder(
         // Whoever asks for what is no file system, or encrypted, hears of that first.
         drop(Filesystem::open(&session.pool, &place.dataset).map_err(fail)?);
     }
-    let log = match replay && !place.dataset.contains('@') {
+    // Of a pool that is held the log is behind, not ahead.
+    let log = match replay && !session.held && !place.dataset.contains('@') {
         true => Replay::read(&session.pool, &place.dataset).map_err(fail)?,
         false => None,
     };
     if log.is_some() {
-        session.pool = session.in_memory(file, place.dataset.split('/').next().unwrap_or(""))?;
+        session.pool = session.in_memory(here, place.dataset.split('/').next().unwrap_or(""))?;
     }
     if is_volume {
         let volume = Volume::open(&session.pool, &place.dataset).map_err(fail)?;
@@ -124,23 +125,23 @@ fn volume_report(session: &Session, place: &Place, volume: &Volume) -> Result<Fi
 }
 
 pub(super) fn open_session(
-    file: &StateFile,
+    here: &Here,
     place: &Place,
     dirs: &[PathBuf],
     mode: For,
 ) -> Result<Session> {
     let name = place.dataset.split(['/', '@']).next().unwrap_or_default();
-    open(file, name, dirs, mode)
+    open(here, name, dirs, mode)
 }
 
 /// Opens the file system of a place.
 pub(super) fn open_place(
-    file: &StateFile,
+    here: &Here,
     place: &Place,
     dirs: &[PathBuf],
     mode: For,
 ) -> Result<Opened> {
-    opened(open_session(file, place, dirs, mode)?, place)
+    opened(open_session(here, place, dirs, mode)?, place)
 }
 
 /// Opens the file system of a place in the pool that is open.
@@ -206,13 +207,13 @@ pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn list(
-    file: &StateFile,
+    here: &Here,
     request: &List,
     each: &mut dyn FnMut(Listed),
 ) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
     for place in &request.places {
-        let opened = match open_holder(file, place, &request.dirs, request.replay) {
+        let opened = match open_holder(here, place, &request.dirs, request.replay) {
             Ok(Holder::Files(opened)) => opened,
             Ok(Holder::Volume(session, volume)) => {
                 match volume_report(&session, place, &volume) {
@@ -255,10 +256,10 @@ pub(super) fn list(
     Ok(errors)
 }
 
-pub(super) fn cat(file: &StateFile, request: &Cat, out: &mut dyn Write) -> Result<Vec<Error>> {
+pub(super) fn cat(here: &Here, request: &Cat, out: &mut dyn Write) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
     for place in &request.places {
-        match open_holder(file, place, &request.dirs, request.replay) {
+        match open_holder(here, place, &request.dirs, request.replay) {
             Ok(Holder::Files(opened)) => errors.extend(cat_file(&opened.fs, place, out)?),
             Ok(Holder::Volume(_session, volume)) => {
                 let read = |at, buf: &mut [u8]| volume.read(at, buf);
@@ -315,7 +316,7 @@ fn me() -> Who {
 
 /// Changes places one after another, each in its own session.
 fn on_each(
-    file: &StateFile,
+    here: &Here,
     places: &[Place],
     dirs: &[PathBuf],
     what: &'static str,
@@ -323,7 +324,7 @@ fn on_each(
 ) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
     for place in places {
-        match open_place(file, place, dirs, For::Writing) {
+        match open_place(here, place, dirs, For::Writing) {
             Ok(opened) => {
                 if let Err(e) = change(&opened.fs, place) {
                     errors.push(fs_error(what, &shown(place), e));
@@ -336,7 +337,7 @@ fn on_each(
     Ok(errors)
 }
 
-pub(super) fn mkdir(file: &StateFile, request: &Mkdir) -> Result<Vec<Error>> {
+pub(super) fn mkdir(here: &Here, request: &Mkdir) -> Result<Vec<Error>> {
     let bits = request.mode.unwrap_or(0o755);
     let make = |fs: &Filesystem, place: &Place| {
         let new = NewObject::of(mode::DIR | bits, me());
@@ -356,7 +357,7 @@ pub(super) fn mkdir(file: &StateFile, request: &Mkdir) -> Result<Vec<Error>> {
         }
         Ok(())
     };
-    on_each(file, &request.places, &request.dirs, "create directory", make)
+    on_each(here, &request.places, &request.dirs, "create directory", make)
 }
 
 /// Removes what stands below a directory, and then it.
@@ -372,7 +373,7 @@ fn remove_tree(fs: &Filesystem, dir: u64, name: &[u8]) -> std::result::Result<()
     fs.rmdir(dir, name)
 }
 
-pub(super) fn remove(file: &StateFile, request: &Remove) -> Result<Vec<Error>> {
+pub(super) fn remove(here: &Here, request: &Remove) -> Result<Vec<Error>> {
     let take = |fs: &Filesystem, place: &Place| {
         let gone = fs.resolve_parent(&place.path).and_then(|(dir, name)| {
             if request.recursive { remove_tree(fs, dir, name) } else { fs.unlink(dir, name) }
@@ -382,11 +383,11 @@ pub(super) fn remove(file: &StateFile, request: &Remove) -> Result<Vec<Error>> {
             other => other,
         }
     };
-    on_each(file, &request.places, &request.dirs, "remove", take)
+    on_each(here, &request.places, &request.dirs, "remove", take)
 }
 
-pub(super) fn rename(file: &StateFile, request: &Move) -> Result<Vec<Error>> {
-    let opened = open_place(file, &request.to, &request.dirs, For::Writing)?;
+pub(super) fn rename(here: &Here, request: &Move) -> Result<Vec<Error>> {
+    let opened = open_place(here, &request.to, &request.dirs, For::Writing)?;
     let fs = &opened.fs;
     let mut errors = Vec::new();
     for from in &request.from {

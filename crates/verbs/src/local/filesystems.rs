@@ -6,6 +6,7 @@ use pool::PoolError;
 use pool::dsl::lookup::{self, Found};
 use pool::props::{Kind, Target};
 
+use super::Here;
 use super::dependents::{Dependent, dependents};
 use super::lifecycle::note;
 use super::limits::{Limit, limits, set_limits};
@@ -13,7 +14,6 @@ use super::properties::{assigned, set_quotas};
 use super::session::{For, Session, locate, open_located, pool_error};
 use super::volumes;
 use crate::datasets::{Create, Destroy, Destroyed};
-use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
 /// The pool of a data set's name.
@@ -22,24 +22,24 @@ pub(super) fn pool_of(name: &str) -> &str {
 }
 
 pub(super) fn session(
-    file: &StateFile,
+    here: &Here,
     name: &str,
     places: &[std::path::PathBuf],
     doing: &Doing,
 ) -> Result<Session> {
     let pool = pool_of(name);
-    let located = locate(&file.load()?, pool, places).map_err(|e| match e.why() {
+    let located = locate(here, pool, places).map_err(|e| match e.why() {
         Some(Why::NoPool) => Error::cannot(doing.clone(), Why::NoPoolOf(pool.into())),
         _ => e,
     })?;
-    open_located(file, pool, located, For::Writing, doing.clone())
+    open_located(here, pool, located, For::Writing, doing.clone())
 }
 
-pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> {
+pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
     let name = &request.name;
     let doing = Doing::Create(name.clone());
     let cannot = |why: Why| Error::cannot(doing.clone(), why);
-    let session = session(file, name, &request.places, &doing)?;
+    let session = session(here, name, &request.places, &doing)?;
     let target = Target::new(Kind::Filesystem);
     let (assigned, volume, notes) = match volumes::plan(&session, request, &doing)? {
         Some(plan) => (plan.assigned, Some((plan.size, plan.block)), plan.notes),
@@ -136,11 +136,11 @@ pub(super) fn may_snapshot(
     Ok(())
 }
 
-pub(super) fn destroy(file: &StateFile, request: &Destroy) -> Result<Destroyed> {
+pub(super) fn destroy(here: &Here, request: &Destroy) -> Result<Destroyed> {
     let name = &request.name;
     let doing = Doing::Destroy(name.clone());
     let cannot = |why: Why| Error::cannot(doing.clone(), why);
-    let session = session(file, name, &request.places, &doing).map_err(|e| match e.why() {
+    let session = session(here, name, &request.places, &doing).map_err(|e| match e.why() {
         Some(Why::NoPoolOf(_)) => Error::open(name, Why::NoDataset),
         _ => e,
     })?;

@@ -1,18 +1,23 @@
 //! `verify`: the judge's report in the words of the doors.
 
 use crate::judge::{DeviceDamage, FileDamage, Progress, Verdict, Verify, VerifyReport};
-use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
+use super::Here;
 use super::session::{locate, pool_error};
 
 /// Runs the judge over a pool. The pool itself is not opened: a judge asks nobody.
 pub(super) fn verify(
-    file: &StateFile,
+    here: &Here,
     request: &Verify,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<VerifyReport> {
-    let located = locate(&file.load()?, &request.name, &request.places)?;
+    let located = locate(here, &request.name, &request.places)?;
+    if located.is_held() {
+        let why =
+            "it is served, and changes while it is judged; stop the server, or export the pool";
+        return Err(Error::cannot(Doing::Verify(request.name.clone()), Why::NotDone(why.into())));
+    }
     let found = located.found().ok_or_else(|| Error::open(&request.name, Why::NoPool))?;
     let doing = || Doing::Open(request.name.clone());
     let keep = request.keep.clone().map(verify::Keep::new);

@@ -10,12 +10,13 @@ use pool::props::{PoolKey, PoolProp, Value};
 use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
 use rt::sync::Arc;
 
+use super::Here;
 use super::limits::{Limit, limits, set_limits};
 use super::session::{self, For, Located, locate, open_located, pool_error};
 use super::{capacity, pool_props};
 use crate::layout::{Class, GroupKind};
 use crate::pools::{Clear, Create, Destroy, Export, Import, Imported, Which};
-use crate::state::{Known, StateFile};
+use crate::state::Known;
 use crate::{Doing, Error, Result, Why, find, host, inuse};
 
 /// Properties of a pool that hold for this system only and are not stored with it.
@@ -67,9 +68,10 @@ pub(super) fn ashift(request: &Create, sector: Option<u32>) -> u32 {
     }
 }
 
-pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> {
+pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
+    let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
     let name = &request.name;
-    let state = file.load()?;
+    let state = here.state.load()?;
     inuse::check(name, &request.layout, request.force, &state)?;
     let cannot = |why| Error::cannot(Doing::Create(name.clone()), why);
     if !request.layout.cache.is_empty()
@@ -120,7 +122,7 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
         command: request.command.clone(),
         options: OpenOptions {
             workers: 0,
-            host_id: host::hostid(file)?.into(),
+            host_id: host::hostid(&here.state)?.into(),
             host_name: host::hostname(),
             new_name: None,
         },
@@ -136,11 +138,14 @@ pub(super) fn create(file: &StateFile, request: &Create) -> Result<Vec<String>> 
     }
     let guid = pool.guid();
     pool.close().map_err(|e| pool_error(Doing::Create(name.clone()), e))?;
+    // Its devices are locked as long as it is there.
+    drop(pool);
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let paths = request.layout.devices().map(absolute).collect();
     let altroot = altroot(&request.properties);
     let known = Known { name: name.clone(), guid, readonly: false, altroot, paths };
-    file.change(|state| state.remember(known))?;
+    here.state.change(|state| state.remember(known))?;
+    here.hold(name)?;
     Ok(Vec::new())
 }
 
@@ -154,7 +159,7 @@ fn altroot(properties: &[(PoolKey, Value)]) -> Option<Vec<u8>> {
 
 /// Opens a located pool, gives it a state on disk, and forgets it.
 fn leave(
-    file: &StateFile,
+    here: &Here,
     name: &str,
     located: Located,
     to: PoolState,
@@ -162,28 +167,35 @@ fn leave(
     doing: Doing,
 ) -> Result<()> {
     let guid = located.found().map(pool::devices::FoundPool::guid);
-    let readonly = located.is_read_only();
-    if !readonly {
-        let session = open_located(file, name, located, For::Writing, doing.clone())?;
-        let done = note(&session.pool, command).and_then(|()| session.pool.set_state(to));
-        done.map_err(|e| pool_error(doing.clone(), e))?;
-        session.close(doing)?;
+    let (readonly, held) = (located.is_read_only(), located.is_held());
+    if held || !readonly {
+        let mode = if readonly { For::Reading } else { For::Writing };
+        let session = open_located(here, name, located, mode, doing.clone())?;
+        if let Some(held) = &here.held {
+            held.give_up(name, &doing)?;
+        }
+        if !readonly {
+            let done = note(&session.pool, command).and_then(|()| session.pool.set_state(to));
+            done.map_err(|e| pool_error(doing.clone(), e))?;
+        }
+        session.close_pool(doing)?;
     }
     if let Some(guid) = guid {
-        file.change(|state| state.forget(guid))?;
+        here.state.change(|state| state.forget(guid))?;
     }
     Ok(())
 }
 
-pub(super) fn destroy(file: &StateFile, request: &Destroy) -> Result<()> {
-    let located = locate(&file.load()?, &request.name, &request.places)?;
+pub(super) fn destroy(here: &Here, request: &Destroy) -> Result<()> {
+    let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
+    let located = locate(here, &request.name, &request.places)?;
     let doing = Doing::Destroy(request.name.clone());
-    leave(file, &request.name, located, PoolState::Destroyed, &request.command, doing)
+    leave(here, &request.name, located, PoolState::Destroyed, &request.command, doing)
 }
 
 /// `zpool clear`: what was faulted or removed is used again. Counts of errors end with each command.
-pub(super) fn clear(file: &StateFile, request: &Clear) -> Result<()> {
-    let session = session::open(file, &request.name, &request.places, For::Writing)?;
+pub(super) fn clear(here: &Here, request: &Clear) -> Result<()> {
+    let session = session::open(here, &request.name, &request.places, For::Writing)?;
     let doing = || Doing::Clear(request.device.clone().unwrap_or_else(|| request.name.clone()));
     let mut guids = None;
     if let Some(device) = &request.device {
@@ -205,17 +217,18 @@ fn is_named(leaf: &VdevConfig, name: &str) -> bool {
         || path.is_some_and(|path| path == name || path.rsplit('/').next() == Some(name))
 }
 
-pub(super) fn export(file: &StateFile, request: &Export) -> Result<Vec<Error>> {
+pub(super) fn export(here: &Here, request: &Export) -> Result<Vec<Error>> {
+    let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
     let names = if request.all {
-        file.load()?.pools.into_iter().map(|known| known.name).collect()
+        here.state.load()?.pools.into_iter().map(|known| known.name).collect()
     } else {
         request.names.clone()
     };
     let mut errors = Vec::new();
     for name in names {
         let doing = Doing::Export(name.clone());
-        let done = locate(&file.load()?, &name, &request.places).and_then(|located| {
-            leave(file, &name, located, PoolState::Exported, &request.command, doing)
+        let done = locate(here, &name, &request.places).and_then(|located| {
+            leave(here, &name, located, PoolState::Exported, &request.command, doing)
         });
         if let Err(e) = done {
             errors.push(e);
@@ -224,8 +237,9 @@ pub(super) fn export(file: &StateFile, request: &Export) -> Result<Vec<Error>> {
     Ok(errors)
 }
 
-pub(super) fn import(file: &StateFile, request: &Import) -> Result<Imported> {
-    let state = file.load()?;
+pub(super) fn import(here: &Here, request: &Import) -> Result<Imported> {
+    let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
+    let state = here.state.load()?;
     let scan = find::look(&request.places);
     let wanted = |index: &usize| {
         let pool = &scan.pools[*index];
@@ -252,7 +266,7 @@ pub(super) fn import(file: &StateFile, request: &Import) -> Result<Imported> {
     }
     let mut imported = Imported::default();
     for guid in chosen {
-        match import_one(file, request, guid) {
+        match import_one(here, request, guid) {
             Ok(taken) => imported.pools.push(taken),
             Err(e) if request.which == Which::All => imported.errors.push(e),
             Err(e) => return Err(e),
@@ -262,20 +276,20 @@ pub(super) fn import(file: &StateFile, request: &Import) -> Result<Imported> {
 }
 
 /// Takes over one pool: its name now, and what there is to know of it.
-fn import_one(file: &StateFile, request: &Import, guid: u64) -> Result<(String, Vec<String>)> {
+fn import_one(here: &Here, request: &Import, guid: u64) -> Result<(String, Vec<String>)> {
     let scan = find::look(&request.places);
     let index = scan.pools.iter().position(|pool| pool.guid() == guid);
     let index = index.ok_or_else(|| Error::open(guid.to_string(), Why::NoPoolAvailable))?;
     let old = scan.pools[index].name().into_owned();
     let name = request.new_name.clone().unwrap_or_else(|| old.clone());
     let doing = Doing::Import(old);
-    let state = file.load()?;
+    let state = here.state.load()?;
     if state.pool(&name).is_some() {
         return Err(Error::cannot(doing, Why::PoolOfThatName));
     }
     let open = |scan, mode| {
         let located = Located::found_at(scan, index, request.force || request.readonly);
-        open_located(file, &name, located, mode, doing.clone())
+        open_located(here, &name, located, mode, doing.clone())
     };
     let mut notes = Vec::new();
     let (session, readonly) = if request.readonly {
@@ -310,6 +324,7 @@ fn import_one(file: &StateFile, request: &Import, guid: u64) -> Result<(String, 
     session.close(doing)?;
     let altroot = altroot(&request.properties);
     let known = Known { name: name.clone(), guid, readonly, altroot, paths };
-    file.change(|state| state.remember(known))?;
+    here.state.change(|state| state.remember(known))?;
+    here.hold(&name)?;
     Ok((name, notes))
 }

@@ -13,6 +13,7 @@ mod diff;
 mod dump;
 mod files;
 mod filesystems;
+mod held;
 mod history;
 mod judge;
 mod keeper;
@@ -30,7 +31,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use pool::props::PoolProp;
+use rt::sync::Arc;
 
+pub use held::Held;
 pub use keeper::on_suspended;
 use session::{For, Session, open, pool_error};
 
@@ -40,29 +43,52 @@ use crate::judge::{Progress, Verify, VerifyReport};
 use crate::state::{StateFile, default_path};
 use crate::{Doing, Engine, Error, Result, Why, datasets, pools};
 
+/// What a command works with.
+#[derive(Clone, Debug)]
+pub(crate) struct Here {
+    /// The list of remembered pools.
+    pub(crate) state: StateFile,
+    /// The pools that this process holds, if it is one that does.
+    pub(crate) held: Option<Arc<Held>>,
+}
+
 /// Executes requests in this process.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Local {
-    state: StateFile,
+    here: Here,
 }
 
 impl Local {
     /// With the list of pools that the environment names.
     #[must_use]
     pub fn from_environment() -> Local {
-        Local { state: StateFile::new(default_path(|name| std::env::var_os(name))) }
+        Local::new(StateFile::new(default_path(|name| std::env::var_os(name))))
     }
 
     /// With this list of pools.
     #[must_use]
     pub fn new(state: StateFile) -> Local {
-        Local { state }
+        Local { here: Here { state, held: None } }
+    }
+
+    /// The same, but what is imported or created stays open among `held` until it is exported.
+    #[must_use]
+    pub fn holding(self, held: Arc<Held>) -> Local {
+        Local { here: Here { held: Some(held), ..self.here } }
+    }
+
+    /// Opens a remembered pool to be held. Why it can only be read, if so.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn hold(&self, name: &str) -> Result<Option<String>> {
+        self.here.hold(name)
     }
 
     /// The list of remembered pools.
     #[must_use]
     pub fn state(&self) -> &StateFile {
-        &self.state
+        &self.here.state
     }
 }
 
@@ -73,7 +99,7 @@ impl Local {
             return Ok(names.to_vec());
         }
         if places.is_empty() {
-            return Ok(self.state.load()?.pools.into_iter().map(|known| known.name).collect());
+            return Ok(self.here.state.load()?.pools.into_iter().map(|known| known.name).collect());
         }
         let scan = crate::find::look(places);
         let alive = |pool: &&pool::devices::FoundPool| {
@@ -103,24 +129,24 @@ impl Local {
 
 impl Engine for Local {
     fn pool_create(&mut self, request: &pools::Create) -> Result<Vec<String>> {
-        lifecycle::create(&self.state, request)
+        lifecycle::create(&self.here, request)
     }
 
     fn pool_destroy(&mut self, request: &pools::Destroy) -> Result<()> {
-        lifecycle::destroy(&self.state, request)
+        lifecycle::destroy(&self.here, request)
     }
 
     fn pool_export(&mut self, request: &pools::Export) -> Result<Vec<Error>> {
-        lifecycle::export(&self.state, request)
+        lifecycle::export(&self.here, request)
     }
 
     fn pool_import(&mut self, request: &pools::Import) -> Result<pools::Imported> {
-        lifecycle::import(&self.state, request)
+        lifecycle::import(&self.here, request)
     }
 
     fn pool_find(&mut self, request: &pools::Find) -> Result<Vec<pools::FoundPool>> {
-        let ours = self.state.load()?;
-        let hostid = u64::from(crate::host::hostid(&self.state)?);
+        let ours = self.here.state.load()?;
+        let hostid = u64::from(crate::host::hostid(&self.here.state)?);
         let scan = crate::find::look(&request.places);
         let free = |guid| !ours.pools.iter().any(|known| known.guid == guid);
         let pools = scan.pools.iter().filter(|pool| free(pool.guid()));
@@ -137,18 +163,18 @@ impl Engine for Local {
     fn pool_status(&mut self, request: &pools::Status) -> Result<Vec<Result<pools::PoolReport>>> {
         let names = self.names(&request.names, &request.places)?;
         let report = |name: &String| {
-            let session = open(&self.state, name, &request.places, For::Reading)?;
+            let session = open(&self.here, name, &request.places, For::Reading)?;
             status::report(&session).map_err(|e| pool_error(Doing::Open(name.clone()), e))
         };
         Ok(names.iter().map(report).collect())
     }
 
     fn pool_set(&mut self, request: &pools::Set) -> Result<Vec<String>> {
-        pool_props::set(&self.state, request)
+        pool_props::set(&self.here, request)
     }
 
     fn pool_clear(&mut self, request: &pools::Clear) -> Result<()> {
-        lifecycle::clear(&self.state, request)
+        lifecycle::clear(&self.here, request)
     }
 
     fn pool_history(
@@ -157,7 +183,7 @@ impl Engine for Local {
     ) -> Result<Vec<Result<pools::HistoryReport>>> {
         let names = self.names(&request.names, &request.places)?;
         let report = |name: &String| {
-            let session = open(&self.state, name, &request.places, For::Reading)?;
+            let session = open(&self.here, name, &request.places, For::Reading)?;
             let history = history::report(&session.pool);
             history.map_err(|e| pool_error(Doing::History(name.clone()), e))
         };
@@ -165,11 +191,11 @@ impl Engine for Local {
     }
 
     fn dataset_create(&mut self, request: &datasets::Create) -> Result<Vec<String>> {
-        filesystems::create(&self.state, request)
+        filesystems::create(&self.here, request)
     }
 
     fn dataset_destroy(&mut self, request: &datasets::Destroy) -> Result<datasets::Destroyed> {
-        filesystems::destroy(&self.state, request)
+        filesystems::destroy(&self.here, request)
     }
 
     fn dataset_query(&mut self, query: &datasets::Query) -> Result<datasets::QueryReport> {
@@ -184,7 +210,7 @@ impl Engine for Local {
             by_pool.extend(all.into_iter().map(|pool| (pool, vec![None])));
         }
         for (pool, names) in by_pool {
-            match open(&self.state, &pool, &query.places, For::Reading) {
+            match open(&self.here, &pool, &query.places, For::Reading) {
                 Ok(session) => Self::query_pool(&session, &names, query, &mut report),
                 // Whose pool is not there is not there either.
                 Err(error) if error.why() == Some(&Why::NoPool) => {
@@ -199,23 +225,23 @@ impl Engine for Local {
     }
 
     fn dataset_branch(&mut self, request: &crate::branches::Branch) -> Result<()> {
-        branches::change(&self.state, request)
+        branches::change(&self.here, request)
     }
 
     fn dataset_holds(&mut self, request: &crate::branches::Hold) -> Result<crate::branches::Holds> {
-        branches::holds(&self.state, request)
+        branches::holds(&self.here, request)
     }
 
     fn dataset_set(&mut self, request: &datasets::Set) -> Result<datasets::SetReport> {
-        properties::set(&self.state, request)
+        properties::set(&self.here, request)
     }
 
     fn dataset_inherit(&mut self, request: &datasets::Inherit) -> Result<datasets::SetReport> {
-        properties::inherit(&self.state, request)
+        properties::inherit(&self.here, request)
     }
 
     fn dataset_space(&mut self, request: &datasets::Space) -> Result<Vec<datasets::SpaceRow>> {
-        accounts::space(&self.state, request)
+        accounts::space(&self.here, request)
     }
 
     fn dataset_diff(
@@ -223,35 +249,35 @@ impl Engine for Local {
         request: &datasets::Diff,
         sink: &mut dyn FnMut(crate::diff::Told) -> bool,
     ) -> Result<()> {
-        diff::tell(&self.state, request, sink)
+        diff::tell(&self.here, request, sink)
     }
 
     fn list(&mut self, request: &List, each: &mut dyn FnMut(Listed)) -> Result<Vec<Error>> {
-        files::list(&self.state, request, each)
+        files::list(&self.here, request, each)
     }
 
     fn cat(&mut self, request: &Cat, out: &mut dyn Write) -> Result<Vec<Error>> {
-        files::cat(&self.state, request, out)
+        files::cat(&self.here, request, out)
     }
 
     fn get(&mut self, request: &Get) -> Result<(Copied, Vec<Error>)> {
-        copy_out::get(&self.state, request)
+        copy_out::get(&self.here, request)
     }
 
     fn put(&mut self, request: &Put) -> Result<(Copied, Vec<Error>)> {
-        copy_in::put(&self.state, request)
+        copy_in::put(&self.here, request)
     }
 
     fn mkdir(&mut self, request: &Mkdir) -> Result<Vec<Error>> {
-        files::mkdir(&self.state, request)
+        files::mkdir(&self.here, request)
     }
 
     fn rename(&mut self, request: &Move) -> Result<Vec<Error>> {
-        files::rename(&self.state, request)
+        files::rename(&self.here, request)
     }
 
     fn remove(&mut self, request: &Remove) -> Result<Vec<Error>> {
-        files::remove(&self.state, request)
+        files::remove(&self.here, request)
     }
 
     fn verify(
@@ -259,10 +285,10 @@ impl Engine for Local {
         request: &Verify,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<VerifyReport> {
-        judge::verify(&self.state, request, progress)
+        judge::verify(&self.here, request, progress)
     }
 
     fn dump(&mut self, request: &Dump, sink: &mut dyn FnMut(Fact) -> bool) -> Result<Dumped> {
-        dump::dump(&self.state, request, sink)
+        dump::dump(&self.here, request, sink)
     }
 }

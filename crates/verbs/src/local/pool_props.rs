@@ -10,10 +10,10 @@ use format::features::Feature;
 use pool::dsl::lookup;
 use pool::props::{PoolKey, PoolProp, PoolPropError, Value};
 
+use super::Here;
 use super::lifecycle::{note, stored};
 use super::session::{For, Session, locate, open_located, pool_error};
 use crate::pools::{Create, Set};
-use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
 /// Where files of features are, the first that has a name counts.
@@ -72,10 +72,10 @@ pub(super) fn features(request: &Create) -> Result<Vec<Feature>> {
 }
 
 /// `zpool set`; warnings.
-pub(super) fn set(file: &StateFile, request: &Set) -> Result<Vec<String>> {
+pub(super) fn set(here: &Here, request: &Set) -> Result<Vec<String>> {
     let doing = Doing::Set(request.name.clone());
-    let located = locate(&file.load()?, &request.name, &request.places)?;
-    let session = open_located(file, &request.name, located, For::Writing, doing.clone())?;
+    let located = locate(here, &request.name, &request.places)?;
+    let session = open_located(here, &request.name, located, For::Writing, doing.clone())?;
     let notes = set_in(&session, request, &doing)?;
     note(&session.pool, &request.command).map_err(|e| pool_error(doing.clone(), e))?;
     session.close(doing)?;

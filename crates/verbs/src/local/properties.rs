@@ -10,6 +10,7 @@ use pool::props::space::Owner;
 use pool::props::{Key, Kind, Prop, PropError, SpaceProp, Target, assign};
 use pool::{Change, Pool, PoolError, Stored};
 
+use super::Here;
 use super::accounts;
 use super::catalogue::Catalogue;
 use super::filesystems::pool_of;
@@ -18,7 +19,6 @@ use super::limits::refusal;
 use super::session::{For, Session, locate, open_located, pool_error};
 use super::volumes;
 use crate::datasets::{Inherit, Set, SetReport};
-use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
 /// Properties as typed, as they are stored.
@@ -123,23 +123,23 @@ pub(super) fn set_quotas(
 
 /// The pool of a data set, open for writing.
 fn session(
-    file: &StateFile,
+    here: &Here,
     name: &str,
     places: &[std::path::PathBuf],
     doing: &Doing,
 ) -> Result<Session> {
     let pool = pool_of(name);
-    let located = locate(&file.load()?, pool, places).map_err(|e| match e.why() {
+    let located = locate(here, pool, places).map_err(|e| match e.why() {
         Some(Why::NoPool) => Error::open(name, Why::NoDataset),
         _ => e,
     })?;
-    open_located(file, pool, located, For::Writing, doing.clone())
+    open_located(here, pool, located, For::Writing, doing.clone())
 }
 
-pub(super) fn set(file: &StateFile, request: &Set) -> Result<SetReport> {
+pub(super) fn set(here: &Here, request: &Set) -> Result<SetReport> {
     let mut report = SetReport::default();
     for name in &request.names {
-        match set_one(file, request, name, &mut report.notes) {
+        match set_one(here, request, name, &mut report.notes) {
             Ok(errors) => report.errors.extend(errors),
             Err(e) => report.errors.push(e),
         }
@@ -166,14 +166,9 @@ fn keep_version(session: &Session, name: &str, value: &Stored, doing: &Doing) ->
 }
 
 /// Sets what was asked for on one data set; what the pool refused.
-fn set_one(
-    file: &StateFile,
-    request: &Set,
-    name: &str,
-    notes: &mut Vec<String>,
-) -> Result<Vec<Error>> {
+fn set_one(here: &Here, request: &Set, name: &str, notes: &mut Vec<String>) -> Result<Vec<Error>> {
     let doing = Doing::Set(name.into());
-    let session = session(file, name, &request.places, &doing)?;
+    let session = session(here, name, &request.places, &doing)?;
     let fail = |e: PoolError| pool_error(doing.clone(), e);
     let (kind, encrypted) = {
         let mut catalogue = Catalogue::new(&session.pool, None);
@@ -244,17 +239,17 @@ fn set_property(
 }
 
 /// Takes a property of data sets back; what could not be done.
-pub(super) fn inherit(file: &StateFile, request: &Inherit) -> Result<SetReport> {
+pub(super) fn inherit(here: &Here, request: &Inherit) -> Result<SetReport> {
     let mut report = SetReport::default();
     for name in &request.names {
-        report.errors.extend(inherit_below(file, request, name).err());
+        report.errors.extend(inherit_below(here, request, name).err());
     }
     // OpenZFS notes a command that went through as a whole, in the pool of its first name.
     if report.errors.is_empty()
         && let Some(name) = request.names.first()
     {
         let doing = Doing::Inherit(request.key.name(), name.clone());
-        let session = session(file, name, &request.places, &doing)?;
+        let session = session(here, name, &request.places, &doing)?;
         note(&session.pool, &request.command).map_err(|e| pool_error(doing.clone(), e))?;
         session.close(doing)?;
     }
@@ -262,9 +257,9 @@ pub(super) fn inherit(file: &StateFile, request: &Inherit) -> Result<SetReport> 
 }
 
 /// On one data set, and on what is below it if that was asked for.
-fn inherit_below(file: &StateFile, request: &Inherit, name: &str) -> Result<()> {
+fn inherit_below(here: &Here, request: &Inherit, name: &str) -> Result<()> {
     let doing = |name: &str| Doing::Inherit(request.key.name(), name.into());
-    let session = session(file, name, &request.places, &doing(name))?;
+    let session = session(here, name, &request.places, &doing(name))?;
     let fail = |name: &str| {
         let doing = doing(name);
         move |e: PoolError| pool_error(doing, e)

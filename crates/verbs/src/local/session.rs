@@ -10,8 +10,8 @@ use pool::devices::{Candidate, FoundPool, Scan, VdevError, scan};
 use pool::{Devices, OpenOptions, Pool, PoolError};
 use rt::sync::Arc;
 
-use super::keeper;
-use crate::state::{Known, State, StateFile};
+use super::{Here, keeper};
+use crate::state::Known;
 use crate::{Doing, Error, Result, Why, find, host};
 
 /// What a pool is opened for.
@@ -28,26 +28,45 @@ pub(crate) struct Session {
     /// The pool.
     pub(crate) pool: Arc<Pool>,
     /// Its devices as they were found.
-    pub(crate) scan: Scan,
+    pub(super) scan: Arc<Scan>,
     /// Which of the scan's pools it is.
-    index: usize,
+    pub(super) index: usize,
     /// What is remembered of it.
     pub(crate) known: Option<Known>,
+    /// It stays open when the session ends.
+    pub(super) held: bool,
 }
 
 /// The pools and devices that a name may mean.
 pub(crate) struct Located {
-    scan: Scan,
+    scan: Arc<Scan>,
     index: usize,
     known: Option<Known>,
     /// Open it though another system had it last.
     forced: bool,
+    /// It is open already, and stays so.
+    held: Option<Arc<Pool>>,
 }
 
 impl Located {
     /// A pool of a scan that nobody here knows yet.
     pub(crate) fn found_at(scan: Scan, index: usize, forced: bool) -> Located {
-        Located { scan, index, known: None, forced }
+        Located { scan: Arc::new(scan), index, known: None, forced, held: None }
+    }
+
+    /// A pool that this process holds.
+    pub(super) fn held(
+        pool: Arc<Pool>,
+        scan: Arc<Scan>,
+        index: usize,
+        known: Option<Known>,
+    ) -> Located {
+        Located { scan, index, known, forced: false, held: Some(pool) }
+    }
+
+    /// Is it open already?
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.is_some()
     }
 
     /// Was it imported for reading only?
@@ -61,9 +80,18 @@ impl Located {
     }
 }
 
-/// Finds the devices of a pool: remembered ones, or those in `places`.
-pub(crate) fn locate(state: &State, name: &str, places: &[PathBuf]) -> Result<Located> {
+/// Finds the devices of a pool: one that is held, remembered ones, or those in `places`.
+pub(crate) fn locate(here: &Here, name: &str, places: &[PathBuf]) -> Result<Located> {
+    match here.held.as_ref().and_then(|held| held.located(name)) {
+        Some(located) => Ok(located),
+        None => locate_on_disk(here, name, places),
+    }
+}
+
+/// Finds the devices of a pool as they are now, held or not.
+pub(crate) fn locate_on_disk(here: &Here, name: &str, places: &[PathBuf]) -> Result<Located> {
     let no_pool = || Error::open(name, Why::NoPool);
+    let state = here.state.load()?;
     if let Some(known) = state.pool(name)
         && places.is_empty()
     {
@@ -71,7 +99,8 @@ pub(crate) fn locate(state: &State, name: &str, places: &[PathBuf]) -> Result<Lo
         let scan = scan(&there).unwrap_or_default();
         let index = scan.pools.iter().position(|pool| pool.guid() == known.guid);
         let index = index.ok_or_else(|| Error::open(name, Why::Unavailable))?;
-        return Ok(Located { scan, index, known: Some(known.clone()), forced: false });
+        let (scan, known) = (Arc::new(scan), Some(known.clone()));
+        return Ok(Located { scan, index, known, forced: false, held: None });
     }
     if places.is_empty() {
         return Err(no_pool());
@@ -88,27 +117,32 @@ pub(crate) fn locate(state: &State, name: &str, places: &[PathBuf]) -> Result<Lo
         return Err(Error::open(name, Why::Ambiguous));
     }
     let known = state.pool(name).cloned();
-    Ok(Located { scan, index, known, forced: false })
+    Ok(Located { scan: Arc::new(scan), index, known, forced: false, held: None })
 }
 
 /// Opens the pool of a name.
-pub(crate) fn open(file: &StateFile, name: &str, places: &[PathBuf], mode: For) -> Result<Session> {
-    let state = file.load()?;
-    let located = locate(&state, name, places)?;
-    open_located(file, name, located, mode, Doing::Open(name.into()))
+pub(crate) fn open(here: &Here, name: &str, places: &[PathBuf], mode: For) -> Result<Session> {
+    let located = locate(here, name, places)?;
+    open_located(here, name, located, mode, Doing::Open(name.into()))
 }
 
 /// Opens a pool that was located, under the name given.
 pub(crate) fn open_located(
-    file: &StateFile,
+    here: &Here,
     name: &str,
     located: Located,
     mode: For,
     doing: Doing,
 ) -> Result<Session> {
-    let Located { scan, index, known, forced } = located;
-    let host_id = u64::from(host::hostid(file)?);
+    let Located { scan, index, known, forced, held } = located;
     let cannot = |why: Why| Error::cannot(doing.clone(), why);
+    if let Some(pool) = held {
+        return match pool.read_only_reason().filter(|_| mode == For::Writing) {
+            Some(reason) => Err(cannot(Why::ReadOnly(reason.to_string()))),
+            None => Ok(Session { pool, scan, index, known, held: true }),
+        };
+    }
+    let host_id = u64::from(host::hostid(&here.state)?);
     let found = scan.pools.get(index).ok_or_else(|| cannot(Why::NoPool))?;
     let readonly = known.as_ref().is_some_and(|known| known.readonly);
     if mode == For::Writing && readonly {
@@ -171,7 +205,7 @@ pub(crate) fn open_located(
         })?;
         keeper::keep(&pool).map_err(|error| pool_error(doing, error))?;
     }
-    Ok(Session { pool, scan, index, known })
+    Ok(Session { pool, scan, index, known, held: false })
 }
 
 /// What is said of a pool that another system had last.
@@ -195,13 +229,13 @@ const MEMORY_MAX: usize = 64 << 20;
 impl Session {
     /// The same pool once more, on devices that keep in memory what is written: nothing that is done to
     /// it reaches a disk.
-    pub(crate) fn in_memory(&self, file: &StateFile, name: &str) -> Result<Arc<Pool>> {
+    pub(crate) fn in_memory(&self, here: &Here, name: &str) -> Result<Arc<Pool>> {
         let doing = Doing::Open(name.into());
         let cannot = |why: Why| Error::cannot(doing.clone(), why);
         let found = self.found().ok_or_else(|| cannot(Why::NoPool))?;
         let options = OpenOptions {
             workers: 0,
-            host_id: u64::from(host::hostid(file)?),
+            host_id: u64::from(host::hostid(&here.state)?),
             host_name: host::hostname(),
             new_name: (found.name() != name).then(|| name.to_string()),
         };
@@ -241,9 +275,24 @@ impl Session {
         members.map(|member| (member.guid, &member.candidate)).chain(others)
     }
 
-    /// Ends the session: what was changed is on disk. What is still to be freed is worked off for a
-    /// while; the rest is left to whoever has the pool open for writing next.
+    /// Ends the session: what was changed is on disk.
     pub(crate) fn close(self, doing: Doing) -> Result<()> {
+        if self.held {
+            return self.sync().map_err(|error| pool_error(doing, error));
+        }
+        self.close_pool(doing)
+    }
+
+    fn sync(&self) -> std::result::Result<(), PoolError> {
+        match self.pool.read_only_reason() {
+            None => self.pool.sync().map(drop),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Closes the pool, held or not. What is still to be freed is worked off for a while; the rest is left
+    /// to whoever has the pool open for writing next.
+    pub(super) fn close_pool(self, doing: Doing) -> Result<()> {
         let start = rt::time::now();
         let freed = match self.pool.read_only_reason() {
             None => self.pool.finish_freeing(|_| start.elapsed() < FREEING_MAX),

@@ -30,10 +30,10 @@ use pool::devices::{FoundPool, Scan};
 use verify::{Look, Unread};
 
 use crate::dump::{Dump, Dumped, Fact, Parts, Source};
-use crate::state::StateFile;
 use crate::{Doing, Error, Result, Why};
 
-use super::session::{locate, pool_error};
+use super::session::{locate_on_disk, pool_error};
+use crate::local::Here;
 
 /// Entries of the MOS directory that are kept.
 const DIRECTORY_MAX: usize = 4096;
@@ -91,7 +91,7 @@ struct Dumper<'a, 's> {
 
 /// Executes the verb.
 pub(super) fn dump(
-    file: &StateFile,
+    here: &Here,
     request: &Dump,
     sink: &mut dyn FnMut(Fact) -> bool,
 ) -> Result<Dumped> {
@@ -99,8 +99,8 @@ pub(super) fn dump(
     // Who listens no longer has got what he wanted.
     let told = match request {
         Dump::Labels { devices, rings } => labels::tell(&mut out, devices, *rings),
-        Dump::Pool { of, parts } => pool(file, of, &mut out, |dumper| dumper.parts(parts))?,
-        Dump::Block { of, block } => pool(file, of, &mut out, |dumper| dumper.raw(block))?,
+        Dump::Pool { of, parts } => pool(here, of, &mut out, |dumper| dumper.parts(parts))?,
+        Dump::Block { of, block } => pool(here, of, &mut out, |dumper| dumper.raw(block))?,
     };
     drop(told);
     Ok(Dumped { errors: out.errors })
@@ -108,13 +108,13 @@ pub(super) fn dump(
 
 /// Finds a pool and lends it to `tell`.
 fn pool(
-    file: &StateFile,
+    here: &Here,
     of: &Source,
     out: &mut Teller<'_>,
     tell: impl FnOnce(&mut Dumper<'_, '_>) -> Told,
 ) -> Result<Told> {
     let scan: Scan;
-    let located = match locate(&file.load()?, &of.pool, &of.places) {
+    let located = match locate_on_disk(here, &of.pool, &of.places) {
         Ok(located) => located,
         Err(error) => {
             // A destroyed pool, or one of several of a name, has its guid.

@@ -1,0 +1,85 @@
+//! A server, `thumper serve`, with its own list of pools.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a server may take to come, or to go.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running server. Killed when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    state: PathBuf,
+}
+
+impl Server {
+    /// Starts one for the list of pools at `state`, which commands with that list then find.
+    ///
+    /// # Panics
+    /// If it does not come to listen.
+    #[must_use]
+    pub fn start(state: &Path) -> Server {
+        let mut command = crate::thumper(state);
+        let child = command.arg("serve").stderr(Stdio::piped()).spawn().unwrap();
+        let mut server = Server { child, state: state.into() };
+        let start = rt::time::now();
+        while UnixStream::connect(server.socket()).is_err() {
+            let ended = server.child.try_wait().unwrap();
+            assert!(ended.is_none(), "the server ended: {}", server.log());
+            assert!(start.elapsed() < PATIENCE, "the server does not listen");
+            rt::time::sleep(Duration::from_millis(5));
+        }
+        server
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        let mut path = self.state.clone().into_os_string();
+        path.push(".socket");
+        path.into()
+    }
+
+    /// Ends it by SIGTERM; what it said.
+    ///
+    /// # Panics
+    /// If it does not end, or not well.
+    #[must_use]
+    pub fn stop(mut self) -> String {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        let start = rt::time::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                let log = self.log();
+                assert!(status.success(), "{status}: {log}");
+                return log;
+            }
+            assert!(start.elapsed() < PATIENCE, "the server does not end");
+            rt::time::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends it by SIGKILL.
+    pub fn kill(self) {}
+
+    fn log(&mut self) -> String {
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        log
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

@@ -1,0 +1,430 @@
+//! A crash after fsyncs: what was asked for is there once the intent log is replayed, and nothing else is broken.
+//!
+//! The one idea: each step of a story is one change, followed by an fsync of what it was made to. So at any cut the
+//! files are those of the last step that was acknowledged, or of the next one, whose write may be there in part.
+
+use device::sim::{Cut, Fault, Image, Kind, Log, On, SimSet};
+use format::zil::ZilHeader;
+use fs::{Filesystem, NewObject, Who, mode};
+use pool::{Pool, Stored};
+use rt::sync::{Arc, Mutex};
+use rt::{Rng, Workers};
+use testkit::data::{Data, Look};
+use testkit::model::Tree;
+use testkit::workload::Op;
+
+use crate::rig::{self, MIRROR, POOL, RAIDZ, STRIPE, Shape};
+use crate::story::apply;
+use crate::{check, judge, say};
+
+/// Steps of a story.
+const STEPS: usize = 120;
+
+struct Story {
+    seed: u64,
+    log: Log,
+    states: Vec<Tree>,
+    /// What led to each state but the first.
+    ops: Vec<Op>,
+}
+
+fn path(rng: &mut Rng) -> Vec<u8> {
+    let dirs = [&b""[..], b"d0/", b"d1/", b"d1/below/"];
+    let dir = dirs[rng.index(dirs.len())];
+    [dir, format!("n{}", rng.below(6)).as_bytes()].concat()
+}
+
+fn dir(rng: &mut Rng) -> Vec<u8> {
+    [&b"d0"[..], b"d1", b"d1/below", b"d2"][rng.index(4)].to_vec()
+}
+
+/// Any operation; the model says whether it can be done.
+fn draw(rng: &mut Rng, number: usize) -> Op {
+    let bits = [0o600, 0o644, 0o4711][rng.index(3)];
+    match rng.below(20) {
+        0 | 1 => Op::Mkdir { path: dir(rng), mode: 0o755 },
+        2 => Op::Rmdir { path: dir(rng) },
+        3..=5 => Op::Create { path: path(rng), mode: bits },
+        6..=11 => {
+            let size = [10, 600, 4096, 9000, 40_000][rng.index(5)];
+            let data = Data { look: Look::Noise, seed: number as u64, size };
+            Op::Write { path: path(rng), offset: rng.below(30_000), data }
+        }
+        12 => Op::Truncate { path: path(rng), size: rng.below(50_000) },
+        13 => Op::Link { existing: path(rng), path: path(rng) },
+        14 => Op::Rename { from: path(rng), to: path(rng) },
+        15 => Op::Remove { path: path(rng) },
+        16 => Op::Symlink { path: path(rng), target: b"../n1".to_vec() },
+        17 => Op::SetMode { path: path(rng), mode: bits },
+        18 => Op::SetOwner { path: path(rng), uid: 7, gid: rng.below(99) as u32 },
+        _ => match rng.below(3) {
+            0 => Op::Fifo { path: path(rng), mode: bits },
+            1 => Op::SetTime { path: path(rng), mtime: (1_234_567_890, 5) },
+            _ => Op::SetXattr { path: path(rng), name: b"user.x".to_vec(), value: vec![3; 40] },
+        },
+    }
+}
+
+/// What has to be asked to be stable after an operation.
+fn asked(fs: &Filesystem, op: &Op) -> u64 {
+    match op {
+        Op::Write { path, .. }
+        | Op::Truncate { path, .. }
+        | Op::SetMode { path, .. }
+        | Op::SetOwner { path, .. }
+        | Op::SetTime { path, .. }
+        | Op::SetXattr { path, .. } => fs.resolve(path).unwrap(),
+        _ => fs.root(),
+    }
+}
+
+fn shape_of(seed: u64) -> Shape {
+    [RAIDZ, MIRROR, STRIPE][seed as usize % 3]
+}
+
+fn tell(seed: u64) -> Story {
+    let shape = shape_of(seed);
+    let set = SimSet::new(shape.disks, shape.disk_bytes);
+    let pool = rig::create(&set, shape).unwrap();
+    let fs = Filesystem::open(&pool, POOL).unwrap();
+    set.record();
+    let mut rng = Rng::new(seed ^ 0xf51c);
+    let (mut states, mut ops) = (vec![Tree::new()], Vec::new());
+    while ops.len() < STEPS {
+        let op = draw(&mut rng, ops.len());
+        let mut next = states[ops.len()].clone();
+        if next.apply(&op).is_err() {
+            continue;
+        }
+        states.push(next);
+        apply(&fs, &op).unwrap_or_else(|e| panic!("seed {seed}: {op}: {e}"));
+        fs.fsync(asked(&fs, &op)).unwrap();
+        ops.push(op);
+        set.mark(ops.len() as u64);
+        match rng.below(40) {
+            0..4 => drop(pool.sync().unwrap()),
+            4 => pool.snapshot(&[format!("{POOL}@s{}", ops.len())], &[]).unwrap(),
+            5 => pool.set_property(POOL, "atime", Some(Stored::Number(rng.below(2)))).unwrap(),
+            _ => {}
+        }
+    }
+    // As a crash would: not closed.
+    Story { seed, log: set.log(), states, ops }
+}
+
+/// The state after a part of the write that is `op`, as far as it is in the file system.
+fn partly(fs: &Filesystem, before: &Tree, op: &Op) -> Option<Tree> {
+    let Op::Write { path, offset, data } = op else { return None };
+    let object = fs.resolve(path).ok()?;
+    let new = data.bytes();
+    let mut seen = vec![0; new.len()];
+    let got = fs.read(object, *offset, &mut seen).ok()?;
+    let size = new.iter().zip(&seen[..got]).take_while(|(a, b)| a == b).count() as u64;
+    let mut tree = before.clone();
+    let data = Data { size, ..*data };
+    tree.apply(&Op::Write { path: path.clone(), offset: *offset, data }).ok()?;
+    Some(tree)
+}
+
+impl Story {
+    fn is_due(&self, pool: &Arc<Pool>, mark: usize) -> Result<(), String> {
+        let fs = Filesystem::open(pool, POOL).map_err(|e| e.to_string())?;
+        let Err(first) = check::same_tree(&fs, &self.states[mark]) else { return Ok(()) };
+        let Some(op) = self.ops.get(mark) else { return Err(first) };
+        let Err(second) = check::same_tree(&fs, &self.states[mark + 1]) else { return Ok(()) };
+        if let Some(tree) = partly(&fs, &self.states[mark], op)
+            && check::same_tree(&fs, &tree).is_ok()
+        {
+            return Ok(());
+        }
+        Err(format!("step {mark}: {first}; next ({op}): {second}"))
+    }
+
+    fn one(&self, images: &[(String, Image)], mark: usize, index: u64) -> Result<u64, String> {
+        let set = SimSet::from_images(images.to_vec());
+        let disks = rig::all(&set);
+        if index.is_multiple_of(4) {
+            check::verified(&set, &disks).map_err(|e| format!("before its replay: {e}"))?;
+        }
+        let mut pool = rig::open_to_write(&set, &disks)?;
+        if let Some(reason) = pool.read_only_reason() {
+            return Err(reason.into());
+        }
+        let claimed = pool.logs_to_replay().len() as u64;
+        if index % 4 == 1 {
+            drop(pool);
+            check::verified(&set, &disks).map_err(|e| format!("claimed: {e}"))?;
+            pool = rig::open_to_write(&set, &disks)?;
+        }
+        let left = fs::replay_logs(&pool).map_err(|e| format!("replay: {e}"))?;
+        if let Some(left) = left.first() {
+            return Err(format!("not replayed: {left}"));
+        }
+        self.is_due(&pool, mark)?;
+        // It goes on as it was: with a log.
+        let fs = Filesystem::open(&pool, POOL).map_err(|e| e.to_string())?;
+        let new = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+        for name in [b"one".as_slice(), b"two"] {
+            let object =
+                fs.create_with(fs.root(), name, &new, b"again").map_err(|e| e.to_string())?;
+            fs.fsync(object).map_err(|e| e.to_string())?;
+        }
+        drop(fs);
+        pool.close().map_err(|e| e.to_string())?;
+        drop(pool);
+        check::verified(&set, &disks).map_err(|e| format!("after its replay: {e}"))?;
+        match header(&set) == ZilHeader::default() {
+            true => Ok(claimed),
+            false => Err("a closed pool has a log".into()),
+        }
+    }
+}
+
+/// The header of the log of the file system, as it is on disk.
+fn header(set: &SimSet) -> ZilHeader {
+    let opened = rig::open_to_read(set, &rig::all(set), u64::MAX).unwrap();
+    let (pool, _) = opened.unwrap();
+    ZilHeader::parse(&pool.dataset(POOL).unwrap().objset.phys().zil_header)
+}
+
+fn tried(stories: &[Story], each: u64) {
+    let wrong = Mutex::new((Vec::new(), 0));
+    let one = |story: &Story| {
+        let mut rng = Rng::new(story.seed);
+        let mut places: Vec<u64> = (0..each).map(|_| rng.below(story.log.writes() + 1)).collect();
+        places.sort_unstable();
+        let mut replay = story.log.replay();
+        for (number, place) in places.into_iter().enumerate() {
+            replay.advance_to(place);
+            let cut = Cut::ALL[number % 4];
+            let images = replay.crash(cut, place);
+            let mark = replay.mark().unwrap_or(0) as usize;
+            match story.one(&images, mark, number as u64 / 4) {
+                Ok(claimed) => wrong.lock().1 += claimed,
+                Err(e) => {
+                    let line = format!("seed {} write {place} {cut:?}: {e}", story.seed);
+                    wrong.lock().0.push(line);
+                }
+            }
+        }
+    };
+    Workers::per_core().run(stories.len(), |_, job| one(&stories[job]));
+    let (wrong, claimed) = wrong.into_inner();
+    let all = stories.len() as u64 * each;
+    say(&format!("fsyncs: {all} cuts, {claimed} logs claimed"));
+    let first: Vec<&String> = wrong.iter().take(5).collect();
+    assert!(wrong.is_empty(), "{} of {all} cuts: {first:#?}", wrong.len());
+    assert!(claimed * 2 > all, "the logs held something in {claimed} of {all} cuts only");
+}
+
+#[test]
+fn what_was_asked_to_be_stable_is_there_after_any_cut() {
+    let stories: Vec<Story> = (0..testkit::rounds(6, 60)).map(tell).collect();
+    tried(&stories, testkit::rounds(60, 300));
+}
+
+/// What zdb says of pools with a log that nobody has claimed, that somebody has, and none.
+#[test]
+fn pools_with_a_log_are_clean_to_the_judges() {
+    for seed in [0, 1, 2] {
+        let story = tell(seed);
+        let mut replay = story.log.replay();
+        for turn in 0..3u64 {
+            replay.advance_to(story.log.writes() * (turn + 2) / 5);
+            let set = SimSet::from_images(replay.crash(Cut::ALL[turn as usize], turn));
+            let what = format!("fsyncs {seed}, write {}", replay.writes());
+            judge(&set, &what);
+            let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+            let claimed = pool.logs_to_replay().len();
+            drop(pool);
+            judge(&set, &format!("{what}, {claimed} logs claimed"));
+        }
+    }
+}
+
+fn warm(set: &SimSet, shape: Shape) -> (Arc<Pool>, Filesystem, u64) {
+    let pool = rig::create(set, shape).unwrap();
+    let fs = Filesystem::open(&pool, POOL).unwrap();
+    let new = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+    let object = fs.create_with(fs.root(), b"file", &new, &[1; 20_000]).unwrap();
+    for _ in 0..3 {
+        fs.write(object, 4096, &[2; 4096]).unwrap();
+        fs.fsync(object).unwrap();
+    }
+    (pool, fs, object)
+}
+
+#[test]
+fn an_fsync_is_a_write_and_a_flush_of_the_leaves_that_hold_the_block() {
+    for (shape, leaves) in [(STRIPE, 1), (MIRROR, 2), (RAIDZ, 3)] {
+        let set = SimSet::new(shape.disks, shape.disk_bytes);
+        let (pool, fs, object) = warm(&set, shape);
+        let counts = || {
+            let all = set.disks().into_iter().map(|disk| disk.counts());
+            all.fold((0, 0), |sum, one| (sum.0 + one.writes, sum.1 + one.flushes))
+        };
+        let (txg, before) = (pool.open_txg().unwrap(), counts());
+        for i in 0..10 {
+            fs.write(object, i * 1000, &[3; 4096]).unwrap();
+            fs.fsync(object).unwrap();
+        }
+        let after = counts();
+        let seen = (after.0 - before.0, after.1 - before.1);
+        assert_eq!(seen, (10 * leaves, 10 * leaves), "{shape:?}: writes and flushes");
+        assert_eq!(pool.open_txg().unwrap(), txg, "no txg was needed");
+    }
+}
+
+#[test]
+fn who_waits_together_waits_for_one_write() {
+    let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+    let (_pool, fs, object) = warm(&set, STRIPE);
+    let flush = Kind::Slow(std::time::Duration::from_millis(30));
+    set.disk(0).inject(Fault::new(flush, On::Flushes));
+    let before = set.disk(0).counts().flushes;
+    Workers::new(16).run(64, |_, job| {
+        fs.write(object, job as u64 * 100, &[4; 100]).unwrap();
+        fs.fsync(object).unwrap();
+    });
+    let flushes = set.disk(0).counts().flushes - before;
+    assert!((4..=24).contains(&flushes), "{flushes} flushes for 64 fsyncs");
+}
+
+/// Only what was asked for, and the names, are in a log.
+#[test]
+fn nobody_pays_for_what_he_did_not_ask_for() {
+    let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+    let (pool, fs, object) = warm(&set, STRIPE);
+    let new = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+    let other = fs.create_with(fs.root(), b"other", &new, &[5; 1 << 20]).unwrap();
+    let before = set.disk(0).counts().bytes_written;
+    fs.write(object, 0, b"mine").unwrap();
+    fs.fsync(object).unwrap();
+    let wrote = set.disk(0).counts().bytes_written - before;
+    assert!(wrote <= 16 << 10, "{wrote} bytes for four");
+    // With its new name its data are needed.
+    fs.rename(fs.root(), b"other", fs.root(), b"another").unwrap();
+    fs.fsync(object).unwrap();
+    let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+    drop((fs, pool));
+    let set = SimSet::from_images(images);
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
+    let fs = Filesystem::open(&pool, POOL).unwrap();
+    let mut seen = vec![0; 1 << 20];
+    assert_eq!(fs.read(other, 0, &mut seen).unwrap(), seen.len());
+    assert!(seen.iter().all(|byte| *byte == 5));
+    assert_eq!(fs.resolve(b"another").unwrap(), other);
+    let mut seen = [0; 4];
+    fs.read(object, 0, &mut seen).unwrap();
+    assert_eq!(&seen, b"mine");
+}
+
+fn name(disk: &device::sim::SimDisk) -> String {
+    device::Device::name(disk).to_string()
+}
+
+/// The property `sync`: every change at once, or none.
+#[test]
+fn the_property_sync_is_obeyed() {
+    let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+    let (pool, fs, object) = warm(&set, STRIPE);
+    let flushes = || set.disk(0).counts().flushes;
+    pool.set_property(POOL, "sync", Some(Stored::Number(1))).unwrap();
+    let before = flushes();
+    fs.write(object, 0, b"always").unwrap();
+    let new = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+    fs.create(fs.root(), b"new", &new).unwrap();
+    fs.unlink(fs.root(), b"new").unwrap();
+    assert_eq!(flushes() - before, 3);
+    pool.set_property(POOL, "sync", Some(Stored::Number(2))).unwrap();
+    let before = flushes();
+    fs.write(object, 0, b"disabled").unwrap();
+    fs.fsync(object).unwrap();
+    assert_eq!(flushes() - before, 0);
+}
+
+/// A disk that fails under the log: a txg has to do it, or nobody is told that it is done.
+#[test]
+fn a_log_that_cannot_be_written_is_no_promise() {
+    let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+    let (pool, fs, object) = warm(&set, STRIPE);
+    let fault = Fault::new(Kind::Error(rustix::io::Errno::IO), On::Writes).times(1);
+    set.disk(0).inject(fault);
+    let txg = pool.open_txg().unwrap();
+    fs.write(object, 0, b"by a txg").unwrap();
+    fs.fsync(object).unwrap();
+    assert!(pool.open_txg().unwrap() > txg);
+    // The broken log goes, and another begins.
+    for i in 0..4u8 {
+        fs.write(object, 0, &[i; 9]).unwrap();
+        fs.fsync(object).unwrap();
+    }
+    let before = set.disk(0).counts().flushes;
+    fs.write(object, 0, b"by a log").unwrap();
+    fs.fsync(object).unwrap();
+    assert_eq!(set.disk(0).counts().flushes - before, 1);
+    let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+    drop((fs, pool));
+    let set = SimSet::from_images(images);
+    check::verified(&set, &rig::all(&set)).unwrap();
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
+    let fs = Filesystem::open(&pool, POOL).unwrap();
+    let mut seen = [0; 8];
+    fs.read(object, 0, &mut seen).unwrap();
+    assert_eq!(&seen, b"by a log");
+}
+
+/// Snapshots, clones, a rollback, a destroy and a rename while logs are in use.
+#[test]
+fn data_sets_with_a_log_are_managed_as_others() {
+    let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+    let (pool, fs, object) = warm(&set, STRIPE);
+    let fsynced = |name: &str| {
+        let fs = Filesystem::open(&pool, name).unwrap();
+        let new = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+        for i in 0..5 {
+            let name = format!("f{i}-{}", fs.pool().open_txg().unwrap());
+            let made = fs.create_with(fs.root(), name.as_bytes(), &new, &[6; 5000]).unwrap();
+            fs.fsync(made).unwrap();
+        }
+        drop(fs);
+    };
+    pool.create_filesystem("tank/a", Default::default(), fs::make_filesystem).unwrap();
+    fsynced("tank/a");
+    pool.snapshot(&["tank/a@one".into()], &[]).unwrap();
+    fsynced("tank/a");
+    pool.clone_snapshot("tank/a@one", "tank/c", Default::default()).unwrap();
+    fsynced("tank/c");
+    pool.rename("tank/c", "tank/d").unwrap();
+    fsynced("tank/d");
+    pool.promote("tank/d").unwrap();
+    fsynced("tank/d");
+    fsynced("tank/a");
+    pool.rollback("tank/d@one").unwrap();
+    fsynced("tank/d");
+    pool.destroy_dataset("tank/a").unwrap();
+    pool.finish_freeing(|_| true).unwrap();
+    fs.write(object, 0, b"last").unwrap();
+    fs.fsync(object).unwrap();
+    let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+    drop((fs, pool));
+    let set = SimSet::from_images(images);
+    check::verified(&set, &rig::all(&set)).unwrap();
+    judge(&set, "managed");
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
+    pool.close().unwrap();
+    drop(pool);
+    check::verified(&set, &rig::all(&set)).unwrap();
+}
+
+#[test]
+fn the_beginning_of_noise_is_that_of_less_noise() {
+    // So a write that is there in part is one of less.
+    let data = Data { look: Look::Noise, seed: 5, size: 4000 };
+    for size in [8, 1504, 3992] {
+        assert_eq!(data.bytes()[..size], Data { size: size as u64, ..data }.bytes());
+    }
+}

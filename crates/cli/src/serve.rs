@@ -1,0 +1,74 @@
+//! `thumper serve`: the server, in this process; and where the others find it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use daemon::{Form, Options};
+use jiff::tz::TimeZone;
+use rt::sync::Arc;
+
+use crate::door::{Door, Ran, Stop, bad_option, names};
+use crate::getopt::{Opt, sort};
+
+/// What `-h` says besides.
+pub(crate) const HELP: &str = "
+Owns the pools (all that are remembered, or those named) until it gets SIGTERM or SIGINT, and runs every command
+that is typed meanwhile. In the foreground; it tells systemd (Type=notify) when it is ready.
+
+\t--log-json  a line of the log is a JSON object
+\t--socket    where commands find it, instead of THUMPER_SOCKET or /run/thumper/socket
+";
+
+/// Where the server listens, as the environment has it.
+#[must_use]
+pub fn socket() -> PathBuf {
+    daemon::socket_path(|name| std::env::var_os(name), rustix::process::geteuid().is_root())
+}
+
+/// The time zone of a word for `TZ`; the system's if there is none, or it means nothing.
+fn zone(word: &OsStr) -> TimeZone {
+    let word = word.to_str().unwrap_or_default();
+    let name = word.strip_prefix(':').unwrap_or(word);
+    if name.is_empty() {
+        return TimeZone::system();
+    }
+    TimeZone::get(name).or_else(|_| TimeZone::posix(name)).unwrap_or_else(|_| TimeZone::system())
+}
+
+/// `thumper serve`.
+pub(crate) fn serve(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    let words = sort(words, "s:", &["log-json", "foreground"]);
+    let mut options = Options { socket: socket(), ..Options::default() };
+    for opt in &words.opts {
+        match opt {
+            Opt::Long(word) if word == "log-json" => options.log = Form::Json,
+            Opt::Long(word) if word == "foreground" => {}
+            Opt::Value('s', path) => options.socket = path.into(),
+            other => return Err(bad_option(other)),
+        }
+    }
+    options.pools = names(&words);
+    door.out.flush()?;
+    let engine = verbs::Local::from_environment();
+    let run: Arc<daemon::Run> =
+        Arc::new(|words, tz, engine, out, err| crate::run_in(words, engine, out, err, zone(tz)));
+    match daemon::serve(&engine, &options, run) {
+        Ok(closed) => Ok(u8::from(!closed)),
+        Err(error) => Err(Stop::Said(error.to_string(), 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_are_those_of_the_environment() {
+        let at = |word: &str| crate::door::time_in(&zone(OsStr::new(word)), 0, "%H:%M");
+        assert_eq!(at("UTC"), "00:00");
+        assert_eq!(at("Asia/Tokyo"), "09:00");
+        assert_eq!(at(":Asia/Tokyo"), "09:00");
+        assert_eq!(at("XYZ-3"), "03:00");
+        assert_eq!(at("no such zone"), at(""));
+    }
+}

@@ -1,0 +1,251 @@
+//! The life of the server: it takes its pools, listens, and closes them at the end.
+//!
+//! The one idea: what a command has acknowledged is on disk when it ends, so the server's end, however sudden,
+//! costs nothing acknowledged; the timer here is for those that promise nothing, as files written without a sync.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rt::sync::Arc;
+use rt::sync::atomic::{AtomicUsize, Ordering};
+use rustix::fs::{FlockOperation, flock};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use verbs::{Engine, Held, Local};
+
+use crate::log::Form;
+use crate::peer::Peer;
+use crate::{command, place};
+
+/// How often what has changed is put on disk, as in OpenZFS.
+const TXG_TIMEOUT: Duration = Duration::from_secs(5);
+/// Commands that run at once, at most.
+const COMMANDS_MAX: usize = 64;
+/// How long the end waits for commands that run.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the server is to do.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The pools; none: all that are remembered.
+    pub pools: Vec<String>,
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// How it talks of itself.
+    pub log: Form,
+}
+
+/// Runs a command line: its words, the time zone (`TZ`) of whoever typed it, who executes, and the outputs. The
+/// exit status.
+pub type Run = dyn Fn(&[OsString], &OsStr, &mut dyn Engine, &mut dyn Write, &mut dyn Write) -> u8
+    + Send
+    + Sync;
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// Another one listens there.
+    #[error(
+        "a server is running already: it listens at '{}'\nstop it first, or give this one \
+         another socket ({})", .0.display(), place::VARIABLE
+    )]
+    Running(PathBuf),
+    /// It cannot listen.
+    #[error("cannot listen at '{}': {}", .0.display(), .1)]
+    Listen(PathBuf, std::io::Error),
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals: {0}")]
+    Signals(std::io::Error),
+    /// A pool that was asked for by name is not to be had.
+    #[error(transparent)]
+    Pool(#[from] verbs::Error),
+}
+
+/// Serves pools until SIGTERM or SIGINT. `engine` knows the remembered pools; `run` runs the commands that are
+/// forwarded. True: every pool was closed.
+///
+/// # Errors
+/// It did not come to serving.
+pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, ServeError> {
+    let log = options.log;
+    verbs::on_suspended(move |line| log.say(line));
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(ServeError::Signals)?;
+    let (listener, _lock) = listen(&options.socket)?;
+    let held = Arc::new(Held::default());
+    let engine = engine.clone().holding(held.clone());
+    take(&engine, &held, options)?;
+    let running = Arc::new(AtomicUsize::new(0));
+    {
+        let running = running.clone();
+        drop(rt::thread::spawn("accept", move || accept(&listener, &engine, log, &run, &running)));
+    }
+    {
+        let held = Arc::downgrade(&held);
+        let timer = move || {
+            loop {
+                rt::time::sleep(TXG_TIMEOUT);
+                let Some(held) = held.upgrade() else { return };
+                held.sync().iter().for_each(|(name, error)| log.say(format!("'{name}': {error}")));
+            }
+        };
+        drop(rt::thread::spawn("txg-timer", timer));
+    }
+    log.say(format!("listens at '{}'", options.socket.display()));
+    notify("READY=1");
+    signals.forever().next();
+    notify("STOPPING=1");
+    // Whoever comes now is his own again.
+    drop(std::fs::remove_file(&options.socket));
+    let start = rt::time::now();
+    while running.load(Ordering::Acquire) > 0 && start.elapsed() < PATIENCE {
+        rt::time::sleep(Duration::from_millis(10));
+    }
+    let names = held.names();
+    let failed = held.close();
+    for name in &names {
+        match failed.iter().find(|(failed, _)| failed == name) {
+            None => log.say(format!("pool '{name}' is closed")),
+            Some((_, error)) => log.say(format!("pool '{name}' was let go: {error}")),
+        }
+    }
+    Ok(failed.is_empty())
+}
+
+/// Binds the socket. The lock beside it says that its server is alive.
+fn listen(socket: &Path) -> Result<(UnixListener, File), ServeError> {
+    let fail = |error| ServeError::Listen(socket.into(), error);
+    if let Some(dir) = socket.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(fail)?;
+    }
+    let mut name = socket.as_os_str().to_owned();
+    name.push(".lock");
+    let lock = File::options().create(true).truncate(false).write(true).open(name).map_err(fail)?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(ServeError::Running(socket.into())),
+        Err(error) => return Err(fail(error.into())),
+    }
+    match std::fs::remove_file(socket) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(fail(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(socket).map_err(fail)?;
+    // Whoever connects is asked for by the kernel (`peer`).
+    std::fs::set_permissions(socket, Permissions::from_mode(0o666)).map_err(fail)?;
+    Ok((listener, lock))
+}
+
+/// Opens the pools.
+fn take(engine: &Local, held: &Held, options: &Options) -> Result<(), ServeError> {
+    let named = !options.pools.is_empty();
+    let names = match named {
+        true => options.pools.clone(),
+        false => engine.state().load()?.pools.into_iter().map(|known| known.name).collect(),
+    };
+    for name in names {
+        match engine.hold(&name) {
+            Ok(None) => options.log.say(format!("pool '{name}' is served")),
+            Ok(Some(why)) => {
+                options.log.say(format!("pool '{name}' is served for reading: {why}"));
+            }
+            Err(error) if named => {
+                held.close();
+                return Err(error.into());
+            }
+            Err(error) => options.log.say(format!("pool '{name}' is not served: {error}")),
+        }
+    }
+    Ok(())
+}
+
+/// Takes connections for ever, each to a thread of its own.
+fn accept(
+    listener: &UnixListener,
+    engine: &Local,
+    log: Form,
+    run: &Arc<Run>,
+    running: &Arc<AtomicUsize>,
+) {
+    loop {
+        let mut stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                log.say(format!("a connection was not accepted: {error}"));
+                rt::time::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        let place = Place::take(running);
+        let Some(place) = place else {
+            let why = format!("the server is busy with {COMMANDS_MAX} commands; try again later");
+            drop(command::refuse(&mut stream, &why));
+            continue;
+        };
+        let (engine, run) = (engine.clone(), run.clone());
+        let body = move || {
+            let _place = place;
+            if let Err(error) = answer(&mut stream, engine, &*run) {
+                log.say(format!("a command was not answered: {error}"));
+            }
+        };
+        drop(rt::thread::spawn("command", body));
+    }
+}
+
+/// One of the commands that run.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(running: &Arc<AtomicUsize>) -> Option<Place> {
+        let more = |count: usize| (count < COMMANDS_MAX).then_some(count + 1);
+        let taken = running.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.is_ok().then(|| Place(running.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Runs what comes over a connection.
+fn answer(stream: &mut UnixStream, mut engine: Local, run: &Run) -> std::io::Result<()> {
+    let peer = Peer::of(&*stream)?;
+    if !peer.commands() {
+        let Peer { pid, uid, .. } = peer;
+        let why = format!("the server takes no commands of user {uid} (process {pid})");
+        return command::refuse(stream, &why);
+    }
+    match command::receive(stream) {
+        Err(why) => command::refuse(stream, &why),
+        Ok(asked) => {
+            asked.run(stream, |words, zone, out, err| run(words, zone, &mut engine, out, err))
+        }
+    }
+}
+
+/// Tells systemd, if it has started us.
+fn notify(what: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let send = || -> std::io::Result<usize> {
+        let socket = UnixDatagram::unbound()?;
+        match path.to_string_lossy().strip_prefix('@') {
+            Some(name) => {
+                use std::os::linux::net::SocketAddrExt;
+                let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+                socket.connect_addr(&address)?;
+                socket.send(what.as_bytes())
+            }
+            None => socket.send_to(what.as_bytes(), &path),
+        }
+    };
+    // It goes on without hearing from us, or gives us up by itself.
+    drop(send());
+}

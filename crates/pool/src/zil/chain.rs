@@ -1,0 +1,239 @@
+//! The blocks of a log on disk, from the one that the header leads to up to the one that is written next.
+//!
+//! The one idea: a block goes when its records, itself and its successor are of synced txgs; then the header leads to
+//! the successor, which is in the space maps. So with every uberblock the log begins with a block that was born until
+//! then, and what was born later is for whoever opens the pool to claim.
+
+use std::collections::VecDeque;
+
+use dmu::Tx;
+use format::blkptr::BlkProps;
+use format::zil::ZilHeader;
+use format::{BlkPtr, Checksum, Compress, Dva, ObjectType};
+use store::{Allocator, Writer};
+
+use super::Log;
+use crate::error::Result;
+use rt::sync::atomic::Ordering;
+
+/// Sizes of blocks, in bytes: OpenZFS reads none that are larger.
+const SIZES: [u64; 6] = [4096, 8192, 16 << 10, 36 << 10, 68 << 10, 128 << 10];
+/// A log that nobody used for so many txgs goes.
+const IDLE_TXGS: u64 = 64;
+
+/// What has become of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing is in it.
+    Empty,
+    /// It is being written.
+    Written,
+    /// It is on stable storage.
+    Stable,
+}
+
+/// A block of a log, or room for one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) bp: BlkPtr,
+    dva: Dva,
+    /// The space maps know of it.
+    born: bool,
+    pub(super) fate: Fate,
+    /// It is needed until this txg is synced.
+    pub(super) until: u64,
+}
+
+/// A place that nothing leads to any more, freed when the txg that it belongs to is synced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dying {
+    dva: Dva,
+    birth: u64,
+    born: bool,
+}
+
+impl Dying {
+    /// Frees it in the sync of `txg`, if that is not too early; is it gone?
+    pub(crate) fn free(&mut self, allocator: &Allocator, txg: u64) -> Result<bool> {
+        if self.birth > txg {
+            return Ok(false);
+        }
+        if !self.born {
+            allocator.log_born(self.dva);
+            self.born = true;
+        }
+        allocator.free_dva(self.dva)?;
+        Ok(true)
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Chain {
+    pub(super) blocks: VecDeque<Block>,
+    /// The txg whose header leads to it first.
+    header_since: Option<u64>,
+    /// A block of it could not be written: what follows is not found.
+    pub(super) broken: bool,
+    /// Words of all pointers of this chain, but for the number.
+    guids: [u64; 2],
+    /// Number of the next block.
+    next: u64,
+}
+
+/// The size of a block for so many bytes.
+pub(super) fn size_for(bytes: usize, granule: u64) -> u64 {
+    let size = SIZES.iter().find(|size| **size >= bytes as u64);
+    let size = size.unwrap_or(&SIZES[SIZES.len() - 1]).next_multiple_of(granule);
+    size.min(SIZES[SIZES.len() - 1])
+}
+
+impl Chain {
+    /// Bytes that its blocks take.
+    pub(super) fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| block.dva.asize).sum()
+    }
+
+    /// Does a header on disk, or about to be, lead to it?
+    pub(super) fn is_in_header(&self) -> bool {
+        self.header_since.is_some()
+    }
+
+    /// Can records be written that are found after a crash, when `synced` is the last txg on disk?
+    pub(super) fn is_live(&self, synced: u64) -> bool {
+        !self.broken && self.header_since.is_some_and(|txg| txg <= synced)
+    }
+
+    /// Begins a new chain, without blocks.
+    pub(super) fn begin(&mut self, guids: [u64; 2]) {
+        *self = Chain { guids, next: 1, ..Chain::default() };
+    }
+
+    /// Takes room for the next block, which belongs to the txg of `tx`. It is not part of the chain yet.
+    pub(super) fn take(
+        &mut self,
+        writer: &Writer,
+        tx: &Tx<'_>,
+        dataset: u64,
+        size: u64,
+    ) -> Result<Block> {
+        let dva = writer.log_take(size)?;
+        let props = BlkProps {
+            lsize: size,
+            psize: size,
+            compress: Compress::Off,
+            checksum: Checksum::Zilog2,
+            kind: ObjectType::INTENT_LOG,
+            level: 0,
+        };
+        let words = [self.guids[0], self.guids[1], dataset, self.next];
+        self.next += 1;
+        let bp = BlkPtr::new(props, &[dva], tx.txg(), 0, words);
+        // Until the space maps have it, nobody else may count on the space.
+        tx.dirtied(0, writer.store().deflate(dva.vdev, dva.asize));
+        Ok(Block { bp, dva, born: false, fate: Fate::Empty, until: tx.txg() })
+    }
+
+    /// All of it goes.
+    pub(super) fn abandon(&mut self) -> Vec<Dying> {
+        self.header_since = None;
+        self.broken = false;
+        let blocks = self.blocks.drain(..);
+        blocks.map(|Block { bp, dva, born, .. }| Dying { dva, birth: bp.birth(), born }).collect()
+    }
+
+    /// A block that was taken, and to which nothing leads, goes.
+    pub(super) fn without(block: &Block) -> Dying {
+        Dying { dva: block.dva, birth: block.bp.birth(), born: block.born }
+    }
+
+    /// The space maps of `txg` learn of its blocks.
+    fn births(&mut self, allocator: &Allocator, txg: u64) {
+        for block in &mut self.blocks {
+            if !block.born && block.bp.birth() <= txg {
+                allocator.log_born(block.dva);
+                block.born = true;
+            }
+        }
+    }
+
+    /// Is the first block superfluous when `txg` is synced?
+    fn first_goes(&self, txg: u64) -> bool {
+        let stable = |block: &Block| block.fate == Fate::Stable && block.until <= txg;
+        self.blocks.len() > 1 && self.blocks.front().is_some_and(stable)
+    }
+
+    /// Does all of it go when `txg` is synced?
+    fn goes(&self, txg: u64, wanted: bool) -> bool {
+        let over =
+            |block: &Block| block.until <= txg && (block.fate != Fate::Written || self.broken);
+        !self.blocks.is_empty() && (wanted || self.broken) && self.blocks.iter().all(over)
+    }
+}
+
+impl Log {
+    /// The space maps of `txg`, which is being synced, learn of the blocks that belong to it.
+    pub(crate) fn births(&self, allocator: &Allocator, txg: u64) {
+        if self.is_recording() {
+            self.state.lock().chain.births(allocator, txg);
+        }
+    }
+
+    /// Must the header change with `txg`? `ends`: nobody shall find a log after it.
+    pub(crate) fn changes_header(&self, txg: u64, ends: bool) -> bool {
+        if !self.is_recording() {
+            return false;
+        }
+        let state = self.state.lock();
+        let chain = &state.chain;
+        let starts = chain.header_since.is_none() && !chain.blocks.is_empty();
+        let starts = starts && chain.blocks.iter().all(|block| block.bp.birth() <= txg);
+        let idle = !state.committing && state.used_txg + IDLE_TXGS < txg;
+        starts || chain.first_goes(txg) || chain.goes(txg, ends || idle)
+    }
+
+    /// The header that `txg` gets; `None`: it stays as it is. What goes is added to `dying`.
+    pub(crate) fn header(&self, txg: u64, ends: bool, dying: &mut Vec<Dying>) -> Option<ZilHeader> {
+        if !self.is_recording() {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let idle = !state.committing && state.used_txg + IDLE_TXGS < txg;
+        let committing = state.committing;
+        let chain = &mut state.chain;
+        if !committing && chain.goes(txg, ends || idle) {
+            dying.extend(chain.abandon());
+            // What is told from now on until somebody begins anew is not needed: that will be a txg.
+            self.recording.store(false, Ordering::SeqCst);
+            state.queue.clear();
+            return Some(ZilHeader::default());
+        }
+        if chain.broken || chain.blocks.front().is_none_or(|block| block.bp.birth() > txg) {
+            return None;
+        }
+        let first = chain.blocks.front().map(|block| block.bp);
+        while chain.first_goes(txg) {
+            let block = chain.blocks.pop_front();
+            dying.extend(block.as_ref().map(Chain::without));
+        }
+        let now = chain.blocks.front().map(|block| block.bp);
+        let new = chain.header_since.is_none();
+        chain.header_since.get_or_insert(txg);
+        let changed = new || now != first;
+        let mut header = ZilHeader::default();
+        header.log = now.filter(|_| changed)?;
+        Some(header)
+    }
+
+    /// The head is rolled back or destroyed: its log goes, and is not begun again. `None`: there was none. Also: did a
+    /// header lead to it?
+    pub(crate) fn revoke(&self) -> Option<(bool, Vec<Dying>)> {
+        let mut state = self.state.lock();
+        self.recording.store(false, Ordering::SeqCst);
+        state.queue.clear();
+        // Who is writing finds that it was in vain.
+        let had = state.chain.is_in_header();
+        let dying = state.chain.abandon();
+        state.incomplete_until = u64::MAX;
+        (!dying.is_empty()).then_some((had, dying))
+    }
+}

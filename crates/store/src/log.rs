@@ -1,0 +1,56 @@
+//! Blocks of intent logs: onto the leaves at once, and stable when the call returns.
+//!
+//! The one idea: a log block is one write and one flush of each leaf that holds a part of it, and of no other.
+
+use format::{BlkPtr, Dva};
+
+use crate::error::Result;
+use crate::write::Writer;
+
+impl Writer {
+    /// Takes room for a log block of `psize` bytes. [`crate::Allocator::log_born`] or
+    /// [`crate::Allocator::log_give_back`] has to follow.
+    ///
+    /// # Errors
+    /// [`crate::StoreError::NoSpace`].
+    pub fn log_take(&self, psize: u64) -> Result<Dva> {
+        self.allocator().log_take(psize, &|top, psize| self.store().asize(top, psize))
+    }
+
+    /// Writes log blocks (the part of each that is used, where the vdev can do with that) and waits until they are
+    /// on stable storage.
+    ///
+    /// # Errors
+    /// More leaves failed than redundancy covers.
+    pub fn write_log(&self, blocks: &[(BlkPtr, &[u8])]) -> Result<()> {
+        let mut scratch = vdev::WriteScratch::default();
+        let placed: Vec<(u32, u64, &[u8])> = blocks
+            .iter()
+            .filter_map(|(bp, data)| Some((bp.dvas().next()?, *data)))
+            .map(|(dva, data)| (dva.vdev, dva.offset, data))
+            .collect();
+        let mut rest = placed.as_slice();
+        while let Some((top, ..)) = rest.first() {
+            let count = rest.iter().take_while(|(other, ..)| other == top).count();
+            let (now, later) = rest.split_at(count);
+            let run: Vec<(u64, &[u8])> = now.iter().map(|(_, at, data)| (*at, *data)).collect();
+            self.gate().insist(|| Ok(self.out().write_run(*top, &run, &mut scratch)?))?;
+            rest = later;
+        }
+        let places: Vec<_> = placed.iter().map(|(top, at, data)| (*top, *at, data.len())).collect();
+        self.out().flush_blocks(&places)?;
+        Ok(())
+    }
+
+    /// May less than the whole of a block be written there, from its start on?
+    pub fn writes_parts(&self, dva: Dva) -> bool {
+        let top = self.out().tree().top(dva.vdev).ok();
+        let layout = top.and_then(|top| top.layout);
+        matches!(layout, Some(vdev::sizes::Layout::Plain { .. }))
+    }
+
+    /// The least that a block takes, in bytes.
+    pub fn granule(&self) -> u64 {
+        self.min_alloc()
+    }
+}
