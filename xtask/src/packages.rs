@@ -22,6 +22,13 @@ pub(crate) const REFEREES: Need = Need {
               and `cargo xtask tidy` run without them",
 };
 
+/// What is run in a mounted file system, and what a user mounts with.
+pub(crate) const MOUNTED: Need = Need {
+    what: "the tests of the mount",
+    packages: &["fuse3", "fio", "rsync", "git", "sqlite3", "mount", "python3"],
+    without: "with THUMPER_NO_MOUNT=1 the tests of the mount are left out, and say so",
+};
+
 /// What libFuzzer is built with.
 pub(crate) const FUZZER: Need = Need {
     what: "the fuzz targets",

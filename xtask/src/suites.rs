@@ -17,7 +17,7 @@ const FUZZ_SECONDS: u32 = 3;
 
 /// `cargo xtask test`.
 pub(crate) fn test(kernel: bool) -> Result<()> {
-    packages::ensure(&[&packages::REFEREES, &packages::FUZZER])?;
+    packages::ensure(&[&packages::REFEREES, &packages::FUZZER, &packages::MOUNTED])?;
     if kernel {
         build_vm()?;
     } else {
@@ -85,7 +85,7 @@ pub(crate) fn tidy() -> Result<()> {
 
 /// `cargo xtask interop`: the referees' tests again, with the long rounds that they keep for it.
 pub(crate) fn interop() -> Result<()> {
-    packages::ensure(&[&packages::REFEREES])?;
+    packages::ensure(&[&packages::REFEREES, &packages::MOUNTED])?;
     build_vm()?;
     let mut steps = Steps::new();
     steps.step("interop", |tally| {

@@ -193,6 +193,7 @@ const FILE: NewObject<'static> = NewObject {
     target: None,
     rdev: 0,
     flags: 0,
+    xattrs: &[],
 };
 
 fn write_objects(

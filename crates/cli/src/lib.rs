@@ -14,6 +14,7 @@ pub mod files;
 pub mod getopt;
 pub mod json;
 pub mod judge;
+pub mod mount;
 pub mod serve;
 pub mod usage;
 pub mod zfs;
@@ -277,6 +278,24 @@ const OWN: &[Verb] = &[
         usage: "rm [-rf] [-d dir] <pool[/fs]:path> ...",
         appendix: Appendix::None,
         run: files::rm,
+    },
+    Verb {
+        name: "mount",
+        usage: "mount [-r] [-d dir] <pool[/fs][@snap]> <directory>",
+        appendix: Appendix::Text(mount::HELP),
+        run: mount::mount,
+    },
+    Verb {
+        name: "unmount",
+        usage: "unmount [-l] [-d dir] <directory>",
+        appendix: Appendix::Text(mount::UNMOUNT_HELP),
+        run: mount::unmount,
+    },
+    Verb {
+        name: "umount",
+        usage: "umount [-l] [-d dir] <directory>",
+        appendix: Appendix::Text(mount::UNMOUNT_HELP),
+        run: mount::unmount,
     },
     Verb {
         name: "verify",

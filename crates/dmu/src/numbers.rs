@@ -5,7 +5,7 @@
 //! comes back when the txg of its free is on disk: with the next sync. So an intent log never makes an object
 //! under a number that the last uberblock has for another one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use format::dnode::{DNODE_SLOT, DNODES_PER_BLOCK};
 use rt::sync::Arc;
@@ -19,6 +19,9 @@ pub(crate) struct Numbers {
     free: BTreeSet<u64>,
     /// Numbers handed out beyond what the cursor has seen.
     taken: BTreeSet<u64>,
+    /// Numbers that somebody still takes for what was freed: not handed out until they are handed back.
+    /// With whether they are free on disk by now.
+    withheld: BTreeMap<u64, bool>,
     /// Next block of dnodes to look at.
     cursor: u64,
     /// Numbers that were freed by a sync: its txg, the first and their count.
@@ -69,8 +72,27 @@ impl Numbers {
         for number in first..first + count {
             self.taken.remove(&number);
             if number / DNODES_PER_BLOCK < self.cursor {
-                self.free.insert(number);
+                self.is_free(number);
             }
+        }
+    }
+
+    /// Does not hand `number` out until it is handed back; it must be taken now.
+    pub(crate) fn withhold(&mut self, number: u64) {
+        self.withheld.entry(number).or_insert(false);
+    }
+
+    /// What was withheld can be handed out when it is free.
+    pub(crate) fn hand_back(&mut self, number: u64) {
+        if self.withheld.remove(&number) == Some(true) {
+            self.free.insert(number);
+        }
+    }
+
+    fn is_free(&mut self, number: u64) {
+        match self.withheld.get_mut(&number) {
+            Some(on_disk) => *on_disk = true,
+            None => drop(self.free.insert(number)),
         }
     }
 
@@ -108,7 +130,7 @@ impl Numbers {
         for (slot, used) in used.iter().enumerate() {
             let number = first + slot as u64;
             if !used && number != 0 && !self.taken.remove(&number) {
-                self.free.insert(number);
+                self.is_free(number);
             }
         }
         Ok(())

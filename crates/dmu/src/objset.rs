@@ -304,6 +304,17 @@ impl Objset {
         self.object(number)?.free(tx)
     }
 
+    /// From now on the number of an object that is there is given to no other one, though it is freed, until
+    /// it is handed back: somebody outside may still take it for this one.
+    pub fn withhold(&self, number: u64) {
+        self.numbers.lock().withhold(number);
+    }
+
+    /// Nobody takes the number for a withheld object any more.
+    pub fn hand_back(&self, number: u64) {
+        self.numbers.lock().hand_back(number);
+    }
+
     /// Has the next sync add an entry to a ZAP, which nobody else changes.
     ///
     /// For what changes of several txgs may need at once: only the sync knows their order.

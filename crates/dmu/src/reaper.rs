@@ -3,9 +3,10 @@
 //! Place: beside `objset`, which asks it once in each sync. The one idea: only the sync changes the
 //! ZAP and what stands in it. Whoever frees an object takes it out of everybody's sight in its own txg;
 //! the sync of that txg frees the first portion, and enters what is left. So an object is in the ZAP
-//! exactly as long as it is on disk without a name. FORMAT: section 11.7.
+//! exactly as long as it is on disk without a name. What has lost its name but is in use (an orphan) stands there,
+//! too, and everybody sees it as before, until who uses it has it freed. FORMAT: section 11.7.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use format::DnodePhys;
 use format::zap::Cursor;
@@ -56,6 +57,10 @@ pub(crate) struct Reaper {
     known: Mutex<Option<Known>>,
     ready: AtomicBool,
     fresh: Mutex<Vec<Fresh>>,
+    /// Orphans: in the ZAP, or to be entered, and not to be freed by whoever finds them there.
+    orphans: Mutex<BTreeSet<u64>>,
+    /// Orphans that the sync of a txg enters.
+    entering: Mutex<Vec<(u64, u64)>>,
 }
 
 impl Reaper {
@@ -101,6 +106,22 @@ impl Objset {
         Ok(())
     }
 
+    /// Notes that an object has lost its last name but is used on: should the pool not be closed in peace, it is
+    /// freed when it is opened the next time, else by [`Objset::free_slowly`]. The change must be one of the object,
+    /// too.
+    ///
+    /// # Errors
+    /// [`Objset::free_in_portions`] was not called.
+    pub fn orphan(&self, tx: &Tx<'_>, number: u64) -> Result<()> {
+        if !self.reaper.ready.load(Ordering::Acquire) {
+            let what = "nothing is freed in portions here";
+            return Err(DmuError::Limit { object: number, what });
+        }
+        self.reaper.orphans.lock().insert(number);
+        self.reaper.entering.lock().push((tx.txg(), number));
+        Ok(())
+    }
+
     /// Frees the next portion, of about `left` blocks, in the sync of `tx`. Returns how many of them
     /// it has not used.
     pub(crate) fn reap(&self, tx: &Tx<'_>, mut left: u64) -> Result<u64> {
@@ -113,6 +134,16 @@ impl Objset {
         };
         let mut known = self.reaper.known.lock();
         let Some(known) = known.as_mut() else { return Ok(left) };
+        let entering: Vec<(u64, u64)> = {
+            let mut entering = self.reaper.entering.lock();
+            let (now, later) =
+                std::mem::take(&mut *entering).into_iter().partition(|(txg, _)| *txg == tx.txg());
+            *entering = later;
+            now
+        };
+        for (_, number) in entering {
+            known.queue.add_int(tx, number)?;
+        }
         while left > 0
             && let Some(dying) = self.next(known, tx)?
         {
@@ -124,8 +155,15 @@ impl Objset {
         }
         for dying in fresh {
             let step = self.shorten(tx, known, &dying, &mut left)?;
-            if step != Step::Gone {
-                known.queue.add_int(tx, dying.object.number())?;
+            let was_orphan = self.reaper.orphans.lock().remove(&dying.object.number());
+            match step {
+                Step::Gone if was_orphan => {
+                    known.queue.remove_int(tx, dying.object.number())?;
+                }
+                Step::Gone => {}
+                Step::Shorter | Step::Stalled => {
+                    known.queue.add_int(tx, dying.object.number())?;
+                }
             }
             match step {
                 Step::Shorter if known.dying.len() < KNOWN_MAX => known.dying.push_back(dying),
@@ -156,7 +194,9 @@ impl Objset {
 
     /// An object that stands in the ZAP and is not known.
     fn left_over(&self, known: &Known, tx: &Tx<'_>, number: u64) -> Result<Option<Dying>> {
-        if known.stalled.iter().any(|object| object.number() == number) {
+        if known.stalled.iter().any(|object| object.number() == number)
+            || self.reaper.orphans.lock().contains(&number)
+        {
             return Ok(None);
         }
         // An entry without an object: only a damaged pool has one, and it stays as it is.

@@ -139,7 +139,11 @@ impl Attrs {
         let builder = match old {
             None => {
                 let aces = self.aces.as_deref().unwrap_or_default();
-                self.znode.builder(registry, aces, self.target.as_deref())?
+                let mut builder = self.znode.builder(registry, aces, self.target.as_deref())?;
+                if let (Some(number), Some(list)) = (registry.number(Attr::Dxattr), &self.xattrs) {
+                    builder.set(number, list);
+                }
+                builder
             }
             Some(view) => self.changed(view, registry)?,
         };

@@ -32,6 +32,12 @@ pub enum FsError {
         /// The path asked for.
         path: String,
     },
+    /// Not for such an object.
+    #[error("{path}: Permission denied")]
+    Denied {
+        /// The path asked for.
+        path: String,
+    },
     /// The directory has entries.
     #[error("{path}: Directory not empty")]
     NotEmpty {

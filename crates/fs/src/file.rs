@@ -8,7 +8,8 @@ use rt::sync::Arc;
 
 use crate::attrs::{mode, modified};
 use crate::error::{FsError, Result};
-use crate::filesystem::{Contents, Filesystem};
+use crate::filesystem::Filesystem;
+use crate::new::Contents;
 use crate::quota::Payers;
 
 /// Bytes of one change: a long write is many of them, so that no txg waits for it.
@@ -51,6 +52,26 @@ impl Filesystem {
             at += chunk.len() as u64;
         }
         self.done(number)
+    }
+
+    /// Writes `data` at the end of a file, wherever that is by then; all of it in one piece. Returns where.
+    pub fn append(&self, number: u64, data: &[u8]) -> Result<u64> {
+        let lock = self.lock(number);
+        let object = self.object(number)?;
+        let start = self.file_size(&object)?;
+        let mut at = start;
+        for chunk in data.chunks(CHUNK) {
+            if self.dataset.has_user_quotas() {
+                self.charge(Payers::of(&self.znode_of(&object)?), chunk.len() as u64, 0)?;
+            }
+            let tx = self.enter(chunk.len() as u64)?;
+            self.write_locked(&tx, &object, at, at, chunk)?;
+            self.tell_written(&tx, number, at, chunk.len() as u64);
+            at += chunk.len() as u64;
+        }
+        drop(lock);
+        self.done(number)?;
+        Ok(start)
     }
 
     /// Makes a file with these contents; if they are short, in one change.

@@ -21,6 +21,7 @@ use rt::sync::{Arc, Mutex, MutexGuard, RwLock};
 use crate::accounts::quota_zaps;
 use crate::attrs::{self, Attrs, mode, modified, object_kind};
 use crate::error::{FsError, Result, shown};
+use crate::in_use::InUse;
 use crate::names::{DirEntry, entry_value};
 pub(crate) use crate::new::{Contents, Given, NewObject};
 use crate::quota::{Payers, Quotas, check_project, inherited_project};
@@ -28,22 +29,13 @@ use crate::stable::Gone;
 use crate::zpl::{self, ZPL_VERSION, key};
 
 /// What a name with an empty object is admitted as, in bytes.
-const NAME_BYTES: u64 = 512;
+pub(crate) const NAME_BYTES: u64 = 512;
 /// Number of locks that objects share.
 const LOCKS: usize = 64;
 /// The property casesensitivity: names in another case are the same name.
 const INSENSITIVE: u64 = 1;
 /// Longest target of a symbolic link, in bytes.
 const TARGET_MAX: u64 = 4095;
-
-/// Who does something: owner of what is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Who {
-    /// User.
-    pub uid: u64,
-    /// Group.
-    pub gid: u64,
-}
 
 /// An open file system or snapshot.
 pub struct Filesystem {
@@ -73,7 +65,8 @@ pub(crate) struct Shared {
     /// Those that were made here are on disk after the next sync.
     pub(crate) layouts: RwLock<Layouts>,
     pub(crate) quotas: Quotas,
-    tree: Mutex<()>,
+    pub(crate) in_use: InUse,
+    pub(crate) tree: Mutex<()>,
     locks: Vec<Mutex<()>>,
 }
 
@@ -129,6 +122,7 @@ impl Filesystem {
         let shared = dataset.shared(|| Shared {
             layouts: RwLock::new(layouts),
             quotas: Quotas::default(),
+            in_use: InUse::default(),
             tree: Mutex::new(()),
             locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
         });
@@ -151,15 +145,17 @@ impl Filesystem {
             dataset,
             objset,
         };
-        if fs.is_writable() && pool.works_off() {
+        if fs.can_change() && pool.works_off() {
             fs.work_off()?;
         }
         Ok(fs)
     }
 
-    fn is_writable(&self) -> bool {
+    /// Why none of its files can be changed; `None`: they can.
+    pub fn read_only_reason(&self) -> Option<String> {
         let reason = self.dataset.read_only_because.as_ref().or(self.read_only_because.as_ref());
-        reason.is_none() && !self.dataset.is_set_readonly()
+        let set = || self.dataset.is_set_readonly().then(|| "its property readonly is on".into());
+        reason.cloned().or_else(set)
     }
 
     /// Its name.
@@ -218,7 +214,7 @@ impl Filesystem {
     }
 
     /// Locks several objects, in the order of their locks.
-    fn lock_all(&self, objects: &[u64]) -> Vec<MutexGuard<'_, ()>> {
+    pub(crate) fn lock_all(&self, objects: &[u64]) -> Vec<MutexGuard<'_, ()>> {
         let places: BTreeSet<usize> = objects.iter().map(|o| *o as usize % LOCKS).collect();
         places.into_iter().map(|place| self.shared.locks[place].lock()).collect()
     }
@@ -419,7 +415,11 @@ impl Filesystem {
             return Err(FsError::Exists { path: shown(name) });
         }
         self.count_entries(&tx, zap.object(), 1, i64::from(kind == mode::DIR))?;
-        self.tell_made(&tx, dir, name, &object, data.len() as u64)?;
+        match new.xattrs {
+            [] => self.tell_made(&tx, dir, name, &object, data.len() as u64)?,
+            // The record has no place for them, and without them more might be allowed.
+            _ => self.tell_untold_names(&tx),
+        }
         drop((tx, lock));
         self.done(object.number())?;
         Ok(object.number())
@@ -450,6 +450,7 @@ impl Filesystem {
         (attrs.uid, attrs.gid) = (new.who.uid, new.who.gid);
         (attrs.parent, attrs.gen_txg) = (parent, given.map_or(tx.txg(), |given| given.gen_txg));
         attrs.flags |= new.flags;
+        let hidden = self.give_xattrs(&mut attrs, new.xattrs)?;
         let kind = new.mode & mode::TYPE;
         if attrs.project.is_some()
             && let Some(project) = inherited_project(&self.znode_of(&self.object(parent)?)?)
@@ -489,6 +490,12 @@ impl Filesystem {
         object.fill(tx, contents.records)?;
         if image.spill.is_some() {
             object.set_bonus(tx, &image.bonus, image.spill)?;
+        }
+        if !hidden.is_empty() {
+            for (name, value) in hidden {
+                self.put_hidden(tx, object.number(), &mut attrs, name, value)?;
+            }
+            self.set_attrs(tx, &object, &attrs)?;
         }
         Ok(object)
     }
@@ -594,6 +601,18 @@ impl Filesystem {
 
     /// Moves an entry; what the new name stood for is replaced, as rename(2) does.
     pub fn rename(&self, from: u64, name: &[u8], to: u64, new_name: &[u8]) -> Result<()> {
+        self.rename_onto(from, name, to, new_name, true)
+    }
+
+    /// As [`Filesystem::rename`]; without `replace` the new name must stand for nothing.
+    pub fn rename_onto(
+        &self,
+        from: u64,
+        name: &[u8],
+        to: u64,
+        new_name: &[u8],
+        replace: bool,
+    ) -> Result<()> {
         self.check_name(new_name)?;
         let tree = self.shared.tree.lock();
         let (moved, old, locks) = loop {
@@ -620,6 +639,9 @@ impl Filesystem {
         let mut gone = None;
         let respelled = from == to && old.as_ref() == Some(&moved) && new_name != moved.name;
         if let Some(old) = old.filter(|_| !respelled) {
+            if !replace {
+                return Err(FsError::Exists { path: shown(new_name) });
+            }
             if old.object == moved.object {
                 return Ok(());
             }
@@ -653,7 +675,7 @@ impl Filesystem {
     }
 
     /// Is `dir` the directory `top` or below it?
-    fn is_below(&self, dir: u64, top: u64) -> Result<bool> {
+    pub(crate) fn is_below(&self, dir: u64, top: u64) -> Result<bool> {
         let mut at = dir;
         // A damaged tree may have a cycle; no real one is this deep.
         for _ in 0..100_000 {

@@ -6,6 +6,7 @@
 use dmu::Zap;
 use format::ObjectType;
 use format::dirent::Dirent;
+use format::zap::Cursor;
 use format::zap::normal::normalized;
 
 use crate::error::{FsError, Result, shown};
@@ -53,6 +54,17 @@ impl Filesystem {
         let found = entries.into_iter().filter_map(|e| {
             let value = e.value.as_u64()?;
             Some(entry(&e.name, value))
+        });
+        Ok(found.collect())
+    }
+
+    /// At most `max` entries of a directory from a place on, each with the place after it. Places are those of
+    /// OpenZFS: they hold while others add and remove entries. 0 is before the first one.
+    pub fn list_dir(&self, dir: u64, from: u64, max: usize) -> Result<Vec<(DirEntry, u64)>> {
+        let (entries, _) = self.directory(dir)?.list(Cursor::from_cookie(from, 0), max)?;
+        let found = entries.iter().filter_map(|e| {
+            let value = e.value.as_u64()?;
+            Some((entry(&e.name, value), Cursor::after(e).to_cookie(0)))
         });
         Ok(found.collect())
     }

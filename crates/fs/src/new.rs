@@ -5,7 +5,14 @@
 use format::znode::Time;
 use rt::buf::PooledBuf;
 
-use crate::filesystem::Who;
+/// Who does something: owner of what is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// User.
+    pub uid: u64,
+    /// Group.
+    pub gid: u64,
+}
 
 /// What an object was that is made once more.
 #[derive(Clone, Copy, Debug)]
@@ -42,11 +49,13 @@ pub struct NewObject<'a> {
     pub rdev: u64,
     /// More bits for the flags.
     pub flags: u64,
+    /// Extended attributes that it has from the beginning.
+    pub xattrs: &'a [(&'a [u8], &'a [u8])],
 }
 
 impl NewObject<'_> {
     /// A file, directory, fifo or socket.
     pub fn of(mode: u32, who: Who) -> NewObject<'static> {
-        NewObject { mode, who, target: None, rdev: 0, flags: 0 }
+        NewObject { mode, who, target: None, rdev: 0, flags: 0, xattrs: &[] }
     }
 }

@@ -82,18 +82,18 @@ impl Filesystem {
         Ok(tx)
     }
 
-    /// Frees an object that has no name any more, its hidden attribute directory too.
+    /// Frees an object that has no name any more, its hidden attribute directory too; if somebody has it open,
+    /// only then when he lets go of it.
     pub(crate) fn free_object(
         &self,
         tx: &Tx<'_>,
         object: &Arc<Object>,
         attrs: &Attrs,
     ) -> Result<()> {
-        let mut kin = Vec::new();
-        if let Some(dir) = attrs.xattr_object {
-            kin.extend(self.read_dir(dir)?.into_iter().map(|entry| entry.object));
-            kin.push(dir);
+        if self.keep_orphan(tx, object, attrs.kind())? {
+            return Ok(());
         }
+        let kin = self.kin_of(attrs)?;
         if self.goes_at_once(object)? {
             for number in kin {
                 self.free_hidden(tx, number)?;

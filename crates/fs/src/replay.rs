@@ -16,8 +16,9 @@ use rt::sync::Arc;
 
 use crate::attrs::mode;
 use crate::error::{FsError, Result, shown};
-use crate::filesystem::{Filesystem, Given, NewObject, Who};
+use crate::filesystem::Filesystem;
 use crate::names::entry_value;
+use crate::new::{Given, NewObject, Who};
 use crate::{Time, Volume};
 
 /// The most that is read of a log, and the most data that its records lead to, in bytes each.

@@ -187,6 +187,11 @@ impl Filesystem {
         }
     }
 
+    /// Names have changed in a way that no record tells.
+    pub(crate) fn tell_untold_names(&self, tx: &Tx<'_>) {
+        self.dataset.note_change(tx, LogChange::UntoldNames);
+    }
+
     /// An object has changed in a way that no record tells.
     pub(crate) fn tell_untold(&self, tx: &Tx<'_>, object: u64) {
         self.dataset.note_change(tx, LogChange::Untold(object));

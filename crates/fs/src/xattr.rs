@@ -9,7 +9,8 @@ use rt::sync::Arc;
 
 use crate::attrs::{self, Attrs, mode};
 use crate::error::{FsError, Result, shown};
-use crate::filesystem::{Filesystem, NewObject, Who};
+use crate::filesystem::Filesystem;
+use crate::new::{NewObject, Who};
 
 /// The longest value kept with the system attributes, in bytes.
 const SA_VALUE_MAX: usize = 32 << 10;
@@ -45,13 +46,7 @@ impl Filesystem {
                 if out.iter().any(|(name, _)| *name == entry.name) {
                     continue;
                 }
-                let size = self.attrs(entry.object)?.size;
-                if size > 1 << 20 {
-                    let reason = "an extended attribute of more than 1 MiB";
-                    return Err(FsError::Invalid { path: shown(&entry.name), reason });
-                }
-                let mut value = vec![0; size as usize];
-                self.read(entry.object, 0, &mut value)?;
+                let value = self.hidden_value(&entry.name, entry.object)?;
                 out.push((entry.name, value));
             }
         }
@@ -59,8 +54,76 @@ impl Filesystem {
         Ok(out)
     }
 
+    /// One extended attribute of an object.
+    pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let attrs = self.attrs(number)?;
+        if let Some(packed) = &attrs.xattrs {
+            let list = NvList::parse(packed).map_err(|e| self.damaged(number, e))?;
+            if let Some(Value::ByteArray(bytes)) = list.get(name) {
+                return Ok(Some(bytes.clone()));
+            }
+        }
+        let Some(dir) = attrs.xattr_object else { return Ok(None) };
+        match self.lookup(dir, name)? {
+            Some(entry) => Ok(Some(self.hidden_value(&entry.name, entry.object)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The names of the extended attributes of an object.
+    pub fn xattr_names(&self, number: u64) -> Result<Vec<Vec<u8>>> {
+        let attrs = self.attrs(number)?;
+        let mut names: Vec<Vec<u8>> = match &attrs.xattrs {
+            Some(packed) => {
+                let list = unpack(packed).map_err(|e| self.damaged(number, e))?;
+                list.into_iter().map(|(name, _)| name).collect()
+            }
+            None => Vec::new(),
+        };
+        if let Some(dir) = attrs.xattr_object {
+            names.extend(self.read_dir(dir)?.into_iter().map(|entry| entry.name));
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn hidden_value(&self, name: &[u8], object: u64) -> Result<Vec<u8>> {
+        let size = self.attrs(object)?.size;
+        if size > 1 << 20 {
+            let reason = "an extended attribute of more than 1 MiB";
+            return Err(FsError::Invalid { path: shown(name), reason });
+        }
+        let mut value = vec![0; size as usize];
+        self.read(object, 0, &mut value)?;
+        Ok(value)
+    }
+
     /// Sets an extended attribute; `None` removes it.
     pub fn set_xattr(&self, number: u64, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.change_xattr(number, name, value, None, |_| ())
+    }
+
+    /// As [`Filesystem::set_xattr`]; it must be there, or must not, as `must_be` says.
+    pub fn set_xattr_if(
+        &self,
+        number: u64,
+        name: &[u8],
+        value: &[u8],
+        must_be: Option<bool>,
+    ) -> Result<()> {
+        self.change_xattr(number, name, Some(value), must_be, |_| ())
+    }
+
+    /// Sets an extended attribute and, in the same change, other attributes.
+    pub(crate) fn change_xattr(
+        &self,
+        number: u64,
+        name: &[u8],
+        value: Option<&[u8]>,
+        must_be: Option<bool>,
+        change: impl FnOnce(&mut Attrs),
+    ) -> Result<()> {
         let lock = self.lock(number);
         let tx = self.enter(value.map_or(0, |v| v.len() as u64))?;
         let object = self.object(number)?;
@@ -74,8 +137,12 @@ impl Filesystem {
             Some(dir) => self.lookup(dir, name)?,
             None => None,
         };
-        if value.is_none() && !had && in_dir.is_none() {
+        let is_there = had || in_dir.is_some();
+        if !is_there && (value.is_none() || must_be == Some(true)) {
             return Err(FsError::NoAttribute { name: shown(name) });
+        }
+        if is_there && must_be == Some(false) {
+            return Err(FsError::Exists { path: shown(name) });
         }
         if let (Some(dir), Some(old)) = (attrs.xattr_object, &in_dir) {
             self.remove_hidden(&tx, dir, &old.name, old.object)?;
@@ -96,10 +163,32 @@ impl Filesystem {
             Some(list.to_xdr().map_err(|e| self.damaged(number, e))?)
         };
         attrs.ctime = attrs::now();
+        change(&mut attrs);
         self.set_attrs(&tx, &object, &attrs)?;
         self.tell_untold(&tx, number);
         drop((tx, lock));
         self.done(number)
+    }
+
+    /// Gives a new object extended attributes, and returns those that are to go into a hidden directory.
+    pub(crate) fn give_xattrs<'a>(
+        &self,
+        attrs: &mut Attrs,
+        xattrs: &'a [(&'a [u8], &'a [u8])],
+    ) -> Result<&'a [(&'a [u8], &'a [u8])]> {
+        if xattrs.is_empty() || !self.xattr_sa {
+            return Ok(xattrs);
+        }
+        let mut list = NvList::new();
+        for (name, value) in xattrs {
+            list.put(name, Value::ByteArray(value.to_vec()));
+        }
+        let packed = list.to_xdr().map_err(|e| self.damaged(0, e))?;
+        if packed.len() > SA_LIST_MAX {
+            return Ok(xattrs);
+        }
+        attrs.xattrs = Some(packed);
+        Ok(&[])
     }
 
     pub(crate) fn remove_hidden(
@@ -122,7 +211,7 @@ impl Filesystem {
     }
 
     /// Puts a value into the hidden directory, which is made if there is none.
-    fn put_hidden(
+    pub(crate) fn put_hidden(
         &self,
         tx: &Tx<'_>,
         number: u64,

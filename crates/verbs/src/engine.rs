@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use crate::{Error, Result, branches, datasets, dump, files, judge, pools};
+use crate::{Error, Result, branches, datasets, dump, files, judge, mounts, pools};
 
 /// Executes requests.
 pub trait Engine {
@@ -170,6 +170,19 @@ pub trait Engine {
     /// # Errors
     /// See [`Engine::pool_create`].
     fn remove(&mut self, request: &files::Remove) -> Result<Vec<Error>>;
+
+    /// `mount`: serves until it is unmounted or a signal asks for the end. `tell` hears when it begins, and what
+    /// keeps it from ending.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn mount(&mut self, request: &mounts::Mount, tell: &mut dyn FnMut(mounts::News)) -> Result<()>;
+
+    /// `unmount`: returns when whoever served it has let go of the pool.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn unmount(&mut self, request: &mounts::Unmount) -> Result<()>;
 
     /// `verify`. `progress` hears of it now and then.
     ///

@@ -35,7 +35,9 @@ pub(crate) const STOREYS: &[Storey] = &[
     storey("fs", &["rt", "format", "dmu", "pool"]),
     // the judge never shares the writer's arithmetic: no store, no dmu, no pool
     storey("verify", &["rt", "codec", "format", "device", "vdev"]),
-    storey("verbs", &["rt", "format", "device", "pool", "fs", "verify"]),
+    // the mount; its threads are those of the foreign crate that speaks with the kernel
+    storey("fuse", &["rt", "format", "pool", "fs"]),
+    storey("verbs", &["rt", "format", "device", "pool", "fs", "verify", "fuse"]),
     storey("daemon", &["rt", "verbs"]),
     storey("cli", &["rt", "verbs", "daemon"]),
     Storey { name: "testkit", uses: &[], tests_use: &[] },

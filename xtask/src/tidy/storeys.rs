@@ -92,7 +92,10 @@ fn engine_foreign(
                 let target = kind["target"].as_str().unwrap_or("");
                 kind["kind"].is_null() && !target.contains("sim") && !target.contains("windows")
             });
-            if let Some(id) = dependency["pkg"].as_str().filter(|id| ships && seen.insert(id)) {
+            // what a door brings is the door's: the mount is one, though a verb opens it
+            let is_door = |id: &str| inside.contains(id) && !is_engine(&id);
+            let found = dependency["pkg"].as_str().filter(|id| ships && !is_door(id));
+            if let Some(id) = found.filter(|id| seen.insert(id)) {
                 todo.push(id);
             }
         }

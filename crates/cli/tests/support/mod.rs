@@ -233,6 +233,20 @@ impl Engine for Told {
         self.ask(request)
     }
 
+    fn mount(
+        &mut self,
+        request: &verbs::mounts::Mount,
+        tell: &mut dyn FnMut(verbs::mounts::News),
+    ) -> Result<()> {
+        let (dataset, dir) = (request.dataset.clone(), request.dir.clone());
+        tell(verbs::mounts::News::Mounted { dataset, dir });
+        self.ask(request)
+    }
+
+    fn unmount(&mut self, request: &verbs::mounts::Unmount) -> Result<()> {
+        self.ask(request)
+    }
+
     fn verify(
         &mut self,
         request: &judge::Verify,

@@ -19,6 +19,7 @@ mod judge;
 mod keeper;
 mod lifecycle;
 mod limits;
+mod mount;
 mod pool_props;
 mod properties;
 mod query;
@@ -41,7 +42,7 @@ use crate::dump::{Dump, Dumped, Fact};
 use crate::files::{Cat, Copied, Get, List, Listed, Mkdir, Move, Put, Remove};
 use crate::judge::{Progress, Verify, VerifyReport};
 use crate::state::{StateFile, default_path};
-use crate::{Doing, Engine, Error, Result, Why, datasets, pools};
+use crate::{Doing, Engine, Error, Result, Why, datasets, mounts, pools};
 
 /// What a command works with.
 #[derive(Clone, Debug)]
@@ -278,6 +279,14 @@ impl Engine for Local {
 
     fn remove(&mut self, request: &Remove) -> Result<Vec<Error>> {
         files::remove(&self.here, request)
+    }
+
+    fn mount(&mut self, request: &mounts::Mount, tell: &mut dyn FnMut(mounts::News)) -> Result<()> {
+        mount::mount(&self.here, request, tell)
+    }
+
+    fn unmount(&mut self, request: &mounts::Unmount) -> Result<()> {
+        mount::unmount(&self.here, request)
     }
 
     fn verify(

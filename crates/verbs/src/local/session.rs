@@ -78,6 +78,12 @@ impl Located {
     pub(crate) fn found(&self) -> Option<&FoundPool> {
         self.scan.pools.get(self.index)
     }
+
+    /// The files and disks of its leaves.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let members = self.found().into_iter().flat_map(|pool| &pool.members);
+        members.filter_map(|member| member.candidate.path.clone()).collect()
+    }
 }
 
 /// Finds the devices of a pool: one that is held, remembered ones, or those in `places`.

@@ -1,0 +1,128 @@
+//! A file system that is mounted for a test.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use acceptance::{Stage, judge};
+use testkit::{Ran, tool};
+
+/// May mounts be tested? Where they cannot be, they must be left out by hand, and this says so.
+///
+/// # Panics
+/// If they are wanted and cannot be tested: with what to do.
+pub(crate) fn wanted(what: &str) -> bool {
+    if std::env::var_os("THUMPER_NO_MOUNT").is_some_and(|v| !v.is_empty()) {
+        let line = format!("{what}: NOT shown (THUMPER_NO_MOUNT is set)");
+        drop(writeln!(std::io::stderr(), "{line}"));
+        return false;
+    }
+    assert!(
+        Path::new("/dev/fuse").exists(),
+        "/dev/fuse is not there, and the tests of the mount cannot do without it: load the kernel's \
+         module (`modprobe fuse`), give a container the device, or set THUMPER_NO_MOUNT=1 to leave \
+         these tests out"
+    );
+    let root = rustix::process::getuid().is_root();
+    assert!(root, "the tests of the mount need root; set THUMPER_NO_MOUNT=1 to leave them out");
+    true
+}
+
+/// A program that serves a mount, and the directory of it.
+pub(crate) struct Served {
+    pub(crate) dir: PathBuf,
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+/// A stage with a pool called `tank` of one disk with these options for its root file system.
+pub(crate) fn stage(disk_bytes: u64, options: &str) -> Stage {
+    let stage = Stage::new(1, disk_bytes);
+    let made = format!("zpool create -o ashift=12 {options} tank $D/d00");
+    let _made = stage.ok(&made);
+    stage
+}
+
+/// Mounts a file system of the stage on a directory beside its disks.
+pub(crate) fn serve(stage: &Stage, what: &str, on: &str) -> Served {
+    let dir = stage.aside(on);
+    std::fs::create_dir_all(&dir).unwrap();
+    let mut child = stage
+        .command(&format!("mount {what} {}", dir.display()))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    if !line.starts_with("mounted") {
+        let mut said = String::new();
+        let _ = child.stderr.take().unwrap().read_to_string(&mut said);
+        panic!("mount {what}: {line}{said}{}", child.wait().unwrap());
+    }
+    Served { dir, child, out }
+}
+
+impl Served {
+    /// A path in it.
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
+        self.dir.join(path)
+    }
+
+    /// Unmounts it; who has served it must end in peace.
+    pub(crate) fn unmount(mut self, stage: &Stage) {
+        let _gone = stage.ok(&format!("unmount {}", self.dir.display()));
+        self.ended();
+    }
+
+    /// Waits for the end of who served it.
+    pub(crate) fn ended(&mut self) {
+        let status = self.child.wait().unwrap();
+        let (mut out, mut err) = (String::new(), String::new());
+        let _ = self.out.read_to_string(&mut out);
+        let _ = self.child.stderr.take().unwrap().read_to_string(&mut err);
+        assert!(status.success() && out.is_empty() && err.is_empty(), "{status}: {out}{err}");
+    }
+
+    /// Kills who serves it, without a warning, and takes what is left of the mount away.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        let _ = self.child.wait();
+        detach(&self.dir);
+    }
+
+    /// The number of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // A test has failed: nothing may be left behind.
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            detach(&self.dir);
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Takes a mount away, whoever serves it or not.
+pub(crate) fn detach(dir: &Path) {
+    let _ = Command::new(tool::program("umount", "mount")).arg("-l").arg(dir).output();
+}
+
+/// The pool is clean to all who judge from outside, and to our own judge.
+pub(crate) fn judged(stage: &Stage) {
+    judge(&stage.images, "tank", 0, 1);
+    acceptance::assert_verified(stage.images.path(), "tank");
+}
+
+/// A program in a directory, which must end with 0.
+#[track_caller]
+pub(crate) fn run_in(dir: &Path, program: &str, package: &str, words: &[&str]) -> Ran {
+    let path = tool::program(program, package);
+    Ran::of(Command::new(path).args(words).current_dir(dir).env("HOME", dir)).expect_ok()
+}

@@ -1,0 +1,404 @@
+//! What mounts say and refuse; snapshots, quotas, permissions, and files without names.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use testkit::{Ran, tool};
+
+use crate::served::{judged, run_in, serve, stage, wanted};
+
+#[test]
+fn what_cannot_be_mounted_is_refused() {
+    if !wanted("refusals of the mount") {
+        return;
+    }
+    let stage = stage(256 << 20, "");
+    fs::create_dir(stage.aside("m")).unwrap();
+    fs::write(stage.aside("file"), b"x").unwrap();
+    let _made = stage.ok("zfs create -V 1M tank/vol");
+    let _made = stage.ok("zfs set acltype=posix tank");
+    for (words, status, message) in [
+        ("mount", 2, "missing dataset argument\nusage:\n\tmount [-r]"),
+        ("mount tank", 2, "missing directory argument\n"),
+        ("mount tank a b", 2, "too many arguments\n"),
+        ("mount -x tank m", 2, "invalid option 'x'\n"),
+        ("mount nopool $A/m", 1, "cannot open 'nopool': no such pool"),
+        ("mount tank/none $A/m", 1, "cannot open 'tank/none': dataset does not exist"),
+        ("mount tank/vol $A/m", 1, "cannot mount 'tank/vol': it is a volume"),
+        ("mount tank $A/none", 1, "cannot mount 'tank': $A/none: No such file or directory"),
+        ("mount tank $A/file", 1, "cannot mount 'tank': $A/file: Not a directory"),
+        ("unmount $A/m", 1, "cannot unmount '$A/m': $A/m: not mounted by thumper"),
+        ("unmount /proc", 1, "cannot unmount '/proc': /proc: not mounted by thumper"),
+        ("umount", 2, "missing directory argument\nusage:\n\tumount [-l]"),
+    ] {
+        let _refused = stage.refused(words, status, message);
+    }
+    let served = serve(&stage, "tank", "m");
+    // The pool is held, and says by whom it cannot be used meanwhile.
+    let held = stage.run("mkdir tank:/x");
+    assert!(held.status == 1 && held.err.contains("cannot open 'tank'"), "{held}");
+    // In use: refused, and served on.
+    let file = File::create(served.at("open")).unwrap();
+    let _busy = stage.refused("unmount $A/m", 1, "cannot unmount '$A/m': $A/m: target is busy");
+    file.write_all_at(b"still", 0).unwrap();
+    drop(file);
+    served.unmount(&stage);
+    let _got = stage.ok("cat tank:/open");
+    judged(&stage);
+}
+
+#[test]
+fn a_signal_ends_it_in_peace() {
+    if !wanted("the end of a mount by a signal") {
+        return;
+    }
+    let stage = stage(256 << 20, "");
+    for signal in ["-TERM", "-INT"] {
+        let mut served = serve(&stage, "tank", "m");
+        fs::write(served.at(signal), signal).unwrap();
+        let pid = served.pid().to_string();
+        drop(Ran::of(Command::new("kill").args([signal, &pid])).expect_ok());
+        served.ended();
+        assert_eq!(stage.ok(&format!("cat tank:/{signal}")).out, signal);
+    }
+    judged(&stage);
+}
+
+#[test]
+fn snapshots_are_under_zfs_and_cannot_be_changed() {
+    if !wanted("snapshots in a mount") {
+        return;
+    }
+    let stage = stage(256 << 20, "");
+    let served = serve(&stage, "tank", "m");
+    fs::create_dir(served.at("d")).unwrap();
+    fs::write(served.at("d/f"), b"before").unwrap();
+    served.unmount(&stage);
+    let _taken = stage.ok("zfs snapshot tank@one");
+    let served = serve(&stage, "tank", "m");
+    fs::write(served.at("d/f"), b"after").unwrap();
+    fs::remove_file(served.at("d/f")).unwrap();
+    let listed = |dir: &str| -> Vec<String> {
+        let entries = fs::read_dir(served.at(dir)).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(listed(""), ["d"], "it is hidden");
+    assert_eq!(
+        (listed(".zfs"), listed(".zfs/snapshot")),
+        (vec!["snapshot".into()], vec!["one".into()])
+    );
+    assert_eq!(fs::read(served.at(".zfs/snapshot/one/d/f")).unwrap(), b"before");
+    assert_eq!(listed(".zfs/snapshot/one"), ["d"]);
+    let missing = fs::metadata(served.at(".zfs/snapshot/two")).unwrap_err();
+    assert_eq!(missing.raw_os_error(), Some(2), "{missing}");
+    for (refused, number) in [
+        (fs::write(served.at(".zfs/snapshot/one/new"), b""), 30),
+        (fs::remove_file(served.at(".zfs/snapshot/one/d/f")), 30),
+        (fs::create_dir(served.at(".zfs/snapshot/three")), 30),
+        (fs::rename(served.at(".zfs/snapshot/one/d/f"), served.at("out")), 18),
+        (fs::hard_link(served.at(".zfs/snapshot/one/d/f"), served.at("out")), 18),
+    ] {
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(number));
+    }
+    served.unmount(&stage);
+    // By itself; and shown where that is wanted.
+    let served = serve(&stage, "tank@one", "m");
+    assert_eq!(fs::read(served.at("d/f")).unwrap(), b"before");
+    assert_eq!(fs::write(served.at("new"), b"").unwrap_err().raw_os_error(), Some(30));
+    served.unmount(&stage);
+    let _set = stage.ok("zfs set snapdir=visible tank");
+    let served = serve(&stage, "tank", "m");
+    let names = run_in(&served.dir, "ls", "coreutils", &["-A"]);
+    assert_eq!(names.out, ".zfs\nd\n");
+    served.unmount(&stage);
+    judged(&stage);
+}
+
+#[test]
+fn quotas_and_full_pools_are_told_as_such() {
+    if !wanted("quotas in a mount") {
+        return;
+    }
+    let stage = stage(256 << 20, "-O compression=off");
+    let _made = stage.ok("zfs create -o refquota=20M tank/fs");
+    let served = serve(&stage, "tank/fs", "m");
+    let space = |path: &Path| {
+        let stat = rustix::fs::statvfs(path).unwrap();
+        (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
+    };
+    let (all, free) = space(&served.dir);
+    assert!(all <= 20 << 20 && all > 19 << 20 && free > 19 << 20, "{all} {free}");
+    let mut file = File::create(served.at("big")).unwrap();
+    let chunk = vec![7u8; 1 << 20];
+    let mut written = 0;
+    let error = loop {
+        match file.write_all(&chunk) {
+            Ok(()) => written += 1,
+            Err(e) => break e,
+        }
+        assert!(written < 64, "no quota");
+    };
+    assert_eq!(error.raw_os_error(), Some(122), "after {written}: {error}");
+    assert!(written >= 15, "{written}");
+    file.sync_all().unwrap();
+    drop(file);
+    let (all, free) = space(&served.dir);
+    assert!(all <= 21 << 20 && free < 4 << 20, "{all} {free}");
+    // What is removed can be written again.
+    fs::remove_file(served.at("big")).unwrap();
+    fs::write(served.at("again"), &chunk).unwrap();
+    served.unmount(&stage);
+    let served = serve(&stage, "tank", "m");
+    let error = (0..400).find_map(|i| fs::write(served.at(&format!("f{i}")), &chunk).err());
+    assert_eq!(error.unwrap().raw_os_error(), Some(28));
+    served.unmount(&stage);
+    judged(&stage);
+}
+
+#[test]
+fn files_without_names_live_until_they_are_closed() {
+    if !wanted("unlinked files in a mount") {
+        return;
+    }
+    let stage = stage(512 << 20, "-O compression=off");
+    let served = serve(&stage, "tank", "m");
+    let mut held = Vec::new();
+    for i in 0..20 {
+        let path = served.at(&format!("f{i}"));
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        let size = if i == 7 { 40 << 20 } else { 10_000 };
+        file.write_all(&vec![i as u8 + 1; size]).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(file.metadata().unwrap().nlink(), 0);
+        held.push((file, size));
+    }
+    // Replaced by a rename, while open.
+    fs::write(served.at("old"), b"old").unwrap();
+    let mut old = File::open(served.at("old")).unwrap();
+    fs::write(served.at("new"), b"new").unwrap();
+    fs::rename(served.at("new"), served.at("old")).unwrap();
+    // A directory that is open.
+    fs::create_dir(served.at("dir")).unwrap();
+    let dir = File::open(served.at("dir")).unwrap();
+    fs::remove_dir(served.at("dir")).unwrap();
+    assert!(dir.metadata().unwrap().is_dir());
+    // Numbers are not given to others meanwhile, and txgs pass.
+    for i in 0..40 {
+        fs::write(served.at(&format!("other{i}")), vec![0xee; 5000]).unwrap();
+        if i % 20 == 0 {
+            dir.sync_all().unwrap();
+        }
+    }
+    for (i, (file, size)) in held.iter_mut().enumerate() {
+        file.write_all(b"more").unwrap();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        let mut all = Vec::new();
+        file.read_to_end(&mut all).unwrap();
+        assert!(all.len() == *size + 4 && all[..*size].iter().all(|b| *b == i as u8 + 1), "{i}");
+        assert_eq!(all[*size..], *b"more");
+    }
+    let mut text = String::new();
+    old.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), fs::read(served.at("old")).unwrap()), ("old", b"new".to_vec()));
+    let used = |dir: &Path| {
+        let stat = rustix::fs::statvfs(dir).unwrap();
+        (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+    };
+    // Space is counted by txgs, of which one comes every five seconds.
+    let wait_for = |what: &dyn Fn(u64) -> bool| {
+        let start = rt::time::now();
+        while !what(used(&served.dir)) {
+            let waited = start.elapsed().as_secs();
+            assert!(waited < 60, "{} bytes are used", used(&served.dir));
+            rt::time::sleep(std::time::Duration::from_millis(100));
+        }
+    };
+    wait_for(&|used| used > 40 << 20);
+    held.clear();
+    drop((old, dir));
+    wait_for(&|used| used < 2 << 20);
+    served.unmount(&stage);
+    judged(&stage);
+
+    // Who is killed has no time for that: the next one frees them.
+    let served = serve(&stage, "tank", "m");
+    let held: Vec<File> = (0..5)
+        .map(|i| {
+            let path = served.at(&format!("g{i}"));
+            let file = File::create_new(&path).unwrap();
+            file.write_all_at(&vec![9; 3 << 20], 0).unwrap();
+            fs::remove_file(&path).unwrap();
+            file
+        })
+        .collect();
+    File::open(&served.dir).unwrap().sync_all().unwrap();
+    served.kill();
+    drop(held);
+    acceptance::assert_verified(stage.images.path(), "tank");
+    serve(&stage, "tank", "m").unmount(&stage);
+    let _more = stage.ok("mkdir tank:/more");
+    judged(&stage);
+    let leaked = tool::zdb([
+        "-e".as_ref(),
+        "-p".as_ref(),
+        stage.images.path().as_os_str(),
+        "-dd".as_ref(),
+        "tank".as_ref(),
+    ])
+    .expect_ok();
+    assert!(!leaked.out.contains("3M"), "files without names are still there: {leaked}");
+}
+
+/// Asks the same of a directory of the mount and of a tmpfs, as root and as others: permissions, access control
+/// lists, what is inherited, and which bits go when.
+const PERMISSIONS: &str = r"
+import os, struct, sys, stat
+top = sys.argv[1]
+os.chmod(top, 0o755)
+os.chdir(top)
+os.umask(0o022)
+def acl(*entries):
+    return struct.pack('<I', 2) + b''.join(struct.pack('<HHI', *e) for e in entries)
+NONE = 0xffffffff
+def show(text, result): print(text, result)
+def attempt(text, what):
+    try:
+        got = what()
+        show(text, 'ok' if got is None or isinstance(got, int) else got)
+    except OSError as e:
+        show(text, os.strerror(e.errno))
+def as_user(uid, groups, what):
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        os.setgroups(groups); os.setgid(groups[0] if groups else uid); os.setuid(uid)
+        try: what()
+        finally: sys.stdout.flush(); os._exit(0)
+    os.waitpid(pid, 0)
+def mode(path):
+    s = os.lstat(path); return '%o %d:%d' % (s.st_mode, s.st_uid, s.st_gid)
+def lists(path):
+    found = []
+    for name in ('system.posix_acl_access', 'system.posix_acl_default'):
+        try: found.append(os.getxattr(path, name).hex())
+        except OSError as e: found.append(os.strerror(e.errno))
+    return found
+open('secret', 'w').write('x'); os.chmod('secret', 0o600)
+open('shared', 'w').write('x'); os.chmod('shared', 0o640); os.chown('shared', 0, 100)
+os.mkdir('closed', 0o700); open('closed/in', 'w').write('x')
+os.mkdir('sticky'); os.chmod('sticky', 0o1777)
+open('sticky/roots', 'w').write('x')
+os.mkdir('setgid'); os.chown('setgid', 0, 200); os.chmod('setgid', 0o2777)
+def others():
+    attempt('read secret', lambda: open('secret').read())
+    attempt('read shared', lambda: open('shared').read())
+    attempt('write shared', lambda: open('shared', 'a'))
+    attempt('enter closed', lambda: open('closed/in').read())
+    attempt('list closed', lambda: os.listdir('closed'))
+    attempt('create here', lambda: open('mine', 'w').close())
+    attempt('create in sticky', lambda: open('sticky/mine', 'w').close())
+    attempt('remove from sticky', lambda: os.unlink('sticky/roots'))
+    attempt('rename in sticky', lambda: os.rename('sticky/roots', 'sticky/x'))
+    attempt('chmod', lambda: os.chmod('shared', 0o777))
+    attempt('chown', lambda: os.chown('sticky/mine', 0, 0))
+    attempt('chmod mine', lambda: os.chmod('sticky/mine', 0o2775))
+    show('sgid', mode('sticky/mine'))
+    attempt('utime', lambda: os.utime('shared'))
+    attempt('utime mine', lambda: os.utime('sticky/mine', (1, 2)))
+    attempt('trusted', lambda: os.setxattr('sticky/mine', 'trusted.x', b'1'))
+    attempt('user', lambda: os.setxattr('sticky/mine', 'user.x', b'1'))
+    attempt('user of root', lambda: os.setxattr('shared', 'user.x', b'1'))
+    show('listed', os.listxattr('sticky/mine'))
+    attempt('setgid file', lambda: open('setgid/f', 'w').close())
+    attempt('setgid dir', lambda: os.mkdir('setgid/d'))
+    show('setgid', [mode('setgid/f'), mode('setgid/d')])
+    attempt('device', lambda: os.mknod('sticky/dev', 0o600 | stat.S_IFCHR, os.makedev(1, 3)))
+as_user(1000, [1000], others)
+as_user(1001, [100], lambda: attempt('group reads shared', lambda: open('shared').read()))
+os.setxattr('sticky/mine', 'trusted.x', b'1')
+show('roots list', sorted(os.listxattr('sticky/mine')))
+# set-id bits go when others write
+open('suid', 'w').write('x'); os.chown('suid', 1000, 1000); os.chmod('suid', 0o6777)
+as_user(1001, [1001], lambda: attempt('write suid', lambda: open('suid', 'a').write('y')))
+show('suid', mode('suid'))
+os.chmod('suid', 0o6777)
+as_user(1001, [1001], lambda: attempt('truncate suid', lambda: os.truncate('suid', 0)))
+show('suid', mode('suid'))
+os.chmod('suid', 0o6777); os.chown('suid', 1002, 1002); show('suid', mode('suid'))
+# lists
+named = acl((1, 6, NONE), (2, 7, 1000), (4, 4, NONE), (0x10, 7, NONE), (0x20, 0, NONE))
+attempt('set list', lambda: os.setxattr('secret', 'system.posix_acl_access', named))
+show('list', [mode('secret'), lists('secret')])
+as_user(1000, [1000], lambda: attempt('named reads', lambda: open('secret').read()))
+as_user(1001, [1001], lambda: attempt('other reads', lambda: open('secret').read()))
+os.chmod('secret', 0o600)
+show('chmod', [mode('secret'), lists('secret')])
+as_user(1000, [1000], lambda: attempt('masked reads', lambda: open('secret').read()))
+plain = acl((1, 6, NONE), (4, 4, NONE), (0x20, 4, NONE))
+attempt('trivial', lambda: os.setxattr('secret', 'system.posix_acl_access', plain))
+show('trivial', [mode('secret'), lists('secret')])
+for bad in (b'', b'x', acl((1, 6, NONE)), acl((1, 6, NONE), (2, 7, 5), (4, 4, NONE), (0x20, 0, NONE))):
+    attempt('bad', lambda: os.setxattr('shared', 'system.posix_acl_access', bad))
+attempt('default of a file', lambda: os.setxattr('shared', 'system.posix_acl_default', named))
+os.mkdir('hands')
+attempt('default', lambda: os.setxattr('hands', 'system.posix_acl_default', named))
+show('hands', [mode('hands'), lists('hands')])
+open('hands/f', 'w').close(); os.mkdir('hands/d'); os.symlink('x', 'hands/l'); os.mkfifo('hands/p')
+os.close(os.open('hands/g', os.O_CREAT | os.O_WRONLY, 0o600))
+for name in ('f', 'd', 'p', 'g', 'd'):
+    show(name, [mode('hands/' + name), lists('hands/' + name)])
+os.mkdir('hands/d/deeper', 0o700)
+show('deeper', [mode('hands/d/deeper'), lists('hands/d/deeper')])
+attempt('remove', lambda: os.removexattr('hands', 'system.posix_acl_default'))
+attempt('remove again', lambda: os.removexattr('hands', 'system.posix_acl_default'))
+show('hands', [mode('hands'), lists('hands')])
+show('all', sorted(os.listxattr('hands/f')))
+";
+
+fn asked(dir: &Path) -> String {
+    let python = tool::program("python3", "python3");
+    let ran = Ran::of(Command::new(python).args(["-c", PERMISSIONS]).arg(dir)).expect_ok();
+    assert!(ran.err.is_empty(), "{ran}");
+    ran.out
+}
+
+#[test]
+fn permissions_and_access_control_lists_are_as_in_tmpfs() {
+    if !wanted("permissions in a mount") {
+        return;
+    }
+    for xattr in ["sa", "on"] {
+        let stage = stage(256 << 20, &format!("-O acltype=posix -O xattr={xattr}"));
+        let model = testkit::TempDir::with_prefix_in("thumper-", "/dev/shm").unwrap();
+        fs::set_permissions(model.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        for above in ["", "mnt"] {
+            fs::create_dir_all(stage.aside(above)).unwrap();
+            fs::set_permissions(stage.aside(above), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let served = serve(&stage, "tank", "mnt");
+        let (ours, theirs) = (asked(&served.dir), asked(model.path()));
+        for (ours, theirs) in ours.lines().zip(theirs.lines()) {
+            assert_eq!(ours, theirs, "xattr={xattr}");
+        }
+        assert_eq!(ours.lines().count(), theirs.lines().count());
+        served.unmount(&stage);
+        judged(&stage);
+    }
+    // Without the property there are no lists.
+    let stage = stage(256 << 20, "");
+    let served = serve(&stage, "tank", "mnt");
+    let list = rustix::fs::setxattr(
+        &served.dir,
+        "system.posix_acl_access",
+        &[2, 0, 0, 0],
+        rustix::fs::XattrFlags::empty(),
+    );
+    assert!(list.is_err());
+    served.unmount(&stage);
+}

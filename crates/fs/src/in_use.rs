@@ -1,0 +1,180 @@
+//! Objects that somebody outside has open, or knows by their numbers.
+//!
+//! The one idea: two counts. What is open keeps its contents though it loses its last name; it is freed when the
+//! last one lets go of it, or after a crash when the pool is opened again. A file that is only known by its number
+//! is freed at once, but its number is given to nothing else until it is forgotten: who asks for it then meets
+//! nothing, never another file. Directories and special files are used without being opened (somebody stands in
+//! one, or has the end of a pipe): they are kept until they are forgotten.
+
+use std::collections::BTreeMap;
+
+use dmu::{Object, Tx};
+use rt::sync::{Arc, Mutex};
+
+use crate::attrs::{self, Attrs, mode};
+use crate::error::{FsError, Result};
+use crate::filesystem::Filesystem;
+
+/// Parts of the table, each with its lock.
+const PARTS: usize = 16;
+
+/// How one object is used.
+#[derive(Default)]
+struct Use {
+    known: u64,
+    open: u32,
+    /// It has no name any more, and goes with its last user.
+    is_orphan: bool,
+    /// Who knows it is a user.
+    known_is_used: bool,
+    /// It is gone, and its number is withheld.
+    is_withheld: bool,
+}
+
+impl Use {
+    fn is_used(&self) -> bool {
+        self.open > 0 || self.known_is_used && self.known > 0
+    }
+}
+
+/// The objects of a file system that are used, by number.
+pub(crate) struct InUse(Vec<Mutex<BTreeMap<u64, Use>>>);
+
+impl Default for InUse {
+    fn default() -> InUse {
+        InUse((0..PARTS).map(|_| Mutex::default()).collect())
+    }
+}
+
+impl InUse {
+    fn part(&self, number: u64) -> &Mutex<BTreeMap<u64, Use>> {
+        &self.0[number as usize % PARTS]
+    }
+
+    /// Does somebody use it? From now on who knows it is a user, if `known_is_used`.
+    fn is_used(&self, number: u64, known_is_used: bool) -> bool {
+        let mut part = self.part(number).lock();
+        let Some(used) = part.get_mut(&number) else { return false };
+        used.known_is_used = known_is_used;
+        used.is_used()
+    }
+}
+
+impl Filesystem {
+    /// Somebody outside knows `number` once more. To be told before he hears of it.
+    pub fn know(&self, number: u64) {
+        self.shared.in_use.part(number).lock().entry(number).or_default().known += 1;
+    }
+
+    /// Somebody forgets `number`, which he was told so many times.
+    pub fn forget(&self, number: u64, times: u64) {
+        let mut part = self.shared.in_use.part(number).lock();
+        let Some(used) = part.get_mut(&number) else { return };
+        used.known = used.known.saturating_sub(times);
+        if used.known > 0 {
+            return;
+        }
+        if std::mem::take(&mut used.is_withheld) {
+            self.objset.hand_back(number);
+        }
+        if used.open == 0 {
+            let is_orphan = used.is_orphan;
+            part.remove(&number);
+            drop(part);
+            if is_orphan {
+                let _lock = self.lock(number);
+                // Else it is freed when the file system is opened the next time.
+                drop(self.free_orphan(number));
+            }
+        }
+    }
+
+    /// Opens an object: it keeps its contents, whatever becomes of its names, until [`Filesystem::let_go`] was
+    /// called as many times.
+    ///
+    /// # Errors
+    /// There is no such object.
+    pub fn hold(&self, number: u64) -> Result<()> {
+        let _lock = self.lock(number);
+        self.object(number)?;
+        self.shared.in_use.part(number).lock().entry(number).or_default().open += 1;
+        Ok(())
+    }
+
+    /// Ends what [`Filesystem::hold`] began. What has no name is freed by the last one.
+    pub fn let_go(&self, number: u64) -> Result<()> {
+        let _lock = self.lock(number);
+        let is_orphan = {
+            let mut part = self.shared.in_use.part(number).lock();
+            let Some(used) = part.get_mut(&number) else { return Ok(()) };
+            used.open = used.open.saturating_sub(1);
+            if used.is_used() {
+                return Ok(());
+            }
+            let is_orphan = std::mem::take(&mut used.is_orphan);
+            if used.known == 0 {
+                part.remove(&number);
+            }
+            is_orphan
+        };
+        if is_orphan { self.free_orphan(number) } else { Ok(()) }
+    }
+
+    /// Frees an orphan that nobody uses any more.
+    fn free_orphan(&self, number: u64) -> Result<()> {
+        let object = self.object(number)?;
+        let attrs = self.attrs_of(&object)?;
+        let tx = self.enter_readonly(0)?;
+        self.withhold_known(number);
+        Ok(self.objset.free_slowly(&tx, number, self.kin_of(&attrs)?)?)
+    }
+
+    /// What goes with an object without a name: its hidden attributes, and the directory they are in.
+    pub(crate) fn kin_of(&self, attrs: &Attrs) -> Result<Vec<u64>> {
+        let mut kin = Vec::new();
+        if let Some(dir) = attrs.xattr_object {
+            kin.extend(self.read_dir(dir)?.into_iter().map(|entry| entry.object));
+            kin.push(dir);
+        }
+        Ok(kin)
+    }
+
+    /// Keeps an object that has just lost its last name, if somebody has it open; `false`: nobody has, and it is
+    /// to be freed.
+    pub(crate) fn keep_orphan(&self, tx: &Tx<'_>, object: &Arc<Object>, kind: u32) -> Result<bool> {
+        let number = object.number();
+        let known_is_used = !matches!(kind, mode::FILE | mode::SYMLINK);
+        if !self.shared.in_use.is_used(number, known_is_used) {
+            self.withhold_known(number);
+            return Ok(false);
+        }
+        if self.delete_queue == 0 {
+            let reason =
+                "Device or resource busy: it is open, and this file system has no delete queue";
+            return Err(FsError::Invalid { path: format!("object {number}"), reason });
+        }
+        self.work_off()?;
+        self.change_znode(tx, object, |znode| {
+            znode.links = 0;
+            znode.ctime = attrs::now();
+        })?;
+        self.objset.orphan(tx, number)?;
+        if let Some(used) = self.shared.in_use.part(number).lock().get_mut(&number) {
+            used.is_orphan = true;
+        }
+        Ok(true)
+    }
+
+    fn withhold_known(&self, number: u64) {
+        let mut part = self.shared.in_use.part(number).lock();
+        if let Some(used) = part.get_mut(&number) {
+            match used.known {
+                0 => drop(part.remove(&number)),
+                _ => {
+                    used.is_withheld = true;
+                    self.objset.withhold(number);
+                }
+            }
+        }
+    }
+}

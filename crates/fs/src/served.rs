@@ -1,0 +1,111 @@
+//! What a mounted file system says of itself: its properties, its space, its snapshots.
+
+use pool::dsl::lookup;
+use pool::dsl::property;
+
+use crate::error::Result;
+use crate::filesystem::Filesystem;
+
+/// Properties that a mount obeys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MountProps {
+    /// Reads move the time of access on.
+    pub atime: bool,
+    /// But seldom.
+    pub relatime: bool,
+    /// Programs may be run.
+    pub exec: bool,
+    /// Set-id bits count.
+    pub setuid: bool,
+    /// Device nodes can be opened.
+    pub devices: bool,
+    /// Access control lists of POSIX.1e are kept.
+    pub acl: bool,
+    /// Extended attributes are kept.
+    pub xattr: bool,
+    /// `.zfs` is listed.
+    pub snapdir_visible: bool,
+    /// Nothing may be changed.
+    pub readonly: bool,
+    /// Every change is stable before it is acknowledged.
+    pub sync_always: bool,
+}
+
+/// The space of a file system, as of the last sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that its files take.
+    pub referenced: u64,
+    /// Bytes that may still be used, quotas and reservations counted.
+    pub available: u64,
+    /// Objects that there are.
+    pub objects: u64,
+    /// Bytes of a full record.
+    pub record: u32,
+}
+
+impl Filesystem {
+    /// The properties that a mount obeys, as they are now.
+    pub fn mount_props(&self) -> Result<MountProps> {
+        let mos = self.pool.mos();
+        let found = lookup::find(mos, &self.name())?;
+        let is_on = |name, default: bool| {
+            Ok::<_, pool::PoolError>(
+                property::number(mos, &found, name, true, default.into())? != 0,
+            )
+        };
+        let number = |name| property::number(mos, &found, name, true, 0);
+        Ok(MountProps {
+            atime: is_on("atime", true)?,
+            relatime: is_on("relatime", false)?,
+            exec: is_on("exec", true)?,
+            setuid: is_on("setuid", true)?,
+            devices: is_on("devices", true)?,
+            acl: number("acltype")? == 1,
+            xattr: is_on("xattr", true)?,
+            snapdir_visible: is_on("snapdir", false)?,
+            readonly: !self.can_change(),
+            sync_always: number("sync")? == 1,
+        })
+    }
+
+    /// Are names that differ in case or form the same name?
+    pub fn folds_names(&self) -> bool {
+        self.normflags != 0
+    }
+
+    /// Bytes of a full record of new files.
+    pub fn record_size(&self) -> u32 {
+        self.record_size
+    }
+
+    /// Can its files be changed?
+    pub fn can_change(&self) -> bool {
+        self.read_only_reason().is_none()
+    }
+
+    /// Its space.
+    pub fn space(&self) -> Result<Space> {
+        let found = lookup::find(self.pool.mos(), &self.name())?;
+        let available = match found.is_snapshot() {
+            true => 0,
+            false => self.pool.available(&found)?,
+        };
+        Ok(Space {
+            referenced: found.phys.referenced_bytes.get(),
+            available,
+            objects: self.objset.object_count(),
+            record: self.record_size,
+        })
+    }
+
+    /// The names of its snapshots, without what is before the `@`.
+    pub fn snapshots(&self) -> Result<Vec<String>> {
+        let found = lookup::find(self.pool.mos(), &self.name())?;
+        if found.is_snapshot() {
+            return Ok(Vec::new());
+        }
+        let list = lookup::snapshots(self.pool.mos(), &found.phys)?;
+        Ok(list.into_iter().map(|(name, ..)| name).collect())
+    }
+}

@@ -1,0 +1,84 @@
+//! `.zfs` and `.zfs/snapshot`: directories that are on no disk.
+
+use fs::mode;
+use fuser::{Errno, FileAttr, FileType, INodeNo};
+
+use crate::attr::host_time;
+use crate::door::{Answer, Door, errno};
+use crate::nodes::{CONTROL_DIR, Place, SNAPSHOT_DIR};
+
+/// The way to the snapshots.
+pub(crate) const CONTROL_NAME: &[u8] = b".zfs";
+/// The directory of them.
+pub(crate) const SNAPSHOT_NAME: &[u8] = b"snapshot";
+
+/// An entry of a directory of these.
+pub(crate) struct ControlEntry {
+    pub(crate) name: Vec<u8>,
+    pub(crate) number: u64,
+    pub(crate) is_snapshot: bool,
+}
+
+impl Door {
+    /// What the kernel is told of one of them: they are as old as the file system.
+    pub(crate) fn control_attr(&self, number: u64) -> Answer<FileAttr> {
+        if number != CONTROL_DIR && number != SNAPSHOT_DIR {
+            return Err(Errno::ESTALE);
+        }
+        let live = &self.spaces.live;
+        let root = live.attrs(live.root()).map_err(|e| errno(&e))?;
+        let time = host_time(root.crtime);
+        Ok(FileAttr {
+            ino: INodeNo(number),
+            size: 2,
+            blocks: 0,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            kind: FileType::Directory,
+            perm: 0o555,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 512,
+            flags: 0,
+        })
+    }
+
+    /// What a name in `.zfs/snapshot` stands for.
+    pub(crate) fn snapshot_root(&self, name: &[u8]) -> Answer<Option<Place>> {
+        let Ok(name) = str::from_utf8(name) else { return Ok(None) };
+        match self.spaces.has_snapshot(name)? {
+            true => Ok(Some(self.spaces.snapshot(name)?)),
+            false => Ok(None),
+        }
+    }
+
+    /// The entries of `.zfs` or `.zfs/snapshot`, `.` and `..` among them. A snapshot that was not entered has no
+    /// number yet; that of the directory stands in for it.
+    pub(crate) fn control_entries(&self, number: u64) -> Answer<Vec<ControlEntry>> {
+        let entry =
+            |name: &[u8], number| ControlEntry { name: name.to_vec(), number, is_snapshot: false };
+        if number == CONTROL_DIR {
+            let root = self.spaces.root().number();
+            return Ok(vec![
+                entry(b".", CONTROL_DIR),
+                entry(b"..", root),
+                entry(SNAPSHOT_NAME, SNAPSHOT_DIR),
+            ]);
+        }
+        let names = self.spaces.live.snapshots().map_err(|e| errno(&e))?;
+        let mut entries = vec![entry(b".", SNAPSHOT_DIR), entry(b"..", CONTROL_DIR)];
+        entries.extend(names.into_iter().map(|name| ControlEntry {
+            name: name.into_bytes(),
+            number: SNAPSHOT_DIR,
+            is_snapshot: true,
+        }));
+        Ok(entries)
+    }
+}
+
+/// The type bits of all that is in them.
+pub(crate) const KIND: u32 = mode::DIR;

@@ -1,0 +1,262 @@
+//! Mounting, and what is mounted.
+//!
+//! The one idea: a mount ends when the kernel says so. Whoever wants it to end asks the kernel to unmount, as
+//! umount(8) does, and waits; threads that serve are never stopped from here.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fs::Filesystem;
+use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL};
+use pool::Pool;
+use rt::sync::{Arc, mpsc};
+use rt::thread::JoinHandle;
+
+use crate::door::{Door, IO_MAX};
+use crate::nodes::Spaces;
+
+/// Requests that are served at once. Most of their time is waited: for disks, and for what is to be stable.
+const THREADS: usize = 16;
+/// The type by which mounts of ours are known.
+const SUBTYPE: &str = "thumper";
+
+/// How something is mounted.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Nothing can be changed through the mount.
+    pub read_only: bool,
+    /// How long the kernel may take attributes for right without asking.
+    pub attrs_for: Duration,
+    /// The same for names, those that are not there among them.
+    pub names_for: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        // Space on disk changes with each txg, names only through the mount.
+        Options {
+            read_only: false,
+            attrs_for: Duration::from_secs(1),
+            names_for: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Why something cannot be mounted or unmounted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// The file system cannot be opened.
+    #[error(transparent)]
+    Fs(#[from] fs::FsError),
+    /// The host refuses.
+    #[error("{0}")]
+    Host(String),
+    /// Files are in use.
+    #[error("{}: target is busy", .0.display())]
+    Busy(PathBuf),
+    /// No mount of ours.
+    #[error("{}: not mounted by thumper", .0.display())]
+    NotOurs(PathBuf),
+}
+
+/// A file system that is mounted.
+pub struct Mounted {
+    dir: PathBuf,
+    fs: Arc<Filesystem>,
+    notifier: Notifier,
+    served: JoinHandle<()>,
+    end: mpsc::Receiver<io::Result<()>>,
+}
+
+/// Mounts the file system or snapshot `name` of an open pool on the directory `dir`.
+///
+/// # Errors
+/// There is no such file system; the host refuses: no FUSE, no such directory, no permission.
+pub fn mount(
+    pool: &Arc<Pool>,
+    name: &str,
+    dir: &Path,
+    options: &Options,
+) -> Result<Mounted, MountError> {
+    let host = |e: io::Error| MountError::Host(format!("{}: {e}", dir.display()));
+    if !Path::new("/dev/fuse").exists() {
+        let needed = "/dev/fuse is not there: the host's kernel has no FUSE (try `modprobe fuse`)";
+        return Err(MountError::Host(needed.into()));
+    }
+    let dir = dir.canonicalize().map_err(host)?;
+    if !dir.is_dir() {
+        return Err(MountError::Host(format!("{}: Not a directory", dir.display())));
+    }
+    let live = Arc::new(Filesystem::open(pool, name)?);
+    let props = live.mount_props()?;
+    let read_only = options.read_only || props.readonly;
+    let is_root = nix::unistd::geteuid().is_root();
+    let mut config = Config::default();
+    let either = |yes, one, other| if yes { one } else { other };
+    config.mount_options = vec![
+        MountOption::FSName(live.name()),
+        MountOption::CUSTOM(format!("subtype={SUBTYPE}")),
+        MountOption::DefaultPermissions,
+        either(read_only, MountOption::RO, MountOption::RW),
+        either(props.exec, MountOption::Exec, MountOption::NoExec),
+        either(props.setuid && is_root, MountOption::Suid, MountOption::NoSuid),
+        either(props.devices && is_root, MountOption::Dev, MountOption::NoDev),
+    ];
+    // Others see what root mounts, as far as permissions let them; what a user mounts only he.
+    config.acl = if is_root { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(THREADS);
+    config.clone_fd = true;
+    let door = Door::new(Spaces::new(live.clone()), props, options);
+    let session = Session::new(door, &dir, &config).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => MountError::Host(
+            "fusermount3 is not there, which a user who is not root mounts with: Debian's fuse3"
+                .into(),
+        ),
+        _ => MountError::Host(e.to_string().trim().to_string()),
+    })?;
+    let notifier = session.notifier();
+    let (ended, end) = mpsc::bounded(1);
+    let served = rt::thread::spawn("mount", move || {
+        // Nobody may be left who wants to know.
+        drop(ended.send(session.run()));
+    });
+    read_ahead(&dir);
+    Ok(Mounted { dir, fs: live, notifier, served, end })
+}
+
+/// Lets the kernel ask for more at once where somebody reads on: its own limit is far below a record. Who is not
+/// root has to do without.
+fn read_ahead(dir: &Path) {
+    if let Ok(meta) = dir.metadata() {
+        let (major, minor) = (nix::sys::stat::major(meta.dev()), nix::sys::stat::minor(meta.dev()));
+        let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        drop(std::fs::write(path, (IO_MAX >> 10).to_string()));
+    }
+}
+
+impl Mounted {
+    /// Where.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What.
+    #[must_use]
+    pub fn filesystem(&self) -> &Arc<Filesystem> {
+        &self.fs
+    }
+
+    /// Has it ended, within this time?
+    #[must_use]
+    pub fn has_ended(&self, within: Duration) -> bool {
+        !matches!(self.end.recv_timeout(within), Err(mpsc::RecvError::Timeout))
+    }
+
+    /// Asks the kernel to unmount; [`Mounted::wait`] returns when it has. `lazily`: also while files are in use,
+    /// which are served on.
+    ///
+    /// # Errors
+    /// Files are in use; no permission.
+    pub fn unmount(&self, lazily: bool) -> Result<(), MountError> {
+        unmount_as(&self.dir, lazily)
+    }
+
+    /// Waits until it is unmounted, by whomever.
+    pub fn wait(self) {
+        self.served.join();
+    }
+
+    /// The kernel asks again for the attributes of an object, and for its contents from `offset` on: somebody has
+    /// changed it who does not go through the mount.
+    pub fn changed(&self, object: u64, offset: u64) {
+        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+        // What the kernel does not know it need not forget.
+        drop(self.notifier.inval_inode(INodeNo(self.number(object)), offset, 0));
+    }
+
+    /// The kernel asks again for a name.
+    pub fn renamed(&self, dir: u64, name: &std::ffi::OsStr) {
+        drop(self.notifier.inval_entry(INodeNo(self.number(dir)), name));
+    }
+
+    fn number(&self, object: u64) -> u64 {
+        if object == self.fs.root() { INodeNo::ROOT.0 } else { object }
+    }
+}
+
+/// Unmounts what was mounted on `dir` by any process of ours. Returns what it was: the name of a file system.
+///
+/// # Errors
+/// Nothing of ours is mounted there; files are in use; no permission.
+pub fn unmount(dir: &Path, lazily: bool) -> Result<String, MountError> {
+    // A mount without a server cannot even be looked at, but it can be unmounted.
+    let path = std::path::absolute(dir).map_err(|e| MountError::Host(e.to_string()))?;
+    let path = path.canonicalize().unwrap_or(path);
+    let name = source_of(&path).ok_or_else(|| MountError::NotOurs(dir.to_path_buf()))?;
+    unmount_as(&path, lazily)?;
+    Ok(name)
+}
+
+fn unmount_as(dir: &Path, lazily: bool) -> Result<(), MountError> {
+    use nix::mount::{MntFlags, umount2};
+    let flags = if lazily { MntFlags::MNT_DETACH } else { MntFlags::empty() };
+    umount2(dir, flags).map_err(|e| match e {
+        nix::errno::Errno::EBUSY => MountError::Busy(dir.to_path_buf()),
+        nix::errno::Errno::EINVAL => MountError::NotOurs(dir.to_path_buf()),
+        nix::errno::Errno::EPERM => MountError::Host(format!(
+            "{}: only root may unmount by himself; use `fusermount3 -u {}`",
+            dir.display(),
+            dir.display()
+        )),
+        e => MountError::Host(format!("{}: {}", dir.display(), e.desc())),
+    })
+}
+
+/// What of ours is mounted on a directory: the uppermost, if there are several.
+fn source_of(dir: &Path) -> Option<String> {
+    let list = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let kind = format!("fuse.{SUBTYPE}");
+    let mut found = list.lines().filter_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let on = unescaped(before.split(' ').nth(4)?);
+        let mut after = after.split(' ');
+        let (this, name) = (after.next()?, after.next()?);
+        (Path::new(&on) == dir).then(|| (this == kind).then(|| unescaped(name)))
+    });
+    found.next_back()?
+}
+
+/// A word of the list of mounts: spaces and the like stand there as three octal digits.
+fn unescaped(word: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = word.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).and_then(|d| str::from_utf8(d).ok());
+        match digits.and_then(|d| u8::from_str_radix(d, 8).ok()).filter(|_| *first == b'\\') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_list_of_mounts_are_read() {
+        assert_eq!(unescaped(r"/mnt/a\040b\134c"), "/mnt/a b\\c");
+        assert_eq!(unescaped(r"/plain\x"), r"/plain\x");
+    }
+}
