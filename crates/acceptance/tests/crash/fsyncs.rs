@@ -7,6 +7,7 @@ use device::sim::{Cut, Fault, Image, Kind, Log, On, SimSet};
 use format::zil::ZilHeader;
 use fs::{Filesystem, NewObject, Who, mode};
 use pool::{Pool, Stored};
+use rt::sync::atomic::{AtomicBool, Ordering};
 use rt::sync::{Arc, Mutex};
 use rt::{Rng, Workers};
 use testkit::data::{Data, Look};
@@ -88,6 +89,7 @@ fn tell(seed: u64) -> Story {
     let pool = rig::create(&set, shape).unwrap();
     let fs = Filesystem::open(&pool, POOL).unwrap();
     set.record();
+    let syncs = (seed % 2 == 1).then(|| Syncs::start(&pool));
     let mut rng = Rng::new(seed ^ 0xf51c);
     let (mut states, mut ops) = (vec![Tree::new()], Vec::new());
     while ops.len() < STEPS {
@@ -108,8 +110,36 @@ fn tell(seed: u64) -> Story {
             _ => {}
         }
     }
+    drop(syncs);
     // As a crash would: not closed.
     Story { seed, log: set.log(), states, ops }
+}
+
+/// One txg after another beside all that happens.
+struct Syncs {
+    over: Arc<AtomicBool>,
+    thread: Option<rt::thread::JoinHandle<()>>,
+}
+
+impl Syncs {
+    fn start(pool: &Arc<Pool>) -> Syncs {
+        let over = Arc::new(AtomicBool::new(false));
+        let (theirs, ends) = (pool.clone(), over.clone());
+        let body = move || {
+            while !ends.load(Ordering::SeqCst) {
+                theirs.sync().unwrap();
+                rt::time::sleep(std::time::Duration::from_millis(3));
+            }
+        };
+        Syncs { over, thread: Some(rt::thread::spawn("syncs", body)) }
+    }
+}
+
+impl Drop for Syncs {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.thread.take().into_iter().for_each(|thread| thread.join());
+    }
 }
 
 /// The state after a part of the write that is `op`, as far as it is in the file system.
@@ -221,6 +251,67 @@ fn tried(stories: &[Story], each: u64) {
 fn what_was_asked_to_be_stable_is_there_after_any_cut() {
     let stories: Vec<Story> = (0..testkit::rounds(6, 60)).map(tell).collect();
     tried(&stories, testkit::rounds(60, 300));
+}
+
+/// Writers side by side, each of whom puts a number into a new file, moves it over his own, and asks for it; beside
+/// them one txg after another. After a cut each file has the last number that was acknowledged, or a later one.
+#[test]
+fn many_who_ask_get_what_they_were_told() {
+    const WRITERS: usize = 4;
+    const TURNS: u64 = 40;
+    let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+    let pool = rig::create(&set, STRIPE).unwrap();
+    let fs = Filesystem::open(&pool, POOL).unwrap();
+    let new = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+    set.record();
+    let syncs = Syncs::start(&pool);
+    let acknowledged = Mutex::new(vec![[0; WRITERS]]);
+    Workers::new(WRITERS).run(WRITERS, |_, writer| {
+        for turn in 1..=TURNS {
+            let (own, spare) = (format!("own{writer}"), format!("spare{writer}"));
+            let bytes = turn.to_le_bytes().repeat(400);
+            let made = fs.create_with(fs.root(), spare.as_bytes(), &new, &bytes).unwrap();
+            fs.rename(fs.root(), spare.as_bytes(), fs.root(), own.as_bytes()).unwrap();
+            fs.fsync(made).unwrap();
+            let mut all = acknowledged.lock();
+            let mut next = all[all.len() - 1];
+            next[writer] = turn;
+            all.push(next);
+            set.mark(all.len() as u64 - 1);
+        }
+    });
+    drop(syncs);
+    let (log, acknowledged) = (set.log(), acknowledged.into_inner());
+    let mut rng = Rng::new(9);
+    let count = testkit::rounds(80, 1000);
+    let mut places: Vec<u64> = (0..count).map(|_| rng.below(log.writes() + 1)).collect();
+    places.sort_unstable();
+    let mut replay = log.replay();
+    let mut claimed = 0;
+    for (number, place) in places.into_iter().enumerate() {
+        replay.advance_to(place);
+        let cut = Cut::ALL[number % 4];
+        let set = SimSet::from_images(replay.crash(cut, place));
+        let due = acknowledged[replay.mark().unwrap_or(0) as usize];
+        check::verified(&set, &rig::all(&set)).unwrap_or_else(|e| panic!("{place} {cut:?}: {e}"));
+        let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+        claimed += pool.logs_to_replay().len();
+        assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
+        let fs = Filesystem::open(&pool, POOL).unwrap();
+        for (writer, least) in due.into_iter().enumerate().filter(|(_, least)| *least > 0) {
+            let own = fs.resolve(format!("own{writer}").as_bytes()).unwrap();
+            let mut seen = vec![0; 3200];
+            assert_eq!(fs.read(own, 0, &mut seen).unwrap(), 3200, "{place} {cut:?}: {writer}");
+            let value = u64::from_le_bytes(seen[..8].try_into().unwrap());
+            assert!(value >= least, "{place} {cut:?}: {writer} has {value}, was told {least}");
+            assert_eq!(seen, value.to_le_bytes().repeat(400), "{place} {cut:?}: {writer}");
+        }
+        drop(fs);
+        pool.close().unwrap();
+        drop(pool);
+        check::verified(&set, &rig::all(&set)).unwrap_or_else(|e| panic!("{place} {cut:?}: {e}"));
+    }
+    assert!(claimed as u64 > count / 8, "{claimed} logs claimed");
 }
 
 /// What zdb says of pools with a log that nobody has claimed, that somebody has, and none.
