@@ -136,3 +136,22 @@ impl Numbers {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_freed_number_is_nobody_elses_until_its_txg_is_on_disk() {
+        let mut numbers = Numbers { cursor: 1, ..Numbers::new() };
+        numbers.free = BTreeSet::from([5, 6]);
+        numbers.reserve(5, 1);
+        numbers.freed(7, 5, 1);
+        assert_eq!(numbers.run(1), Some(6));
+        // The same sync, once more.
+        numbers.sync_begins(7);
+        assert_eq!(numbers.run(1), Some(6));
+        numbers.sync_begins(8);
+        assert_eq!(numbers.run(1), Some(5));
+    }
+}
