@@ -19,6 +19,14 @@ use crate::words::{Command, FILES, HEADER, RAN, REFUSED};
 /// How long whoever has connected may take to say what he wants.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What came over a connection.
+pub(crate) enum Came {
+    /// A command.
+    Command(Asked),
+    /// A client that wants files: its greeting follows, of so many bytes.
+    Client(usize),
+}
+
 /// A command that came, with its files.
 pub(crate) struct Asked {
     pub(crate) words: Vec<OsString>,
@@ -28,8 +36,8 @@ pub(crate) struct Asked {
     err: OwnedFd,
 }
 
-/// Receives a command.
-pub(crate) fn receive(stream: &mut UnixStream) -> Result<Asked, String> {
+/// Receives a command, or the beginning of something else.
+pub(crate) fn receive(stream: &mut UnixStream) -> Result<Came, String> {
     let said = |error: &dyn std::fmt::Display| format!("the command was not received: {error}");
     let timeout = stream.set_read_timeout(Some(PATIENCE));
     timeout.map_err(|error| said(&error))?;
@@ -41,6 +49,10 @@ pub(crate) fn receive(stream: &mut UnixStream) -> Result<Asked, String> {
     let got = recvmsg(&*stream, &mut parts, &mut beside, flags).map_err(|error| said(&error))?;
     if got.bytes != HEADER {
         return Err(said(&"it ends before it begins"));
+    }
+    if let Some((_, [a, b, c, d])) = header.split_first_chunk().filter(|(m, _)| **m == wire::MAGIC)
+    {
+        return Ok(Came::Client(u32::from_le_bytes([*a, *b, *c, *d]) as usize));
     }
     let length = Command::length(&header)?;
     let files = beside.drain().find_map(|message| match message {
@@ -58,7 +70,7 @@ pub(crate) fn receive(stream: &mut UnixStream) -> Result<Asked, String> {
     }
     let Command { zone, words } = Command::from_body(&body)?;
     let [directory, _input, out, err] = files;
-    Ok(Asked { words, zone, directory, out, err })
+    Ok(Came::Command(Asked { words, zone, directory, out, err }))
 }
 
 impl Asked {

@@ -6,6 +6,7 @@
 //! (`docs/decisions/0013-served-commands.md`).
 
 mod command;
+mod data;
 mod forward;
 mod log;
 mod peer;

@@ -18,14 +18,20 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use verbs::{Engine, Held, Local};
 
+use crate::command::{self, Came};
+use crate::data::{self, Sessions};
 use crate::log::Form;
 use crate::peer::Peer;
-use crate::{command, place};
+use crate::place;
 
 /// How often what has changed is put on disk, as in OpenZFS.
 const TXG_TIMEOUT: Duration = Duration::from_secs(5);
-/// Commands that run at once, at most.
+/// Commands that run at once, or connections of which nothing is known yet, at most.
 const COMMANDS_MAX: usize = 64;
+/// Connections of clients, at most.
+const LANES_MAX: usize = 1024;
+/// Memory that is kept for what clients read and write, in bytes.
+const BUFFERS_IDLE_BYTES: usize = 32 << 20;
 /// How long the end waits for commands that run.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -80,10 +86,18 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     let held = Arc::new(Held::default());
     let engine = engine.clone().holding(held.clone());
     take(&engine, &held, options)?;
-    let running = Arc::new(AtomicUsize::new(0));
+    let doors = Arc::new(Doors {
+        engine,
+        run,
+        log,
+        sessions: Sessions::new(held.clone()),
+        buffers: rt::BufPool::new(BUFFERS_IDLE_BYTES),
+        commands: AtomicUsize::new(0),
+        lanes: AtomicUsize::new(0),
+    });
     {
-        let running = running.clone();
-        drop(rt::thread::spawn("accept", move || accept(&listener, &engine, log, &run, &running)));
+        let doors = doors.clone();
+        drop(rt::thread::spawn("accept", move || accept(&listener, &doors)));
     }
     {
         let held = Arc::downgrade(&held);
@@ -103,7 +117,7 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     // Whoever comes now is his own again.
     drop(std::fs::remove_file(&options.socket));
     let start = rt::time::now();
-    while running.load(Ordering::Acquire) > 0 && start.elapsed() < PATIENCE {
+    while doors.commands.load(Ordering::Acquire) > 0 && start.elapsed() < PATIENCE {
         rt::time::sleep(Duration::from_millis(10));
     }
     let names = held.names();
@@ -164,69 +178,84 @@ fn take(engine: &Local, held: &Held, options: &Options) -> Result<(), ServeError
     Ok(())
 }
 
-/// Takes connections for ever, each to a thread of its own.
-fn accept(
-    listener: &UnixListener,
-    engine: &Local,
+/// What all connections share.
+struct Doors {
+    engine: Local,
+    run: Arc<Run>,
     log: Form,
-    run: &Arc<Run>,
-    running: &Arc<AtomicUsize>,
-) {
+    sessions: Sessions,
+    buffers: rt::BufPool,
+    commands: AtomicUsize,
+    lanes: AtomicUsize,
+}
+
+/// Takes connections for ever, each to a thread of its own.
+fn accept(listener: &UnixListener, doors: &Arc<Doors>) {
     loop {
         let mut stream = match listener.accept() {
             Ok((stream, _)) => stream,
             Err(error) => {
-                log.say(format!("a connection was not accepted: {error}"));
+                doors.log.say(format!("a connection was not accepted: {error}"));
                 rt::time::sleep(Duration::from_millis(100));
                 continue;
             }
         };
-        let place = Place::take(running);
-        let Some(place) = place else {
+        if !take_place(&doors.commands, COMMANDS_MAX) {
             let why = format!("the server is busy with {COMMANDS_MAX} commands; try again later");
             drop(command::refuse(&mut stream, &why));
             continue;
-        };
-        let (engine, run) = (engine.clone(), run.clone());
+        }
+        let doors = doors.clone();
         let body = move || {
-            let _place = place;
-            if let Err(error) = answer(&mut stream, engine, &*run) {
-                log.say(format!("a command was not answered: {error}"));
+            let place = Place(&doors.commands);
+            if let Err(error) = doors.answer(stream, place) {
+                doors.log.say(format!("a connection broke off: {error}"));
             }
         };
-        drop(rt::thread::spawn("command", body));
+        drop(rt::thread::spawn("connection", body));
     }
 }
 
-/// One of the commands that run.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(running: &Arc<AtomicUsize>) -> Option<Place> {
-        let more = |count: usize| (count < COMMANDS_MAX).then_some(count + 1);
-        let taken = running.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.is_ok().then(|| Place(running.clone()))
-    }
+fn take_place(count: &AtomicUsize, max: usize) -> bool {
+    let more = |count: usize| (count < max).then_some(count + 1);
+    count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
 }
 
-impl Drop for Place {
+/// One of so many, taken by [`take_place`].
+struct Place<'a>(&'a AtomicUsize);
+
+impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Runs what comes over a connection.
-fn answer(stream: &mut UnixStream, mut engine: Local, run: &Run) -> std::io::Result<()> {
-    let peer = Peer::of(&*stream)?;
-    if !peer.commands() {
-        let Peer { pid, uid, .. } = peer;
-        let why = format!("the server takes no commands of user {uid} (process {pid})");
-        return command::refuse(stream, &why);
-    }
-    match command::receive(stream) {
-        Err(why) => command::refuse(stream, &why),
-        Ok(asked) => {
-            asked.run(stream, |words, zone, out, err| run(words, zone, &mut engine, out, err))
+impl Doors {
+    /// Does what comes over a connection, which has the place of a command.
+    fn answer(&self, mut stream: UnixStream, place: Place<'_>) -> std::io::Result<()> {
+        let peer = Peer::of(&stream)?;
+        match command::receive(&mut stream) {
+            Err(why) => command::refuse(&mut stream, &why),
+            Ok(Came::Command(asked)) if peer.commands() => {
+                let mut engine = self.engine.clone();
+                asked.run(&mut stream, |words, zone, out, err| {
+                    (self.run)(words, zone, &mut engine, out, err)
+                })
+            }
+            Ok(Came::Command(_)) => {
+                let Peer { pid, uid, .. } = peer;
+                let why = format!("the server takes no commands of user {uid} (process {pid})");
+                command::refuse(&mut stream, &why)
+            }
+            Ok(Came::Client(length)) => {
+                drop(place);
+                if !take_place(&self.lanes, LANES_MAX) {
+                    // It sees that the server has gone, and tries again.
+                    return Ok(());
+                }
+                let _lane = Place(&self.lanes);
+                data::serve(stream, peer, &self.sessions, &self.buffers, length)
+            }
         }
     }
 }

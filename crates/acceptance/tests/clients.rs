@@ -1,0 +1,394 @@
+//! Files of a served pool through the client library: right, for whom they are, and there when the server comes back.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use acceptance::{Server, assert_verified, thumper};
+use client::{Client, Open, Options, Subject};
+use rt::sync::Arc;
+use testkit::random::Rng;
+use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
+use wire::{Answer, Head, Reply, Request};
+
+const ROOT: Subject = Subject::ROOT;
+const NEW: Open =
+    Open { read: true, write: true, create: true, new: true, truncate: false, parents: false };
+const READ: Open =
+    Open { read: true, write: false, create: false, new: false, truncate: false, parents: false };
+
+/// A served pool: `tank`, and `tank/a`, `tank/b` for two organisations.
+struct Site {
+    images: Images,
+    aside: TempDir,
+    server: Option<Server>,
+}
+
+impl Site {
+    fn new() -> Site {
+        let (images, aside) = (fresh_images(5, 128 << 20), temp_dir());
+        let server = Some(Server::start(&aside.path().join("pools")));
+        let site = Site { images, aside, server };
+        let disks = site.images.disks();
+        let mut words = vec!["zpool", "create", "tank", "raidz2"];
+        words.extend(disks.iter().map(|disk| disk.to_str().unwrap()));
+        site.run(&words);
+        site.run(&["zfs", "create", "tank/a"]);
+        site.run(&["zfs", "create", "tank/b"]);
+        site
+    }
+
+    fn state(&self) -> PathBuf {
+        self.aside.path().join("pools")
+    }
+
+    fn run(&self, words: &[&str]) {
+        drop(Ran::of(thumper(&self.state()).args(words)).expect_ok());
+    }
+
+    fn client(&self, tree: &str) -> Arc<Client> {
+        Client::connect(self.options(tree)).unwrap()
+    }
+
+    fn options(&self, tree: &str) -> Options {
+        Options::new(self.server.as_ref().unwrap().socket(), tree)
+    }
+
+    fn restart(&mut self) {
+        self.server.take().unwrap().kill();
+        self.server = Some(Server::start(&self.state()));
+    }
+
+    fn end(mut self) {
+        drop(self.server.take().unwrap().stop());
+        tool::zdb_content(self.images.path(), "tank");
+        assert_verified(self.images.path(), "tank");
+    }
+}
+
+fn noise(seed: u64, size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    Rng::of(seed, 3).fill(&mut bytes);
+    bytes
+}
+
+fn who(uid: u32) -> Subject {
+    Subject { uid, gid: uid, groups: Vec::new() }
+}
+
+fn errno<T>(result: client::Result<T>) -> i32 {
+    result.err().map_or(0, |error| error.errno)
+}
+
+/// Names and sizes of a directory.
+fn names(client: &Client, path: &[u8]) -> BTreeMap<String, u64> {
+    let (mut out, mut from) = (BTreeMap::new(), 0);
+    loop {
+        let (entries, next) = client.list(&ROOT, path, from).unwrap();
+        for entry in entries {
+            let name = String::from_utf8(entry.name).unwrap();
+            assert!(out.insert(name, entry.stat.size).is_none());
+        }
+        match next {
+            Some(next) => from = next,
+            None => return out,
+        }
+    }
+}
+
+#[test]
+fn files_are_made_read_changed_and_gone() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let bytes = noise(1, 3_456_789);
+    let file = client.open(&ROOT, b"/dir/sub/file", Open { parents: true, ..NEW }, 0o640).unwrap();
+    // In any order.
+    let mut pieces: Vec<_> = bytes.chunks(70_001).enumerate().collect();
+    pieces.reverse();
+    for (number, piece) in pieces {
+        file.write(number as u64 * 70_001, piece).unwrap();
+    }
+    let mut back = vec![0; bytes.len() + 1000];
+    assert_eq!(file.read(0, &mut back).unwrap(), bytes.len());
+    assert!(back[..bytes.len()] == bytes);
+    let wanted = [(5u64, 10u32), (1_000_000, 500_000), (7, 0), (3_456_780, 9), (100, 1_200_000)];
+    let mut all = vec![0; wanted.iter().map(|(_, len)| *len as usize).sum()];
+    file.read_all(&wanted, &mut all).unwrap();
+    let expected: Vec<u8> = wanted
+        .iter()
+        .flat_map(|(at, len)| &bytes[*at as usize..][..*len as usize])
+        .copied()
+        .collect();
+    assert!(all == expected);
+    assert_eq!(errno(file.read_all(&[(0, 1), (3_456_780, 10)], &mut [0; 11])), 29);
+    file.truncate(1000).unwrap();
+    assert_eq!(file.stat().unwrap().size, 1000);
+    file.close(true).unwrap();
+
+    assert_eq!(errno(client.open(&ROOT, b"/dir/sub/file", NEW, 0o640)), 17);
+    let stat = client.stat(&ROOT, b"/dir/sub/file", true).unwrap();
+    assert_eq!((stat.size, stat.mode, stat.links), (1000, 0o100_640, 1));
+    client.mkdir(&ROOT, b"/x/y", 0o755, true).unwrap();
+    assert_eq!(errno(client.mkdir(&ROOT, b"/x/y", 0o755, false)), 17);
+    client.rename(&ROOT, b"/dir/sub/file", b"/x/y/moved").unwrap();
+    assert_eq!(errno(client.rename(&ROOT, b"/x/y/moved", b"/a/moved")), 18, "another file system");
+    assert_eq!(errno(client.rmdir(&ROOT, b"/x/y")), 39);
+    client.chmod(&ROOT, b"/x/y/moved", 0o600).unwrap();
+    client.set_times(&ROOT, b"/x/y/moved", Some((1, 2)), Some((-3, 4))).unwrap();
+    let stat = client.stat(&ROOT, b"/x/y/moved", true).unwrap();
+    assert_eq!((stat.mode, stat.atime, stat.mtime), (0o100_600, (1, 2), (-3, 4)));
+    client.set_xattr(&ROOT, b"/x/y/moved", b"user.one", Some(b"1")).unwrap();
+    assert_eq!(client.xattr(&ROOT, b"/x/y/moved", b"user.one").unwrap(), b"1");
+    assert_eq!(client.xattrs(&ROOT, b"/x/y/moved").unwrap(), [b"user.one"]);
+    client.set_xattr(&ROOT, b"/x/y/moved", b"user.one", None).unwrap();
+    assert_eq!(errno(client.xattr(&ROOT, b"/x/y/moved", b"user.one")), 61);
+
+    for i in 0..1000 {
+        let name = format!("/x/many-{i}");
+        client.open(&ROOT, name.as_bytes(), NEW, 0o644).unwrap().write(0, &vec![1; i]).unwrap();
+    }
+    let seen = names(&client, b"/x");
+    assert_eq!(seen.len(), 1001);
+    assert!((0..1000).all(|i| seen[&format!("many-{i}")] == i));
+    // File systems are directories of the tree.
+    let top: Vec<_> = names(&client, b"/").into_keys().collect();
+    assert_eq!(top, ["a", "b", "dir", "x"]);
+    assert_eq!(errno(client.rmdir(&ROOT, b"/a")), 1);
+
+    // What has lost its name can still be used.
+    let file = client.open(&ROOT, b"/x/many-7", Open { write: true, ..READ }, 0).unwrap();
+    client.unlink(&ROOT, b"/x/many-7").unwrap();
+    file.write(7, b"more").unwrap();
+    let mut back = [0; 20];
+    assert_eq!(file.read(0, &mut back).unwrap(), 11);
+    assert_eq!(&back[..11], b"\x01\x01\x01\x01\x01\x01\x01more");
+    drop(file);
+    let space = client.space(b"/x").unwrap();
+    assert!(
+        space.used > 1 << 16 && space.free > 100 << 20 && space.total == space.used + space.free
+    );
+    drop(client);
+    site.end();
+}
+
+#[test]
+fn nobody_leaves_his_tree() {
+    let site = Site::new();
+    let all = site.client("tank");
+    all.open(&ROOT, b"/secret", NEW, 0o644).unwrap().write(0, b"secret").unwrap();
+    let inner = site.client("tank/a");
+    inner.mkdir(&ROOT, b"/dir", 0o755, false).unwrap();
+    for path in ["/../secret", "..", "/dir/../../secret", "dir/..", "/a\0b"] {
+        assert_eq!(errno(inner.stat(&ROOT, path.as_bytes(), true)), 22, "{path:?}");
+        assert_eq!(errno(inner.open(&ROOT, path.as_bytes(), NEW, 0o644)), 22, "{path:?}");
+    }
+    // Links that were put there by other means: through a mount, or the kernel.
+    let links = [
+        ("up", "../secret", 13),
+        ("far", "dir/../../secret", 13),
+        ("host", "/etc/passwd", 13),
+        ("loop", "loop", 40),
+        ("gone", "dir/nothing", 2),
+        ("dot", "dir/./../dir", 0),
+    ];
+    let from = site.aside.path().join("links");
+    std::fs::create_dir(&from).unwrap();
+    for (name, target, _) in links {
+        std::os::unix::fs::symlink(target, from.join(name)).unwrap();
+    }
+    site.run(&["put", "-r", from.to_str().unwrap(), "tank/a:/"]);
+    for (name, _, expected) in links {
+        // What is in a link is a matter of the directory that it is in.
+        let target = format!("/links/{name}");
+        let moved = format!("/{name}");
+        inner.rename(&ROOT, target.as_bytes(), moved.as_bytes()).unwrap();
+        assert_eq!(errno(inner.stat(&ROOT, moved.as_bytes(), true)), expected, "{name}");
+        assert_eq!(inner.stat(&ROOT, moved.as_bytes(), false).unwrap().mode >> 12, 0o12);
+    }
+    assert_eq!(errno(inner.stat(&ROOT, &[b'x'; 300], true)), 2);
+    assert_eq!(errno(inner.open(&ROOT, &[b'x'; 300], NEW, 0)), 36);
+    assert_eq!(errno(inner.stat(&ROOT, &b"/x".repeat(3000), true)), 36);
+    assert_eq!(errno(Client::connect(site.options("tank/none"))), 2);
+    assert_eq!(errno(Client::connect(site.options("other"))), 2);
+    drop((all, inner));
+    site.end();
+}
+
+/// Two organisations in one pool: neither reads nor overfills the other.
+#[test]
+fn each_has_his_own() {
+    let site = Site::new();
+    let client = site.client("tank");
+    for (fs, uid) in [("a", 1001), ("b", 1002)] {
+        let dir = format!("/{fs}/own");
+        client.mkdir(&ROOT, dir.as_bytes(), 0o700, false).unwrap();
+        site.run(&["zfs", "set", "refquota=20M", &format!("tank/{fs}")]);
+        // Handed over as its owner's.
+        let of_root = client.stat(&ROOT, dir.as_bytes(), true).unwrap();
+        assert_eq!((of_root.uid, of_root.mode), (0, 0o040_700));
+        assert_eq!(errno(client.stat(&who(uid), format!("{dir}/x").as_bytes(), true)), 13);
+        client.rmdir(&ROOT, dir.as_bytes()).unwrap();
+        client.chmod(&ROOT, format!("/{fs}").as_bytes(), 0o1777).unwrap();
+        client.mkdir(&who(uid), dir.as_bytes(), 0o700, false).unwrap();
+        let file = format!("{dir}/file");
+        let file = client.open(&who(uid), file.as_bytes(), NEW, 0o644).unwrap();
+        file.write(0, &noise(uid.into(), 1 << 20)).unwrap();
+        let stat = file.stat().unwrap();
+        assert_eq!((stat.uid, stat.gid), (uid, uid));
+    }
+    let other = b"/a/own/file";
+    assert_eq!(errno(client.open(&who(1002), other, READ, 0)), 13);
+    assert_eq!(errno(client.stat(&who(1002), other, true)), 13);
+    assert_eq!(errno(client.unlink(&who(1002), other)), 13);
+    assert_eq!(errno(client.list(&who(1002), b"/a/own", 0)), 13);
+    assert_eq!(errno(client.rename(&who(1002), b"/a/own", b"/a/stolen")), 13, "it is sticky");
+    assert_eq!(errno(client.chmod(&who(1002), b"/a/own", 0o777)), 1);
+    assert_eq!(errno(client.truncate(&who(1002), other, 0)), 13);
+    // One fills his file system; the other does not notice.
+    let full = client.open(&who(1001), b"/a/own/full", NEW, 0o644).unwrap();
+    let filled = (0..64).map(|i| full.write(i << 20, &noise(i, 1 << 20))).find(Result::is_err);
+    assert_eq!(errno(filled.unwrap()), 122);
+    let file = client.open(&who(1002), b"/b/own/more", NEW, 0o644).unwrap();
+    file.write(0, &noise(9, 5 << 20)).unwrap();
+    file.close(true).unwrap();
+    drop((full, client));
+    site.end();
+}
+
+/// The server dies in the middle of writes: what was synced is there, what was not is known to be in doubt, and
+/// readers go on.
+#[test]
+fn the_server_dies_and_comes_back() {
+    let mut site = Site::new();
+    let client = site.client("tank");
+    let bytes = noise(5, 2 << 20);
+    let reader = client.open(&ROOT, b"/read", NEW, 0o644).unwrap();
+    reader.write(0, &bytes).unwrap();
+    reader.sync().unwrap();
+    for round in 0..testkit::rounds(3, 20) {
+        let (sure, unsure) = (format!("/sure-{round}"), format!("/unsure-{round}"));
+        let kept = client.open(&ROOT, sure.as_bytes(), NEW, 0o644).unwrap();
+        kept.write(0, &bytes[..500_000]).unwrap();
+        kept.sync().unwrap();
+        let lost = client.open(&ROOT, unsure.as_bytes(), NEW, 0o644).unwrap();
+        lost.write(0, &bytes[..300_000]).unwrap();
+        site.restart();
+        let mut back = vec![0; bytes.len()];
+        assert_eq!(reader.read(0, &mut back).unwrap(), bytes.len());
+        assert!(back == bytes);
+        assert_eq!(errno(lost.write(300_000, &bytes)), 5);
+        assert_eq!(errno(lost.sync()), 5, "it is not forgotten");
+        kept.write(500_000, &bytes[500_000..]).unwrap();
+        kept.close(true).unwrap();
+        let stat = client.stat(&ROOT, sure.as_bytes(), true).unwrap();
+        assert_eq!(stat.size, bytes.len() as u64);
+    }
+    // Another file under the name is not the one that was open.
+    site.run(&["rm", "tank:/read"]);
+    site.run(&["put", "/etc/hostname", "tank:/read"]);
+    site.restart();
+    assert_eq!(errno(reader.read(0, &mut [0; 10])), 116);
+    drop((reader, client));
+    site.end();
+}
+
+/// A connection that has a file open.
+fn one_who_opens(site: &Site, path: &[u8]) -> UnixStream {
+    let mut stream = UnixStream::connect(site.server.as_ref().unwrap().socket()).unwrap();
+    stream.write_all(&[&b"THUMDAT\x01\x06\0\0\0"[..], b"\x04tank\0"].concat()).unwrap();
+    let open = Request::Open { who: ROOT, path: path.into(), how: READ, mode: 0 };
+    let answer = |stream: &mut UnixStream| -> Reply {
+        let mut head = [0; wire::HEADER];
+        stream.read_exact(&mut head).unwrap();
+        let mut part = vec![0; Head::read(head).unwrap().part];
+        stream.read_exact(&mut part).unwrap();
+        wire::decode::<Answer>(&part).unwrap().unwrap()
+    };
+    assert!(matches!(answer(&mut stream), Reply::Welcome(_)));
+    stream.write_all(&wire::encode(&open, 0).unwrap()).unwrap();
+    assert!(matches!(answer(&mut stream), Reply::Opened(..)));
+    stream
+}
+
+/// Many threads on few connections; a client that dies leaves nothing behind that keeps the pool.
+#[test]
+fn many_at_once_and_one_who_dies() {
+    let site = Site::new();
+    let client = site.client("tank");
+    std::thread::scope(|scope| {
+        for worker in 0..40u64 {
+            let client = &client;
+            scope.spawn(move || {
+                let bytes = noise(worker, 400_000);
+                let path = format!("/w{worker}");
+                let file = client.open(&ROOT, path.as_bytes(), NEW, 0o644).unwrap();
+                let mut rng = Rng::of(worker, 1);
+                let mut order: Vec<usize> = (0..10).collect();
+                while !order.is_empty() {
+                    let piece = order.swap_remove(rng.index(order.len())) * 40_000;
+                    file.write(piece as u64, &bytes[piece..][..40_000]).unwrap();
+                }
+                file.sync().unwrap();
+                let mut back = vec![0; bytes.len()];
+                for _ in 0..5 {
+                    let (at, len) = (rng.index(300_000), 1 + rng.index(100_000));
+                    assert_eq!(file.read(at as u64, &mut back[..len]).unwrap(), len);
+                    assert!(back[..len] == bytes[at..][..len]);
+                }
+            });
+        }
+    });
+    let file = client.open(&ROOT, b"/w1", READ, 0).unwrap();
+    let busy = Ran::of(thumper(&site.state()).args(["zpool", "export", "tank"]));
+    assert!(busy.status == 1 && busy.err.contains("pool is busy"), "{busy}");
+    drop((file, client));
+    // Its connection ends, and nobody says anything more of what was open.
+    drop(one_who_opens(&site, b"/w2"));
+    let client = site.client("tank");
+    assert_eq!(names(&client, b"/").len(), 42);
+    site.run(&["zpool", "export", "tank"]);
+    assert_eq!(errno(client.stat(&ROOT, b"/w1", true)), 2);
+    tool::zdb_content(site.images.path(), "tank");
+}
+
+/// Bytes that are no messages end their own connection, and nobody else's.
+#[test]
+fn hostile_messages_disturb_nobody() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let file = client.open(&ROOT, b"/file", NEW, 0o644).unwrap();
+    let mut rng = Rng::of(11, 2);
+    let hello = [&b"THUMDAT\x01\x06\0\0\0"[..], b"\x04tank\0"].concat();
+    for round in 0..testkit::rounds(300, 5000) {
+        let mut stream = UnixStream::connect(site.server.as_ref().unwrap().socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut bytes = hello.clone();
+        for _ in 0..1 + rng.index(4) {
+            let (part, bulk) = (rng.below(64) as u32, rng.below(3) as u32 * 7);
+            bytes.extend_from_slice(&part.to_le_bytes());
+            bytes.extend_from_slice(&bulk.to_le_bytes());
+            // A request that may be one: a small number first.
+            let mut body = noise(round * 7 + u64::from(part), (part + bulk) as usize);
+            if let Some(first) = body.first_mut() {
+                *first %= 22;
+            }
+            bytes.extend_from_slice(&body);
+        }
+        for _ in 0..rng.index(3) {
+            let at = rng.index(bytes.len());
+            bytes[at] = rng.below(256) as u8;
+        }
+        drop(stream.write_all(&bytes));
+        drop(stream.shutdown(std::net::Shutdown::Write));
+        drop(stream.read_to_end(&mut Vec::new()));
+    }
+    file.write(0, b"still here").unwrap();
+    let mut back = [0; 10];
+    assert_eq!(file.read(0, &mut back).unwrap(), 10);
+    drop((file, client));
+    site.end();
+}

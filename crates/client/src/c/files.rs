@@ -1,0 +1,231 @@
+//! Clients and open files, for C.
+
+#![expect(unsafe_code, reason = "pointers that C gives")]
+
+use std::ffi::{OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use wire::Open;
+
+use super::*;
+
+/// The version that this library has: it must be `THUMPER_ABI`.
+#[unsafe(no_mangle)]
+pub extern "C" fn thumper_abi() -> u32 {
+    THUMPER_ABI
+}
+
+/// Why the last call of this thread failed, in words; valid until its next call.
+#[unsafe(no_mangle)]
+pub extern "C" fn thumper_message() -> *const c_char {
+    MESSAGE.with_borrow(|message| message.as_ptr())
+}
+
+/// Connects to the server at `socket` for `tree` (`POOL[/FS]`), with at most `lanes`
+/// connections (0: 16); a call waits `patience_ms` for a server that has gone. Null: it failed, with minus a
+/// number of errno(3) in `error`.
+///
+/// # Safety
+/// The strings are strings; `error` is null or has room for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_connect(
+    socket: *const c_char,
+    tree: *const c_char,
+    lanes: u32,
+    patience_ms: u32,
+    error: *mut c_int,
+) -> *mut thumper_client {
+    let mut out = std::ptr::null_mut();
+    let status = done(|| {
+        // SAFETY: the caller's promise.
+        let (socket, tree) = unsafe { (text(socket, "the socket")?, text(tree, "the tree")?) };
+        let tree = String::from_utf8_lossy(tree).into_owned();
+        let mut options = Options::new(OsStr::from_bytes(socket), tree);
+        if lanes > 0 {
+            options.lanes_max = lanes as usize;
+        }
+        options.patience = Duration::from_millis(patience_ms.into());
+        out = Box::into_raw(Box::new(thumper_client(Client::connect(options)?)));
+        Ok(())
+    });
+    // SAFETY: the caller's promise.
+    unsafe { put(error, status) };
+    out
+}
+
+/// Ends a client. Files of it that are open stay so.
+///
+/// # Safety
+/// `client` is null, or came from `thumper_connect` and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_disconnect(client: *mut thumper_client) {
+    if !client.is_null() {
+        // SAFETY: it was boxed by `thumper_connect`, and nobody else uses it.
+        let client = unsafe { Box::from_raw(client) };
+        guarded(|| {
+            drop(client);
+            Ok(0)
+        });
+    }
+}
+
+/// Opens a file. Null: it failed, with minus a number of errno(3) in `error`.
+///
+/// # Safety
+/// `client` is one, `who` is null or a subject, `path` a string, `error` null or room for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_open(
+    client: *const thumper_client,
+    who: *const thumper_subject,
+    path: *const c_char,
+    flags: u32,
+    mode: u32,
+    error: *mut c_int,
+) -> *mut thumper_file {
+    let mut out = std::ptr::null_mut();
+    let status = done(|| {
+        // SAFETY: the caller's promise.
+        let (client, who, path) =
+            unsafe { (given(client, "the client")?, subject(who)?, text(path, "the path")?) };
+        let has = |flag| flags & flag != 0;
+        let how = Open {
+            read: has(THUMPER_READ),
+            write: has(THUMPER_WRITE),
+            create: has(THUMPER_CREATE),
+            new: has(THUMPER_NEW),
+            truncate: has(THUMPER_TRUNCATE),
+            parents: has(THUMPER_PARENTS),
+        };
+        out = Box::into_raw(Box::new(thumper_file(client.0.open(&who, path, how, mode)?)));
+        Ok(())
+    });
+    // SAFETY: the caller's promise.
+    unsafe { put(error, status) };
+    out
+}
+
+/// Lets go of a file; with `stable` not 0 what was written is on stable storage then. It is gone in any case.
+///
+/// # Safety
+/// `file` is null, or came from `thumper_open` and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_close(file: *mut thumper_file, stable: c_int) -> c_int {
+    if file.is_null() {
+        return 0;
+    }
+    // SAFETY: it was boxed by `thumper_open`, and nobody else uses it.
+    let file = unsafe { Box::from_raw(file) };
+    done(|| file.0.close(stable != 0))
+}
+
+/// Reads `size` bytes from `offset` on; how many there were: fewer only at the end of the file.
+///
+/// # Safety
+/// `file` is open; there is room for `size` bytes at `buf`, which nobody else uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_read(
+    file: *const thumper_file,
+    buf: *mut c_void,
+    size: usize,
+    offset: u64,
+) -> i64 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let (file, buf) = unsafe { (given(file, "the file")?, room(buf, size)?) };
+        Ok(file.0.read(offset, buf)? as i64)
+    })
+}
+
+/// Reads `count` pieces, all of each, one behind the other into `buf`; how many bytes. ESPIPE where one reaches
+/// beyond the end.
+///
+/// # Safety
+/// `file` is open; there are `count` pieces, and room for the bytes of all of them at `buf`, which nobody else uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_read_pieces(
+    file: *const thumper_file,
+    pieces: *const thumper_piece,
+    count: usize,
+    buf: *mut c_void,
+) -> i64 {
+    guarded(|| {
+        if count == 0 {
+            return Ok(0);
+        }
+        if pieces.is_null() || count > 1 << 20 {
+            return missing("the list of pieces");
+        }
+        // SAFETY: there are `count` of them, by the caller's promise.
+        let pieces = unsafe { std::slice::from_raw_parts(pieces, count) };
+        let pieces: Vec<_> = pieces.iter().map(|piece| (piece.offset, piece.length)).collect();
+        let size = pieces.iter().map(|(_, length)| *length as usize).sum();
+        // SAFETY: the caller's promise.
+        let (file, buf) = unsafe { (given(file, "the file")?, room(buf, size)?) };
+        file.0.read_all(&pieces, buf)?;
+        Ok(size as i64)
+    })
+}
+
+/// Writes all of `size` bytes at `offset`; `size`.
+///
+/// # Safety
+/// `file` is open; there are `size` bytes at `buf`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_write(
+    file: *const thumper_file,
+    buf: *const c_void,
+    size: usize,
+    offset: u64,
+) -> i64 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let file = unsafe { given(file, "the file") }?;
+        let bytes: &[u8] = match (buf.is_null() || size > isize::MAX as usize, size) {
+            (_, 0) => &[],
+            (true, _) => return missing("the buffer"),
+            // SAFETY: there are `size` bytes, by the caller's promise.
+            (false, _) => unsafe { std::slice::from_raw_parts(buf.cast(), size) },
+        };
+        file.0.write(offset, bytes)?;
+        Ok(size as i64)
+    })
+}
+
+/// Puts what was written on stable storage.
+///
+/// # Safety
+/// `file` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_sync(file: *const thumper_file) -> c_int {
+    // SAFETY: the caller's promise.
+    done(|| unsafe { given(file, "the file") }?.0.sync())
+}
+
+/// Sets the size of an open file.
+///
+/// # Safety
+/// `file` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_truncate_open(file: *const thumper_file, size: u64) -> c_int {
+    // SAFETY: the caller's promise.
+    done(|| unsafe { given(file, "the file") }?.0.truncate(size))
+}
+
+/// Attributes of an open file.
+///
+/// # Safety
+/// `file` is open; there is room at `stat`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_stat_open(
+    file: *const thumper_file,
+    stat: *mut thumper_stat,
+) -> c_int {
+    done(|| {
+        // SAFETY: the caller's promise.
+        let found = unsafe { given(file, "the file") }?.0.stat()?;
+        // SAFETY: the caller's promise.
+        unsafe { put(stat, stat_of(&found)) };
+        Ok(())
+    })
+}

@@ -1,0 +1,248 @@
+//! Open files.
+
+use rt::sync::atomic::{AtomicU64, Ordering};
+use rt::sync::{Arc, Mutex};
+use wire::{BULK_MAX, Open, Reply, Request, Stat, Subject, Target};
+
+use crate::error::{Error, Result, code};
+use crate::lanes::Client;
+
+/// An open file. Any number of threads may use it at once; let go of when it is dropped.
+pub struct File {
+    client: Arc<Client>,
+    who: Subject,
+    path: Vec<u8>,
+    how: Open,
+    /// Of which file the handle is, for good.
+    identity: (u64, u64, u64),
+    open: Mutex<Handle>,
+    /// Writes that the server has acknowledged, and of those the ones that are on stable storage. One that it has
+    /// not acknowledged is repeated when it comes back.
+    written: AtomicU64,
+    stable: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+struct Handle {
+    epoch: u64,
+    number: u64,
+}
+
+fn identity(stat: &Stat) -> (u64, u64, u64) {
+    (stat.device, stat.object, stat.generation)
+}
+
+impl Client {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn open(
+        self: &Arc<Self>,
+        who: &Subject,
+        path: &[u8],
+        how: Open,
+        mode: u32,
+    ) -> Result<File> {
+        let (epoch, number, stat) = self.open_handle(who, path, how, mode)?;
+        Ok(File {
+            client: self.clone(),
+            who: who.clone(),
+            path: path.to_vec(),
+            how: Open { create: false, new: false, truncate: false, parents: false, ..how },
+            identity: identity(&stat),
+            open: Mutex::new(Handle { epoch, number }),
+            written: AtomicU64::new(0),
+            stable: AtomicU64::new(0),
+        })
+    }
+
+    fn open_handle(
+        &self,
+        who: &Subject,
+        path: &[u8],
+        how: Open,
+        mode: u32,
+    ) -> Result<(u64, u64, Stat)> {
+        let request = Request::Open { who: who.clone(), path: path.to_vec(), how, mode };
+        // What is made or emptied is not asked for twice.
+        let again = !how.new && !how.truncate;
+        match self.call_for(&request, &[], &mut [], again)? {
+            (epoch, Reply::Opened(number, stat), _) => Ok((epoch, number, stat)),
+            _ => Err(Error::protocol()),
+        }
+    }
+}
+
+impl File {
+    /// Reads from `offset` on; fewer bytes than `buf` has only at the end of the file.
+    ///
+    /// # Errors
+    /// As pread(2).
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        for part in buf.chunks_mut(BULK_MAX) {
+            let (at, length) = (offset + done as u64, part.len() as u32);
+            let ask = |handle| Request::Read { handle, offset: at, length };
+            let got = match self.call(ask, &[], part)? {
+                (Reply::Bytes, got) => got,
+                _ => return Err(Error::protocol()),
+            };
+            done += got;
+            if got < length as usize {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Reads pieces, `(offset, length)`, all of each, one behind the other into `buf`, which has room for exactly
+    /// that.
+    ///
+    /// # Errors
+    /// As pread(2), and ESPIPE where a piece reaches beyond the end.
+    pub fn read_all(&self, pieces: &[(u64, u32)], mut buf: &mut [u8]) -> Result<()> {
+        let mut rest = pieces;
+        let length = |pieces: &[(u64, u32)]| pieces.iter().map(|(_, len)| *len as usize).sum();
+        if buf.len() != length(pieces) {
+            return Err(Error::new(code::EINVAL, "the buffer is not as long as the pieces"));
+        }
+        while let Some((offset, first)) = rest.first() {
+            let mut bytes = 0;
+            let fits = |(_, len): &&(u64, u32)| {
+                bytes += *len as usize;
+                bytes <= BULK_MAX
+            };
+            let count = rest.iter().take(1024).take_while(fits).count();
+            if count == 0 {
+                let (now, later) = buf.split_at_mut(*first as usize);
+                if self.read(*offset, now)? < now.len() {
+                    return Err(Error::new(29, "a piece lies beyond the end of the file"));
+                }
+                (buf, rest) = (later, &rest[1..]);
+                continue;
+            }
+            let (now, later) = rest.split_at(count);
+            let (to, after) = buf.split_at_mut(length(now));
+            let ask = |handle| Request::ReadAll { handle, pieces: now.to_vec() };
+            match self.call(ask, &[], to)? {
+                (Reply::Bytes, got) if got == to.len() => {}
+                _ => return Err(Error::protocol()),
+            }
+            (buf, rest) = (after, later);
+        }
+        Ok(())
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// As pwrite(2); EIO once and for all when the server went away with writes that were not synced.
+    pub fn write(&self, mut offset: u64, bytes: &[u8]) -> Result<()> {
+        for part in bytes.chunks(BULK_MAX) {
+            self.done(self.call(|handle| Request::Write { handle, offset }, part, &mut []))?;
+            self.written.fetch_add(1, Ordering::AcqRel);
+            offset += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Puts all that was written on stable storage.
+    ///
+    /// # Errors
+    /// As fsync(2).
+    pub fn sync(&self) -> Result<()> {
+        let written = self.written.load(Ordering::Acquire);
+        self.done(self.call(|handle| Request::Sync { handle }, &[], &mut []))?;
+        self.stable.fetch_max(written, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Lets go of the file; with `stable` what was written is on stable storage then.
+    ///
+    /// # Errors
+    /// As close(2) and fsync(2).
+    pub fn close(self, stable: bool) -> Result<()> {
+        if stable {
+            self.sync()?;
+        }
+        // The rest is for `drop`, which cannot fail.
+        Ok(())
+    }
+
+    /// Its attributes.
+    ///
+    /// # Errors
+    /// As fstat(2).
+    pub fn stat(&self) -> Result<Stat> {
+        match self.call(|handle| Request::StatOpen { handle }, &[], &mut [])? {
+            (Reply::Stat(stat), _) => Ok(stat),
+            _ => Err(Error::protocol()),
+        }
+    }
+
+    /// Sets its size.
+    ///
+    /// # Errors
+    /// As ftruncate(2).
+    pub fn truncate(&self, size: u64) -> Result<()> {
+        self.written.fetch_add(1, Ordering::AcqRel);
+        let who = &self.who;
+        let ask = |handle| Request::Truncate { who: who.clone(), of: Target::Handle(handle), size };
+        self.done(self.call(ask, &[], &mut []))
+    }
+
+    fn done(&self, answer: Result<(Reply, usize)>) -> Result<()> {
+        match answer? {
+            (Reply::Done, _) => Ok(()),
+            _ => Err(Error::protocol()),
+        }
+    }
+
+    /// Asks about the handle, opened anew if the server is another one by now.
+    fn call(
+        &self,
+        ask: impl Fn(u64) -> Request,
+        bulk: &[u8],
+        to: &mut [u8],
+    ) -> Result<(Reply, usize)> {
+        loop {
+            let handle = *self.open.lock();
+            let result = self.client.call_in(handle.epoch, &ask(handle.number), bulk, to);
+            match result {
+                Err(error) if error.errno == code::ENOTCONN => self.open_again(handle.epoch)?,
+                result => return result,
+            }
+        }
+    }
+
+    /// The session of `epoch` is over: the same file once more, if nothing of it is lost.
+    fn open_again(&self, epoch: u64) -> Result<()> {
+        let mut open = self.open.lock();
+        if open.epoch != epoch {
+            return Ok(());
+        }
+        if self.written.load(Ordering::Acquire) != self.stable.load(Ordering::Acquire) {
+            let why = "the server was restarted; what was written and not synced may be lost";
+            return Err(Error::new(code::EIO, why));
+        }
+        let (epoch, number, stat) = self.client.open_handle(&self.who, &self.path, self.how, 0)?;
+        if identity(&stat) != self.identity {
+            let why = "the server was restarted, and another file has the name now";
+            return Err(Error::new(code::ESTALE, why));
+        }
+        *open = Handle { epoch, number };
+        Ok(())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let Handle { epoch, number } = *self.open.lock();
+        // A session that is over has no handles.
+        if epoch == self.client.epoch() {
+            let request = Request::Close { handle: number, stable: false };
+            drop(self.client.call_in(epoch, &request, &[], &mut []));
+        }
+    }
+}

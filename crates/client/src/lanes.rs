@@ -1,0 +1,314 @@
+//! The connections of a client.
+
+use std::io::{IoSlice, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rt::sync::{Arc, Condvar, Mutex};
+use wire::{Answer, HEADER, Head, Hello, MAGIC, Reply, Request, Session, decode, encode};
+
+use crate::error::{Error, Result, code};
+
+/// How often a server that has gone is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How a client reaches its server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The server's socket.
+    pub socket: PathBuf,
+    /// The tree: `POOL[/FS]`.
+    pub tree: String,
+    /// Connections, at most: so many calls are under way at once.
+    pub lanes_max: usize,
+    /// How long a call waits for a server that has gone.
+    pub patience: Duration,
+}
+
+impl Options {
+    /// With 16 connections, and ten seconds for a server to come back.
+    #[must_use]
+    pub fn new(socket: impl Into<PathBuf>, tree: impl Into<String>) -> Options {
+        let patience = Duration::from_secs(10);
+        Options { socket: socket.into(), tree: tree.into(), lanes_max: 16, patience }
+    }
+}
+
+/// A client of one tree. Any number of threads may use it at once.
+pub struct Client {
+    options: Options,
+    state: Mutex<State>,
+    /// A connection came free.
+    free: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<Lane>,
+    /// Connections that are there, idle or not.
+    count: usize,
+    session: Option<Session>,
+    /// Sessions so far: open files are of one of them.
+    epoch: u64,
+}
+
+/// One connection.
+struct Lane {
+    stream: UnixStream,
+    epoch: u64,
+}
+
+/// How a call on a connection failed.
+enum Broken {
+    /// The server never had the request.
+    Unsent(std::io::Error),
+    /// It may have done it.
+    Unanswered(std::io::Error),
+    /// What came back makes no sense.
+    Senseless(String),
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// There is no server, it does not serve the tree, or not to us.
+    pub fn connect(options: Options) -> Result<Arc<Client>> {
+        let (state, free) = (Mutex::default(), Condvar::new());
+        let client = Client { options, state, free };
+        let lane = client.take(true)?;
+        client.put_back(lane);
+        Ok(Arc::new(client))
+    }
+
+    /// The session that is open files' now.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.state.lock().epoch
+    }
+
+    /// Asks, and asks again if the server went away before it had heard; with `again` also if it went away before
+    /// it answered. Bulk bytes of the answer go to `to`. The session that answered, and how many bulk bytes.
+    pub(crate) fn call_for(
+        &self,
+        request: &Request,
+        bulk: &[u8],
+        to: &mut [u8],
+        again: bool,
+    ) -> Result<(u64, Reply, usize)> {
+        self.converse(None, request, bulk, to, again)
+    }
+
+    /// Asks within the session of `epoch`: in another one the request makes no sense. ENOTCONN when that is over.
+    pub(crate) fn call_in(
+        &self,
+        epoch: u64,
+        request: &Request,
+        bulk: &[u8],
+        to: &mut [u8],
+    ) -> Result<(Reply, usize)> {
+        let (_, reply, count) = self.converse(Some(epoch), request, bulk, to, false)?;
+        Ok((reply, count))
+    }
+
+    fn converse(
+        &self,
+        epoch: Option<u64>,
+        request: &Request,
+        bulk: &[u8],
+        to: &mut [u8],
+        again: bool,
+    ) -> Result<(u64, Reply, usize)> {
+        loop {
+            let mut lane = self.take(false)?;
+            if epoch.is_some_and(|epoch| epoch != lane.epoch) {
+                self.put_back(lane);
+                return Err(gone());
+            }
+            match lane.call(request, bulk, to) {
+                Ok((answer, count)) => {
+                    let epoch = lane.epoch;
+                    self.put_back(lane);
+                    return Ok((epoch, answer?, count));
+                }
+                Err(broken) => {
+                    self.lose(lane);
+                    match broken {
+                        Broken::Senseless(why) => return Err(Error::new(code::EPROTO, why)),
+                        _ if epoch.is_some() => return Err(gone()),
+                        Broken::Unsent(_) => {}
+                        Broken::Unanswered(_) if again => {}
+                        Broken::Unanswered(error) => {
+                            let why = format!(
+                                "the server went away; it may have done this or not: {error}"
+                            );
+                            return Err(Error::new(code::EIO, why));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A free connection, a new one, or one that comes free. `at_once`: without waiting for a server.
+    fn take(&self, at_once: bool) -> Result<Lane> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(lane) = state.idle.pop() {
+                return Ok(lane);
+            }
+            if state.count < self.options.lanes_max.max(1) {
+                break;
+            }
+            state = self.free.wait(state);
+        }
+        state.count += 1;
+        drop(state);
+        let start = rt::time::now();
+        let made = loop {
+            match self.reach() {
+                Err((true, _)) if !at_once && start.elapsed() < self.options.patience => {
+                    rt::time::sleep(LOOK);
+                }
+                made => break made,
+            }
+        };
+        made.map_err(|(_, error)| {
+            self.state.lock().count -= 1;
+            self.free.notify_one();
+            error
+        })
+    }
+
+    /// One more connection. With an error: could it be another time?
+    fn reach(&self) -> std::result::Result<Lane, (bool, Error)> {
+        let socket = self.options.socket.display();
+        let away = |error: std::io::Error| {
+            (true, Error::new(code::ENOTCONN, format!("no server at '{socket}': {error}")))
+        };
+        let stream = UnixStream::connect(&self.options.socket).map_err(away)?;
+        let (session, epoch) = {
+            let state = self.state.lock();
+            (state.session, state.epoch)
+        };
+        let mut lane = Lane { stream, epoch };
+        let hello = Hello { tree: self.options.tree.clone(), session };
+        match lane.greet(&hello).map_err(away)? {
+            Ok(Reply::Welcome(session)) => {
+                let mut state = self.state.lock();
+                match state.session {
+                    // Somebody else was faster: this connection would be of another session.
+                    Some(other) if other != session => {
+                        Err((true, Error::new(code::ENOTCONN, "the server was just restarted")))
+                    }
+                    Some(_) => Ok(lane),
+                    None => {
+                        state.session = Some(session);
+                        state.epoch += 1;
+                        Ok(Lane { epoch: state.epoch, ..lane })
+                    }
+                }
+            }
+            Ok(_) => Err((false, Error::protocol())),
+            Err(failure) if failure.errno == code::ESTALE => {
+                // Our session is not known any more: the next attempt begins a new one.
+                let mut state = self.state.lock();
+                if state.epoch == epoch {
+                    state.session = None;
+                    state.forget_idle();
+                }
+                Err((true, failure.into()))
+            }
+            Err(failure) => Err((false, failure.into())),
+        }
+    }
+
+    fn put_back(&self, lane: Lane) {
+        let mut state = self.state.lock();
+        if lane.epoch == state.epoch && state.session.is_some() {
+            state.idle.push(lane);
+        } else {
+            state.count -= 1;
+        }
+        self.free.notify_one();
+    }
+
+    /// A connection broke: the server has gone, and the session with it.
+    fn lose(&self, lane: Lane) {
+        let mut state = self.state.lock();
+        state.count -= 1;
+        if lane.epoch == state.epoch {
+            state.session = None;
+            state.forget_idle();
+        }
+        self.free.notify_one();
+    }
+}
+
+impl State {
+    fn forget_idle(&mut self) {
+        self.count -= self.idle.len();
+        self.idle.clear();
+    }
+}
+
+/// The session of an open file is over.
+fn gone() -> Error {
+    Error::new(code::ENOTCONN, "the server went away")
+}
+
+impl Lane {
+    fn greet(&mut self, hello: &Hello) -> std::io::Result<Answer> {
+        let invalid = |why: wire::FrameError| std::io::Error::other(why.to_string());
+        let frame = encode(hello, 0).map_err(invalid)?;
+        let part = &frame[HEADER..];
+        let head = [&MAGIC[..], &(part.len() as u32).to_le_bytes()].concat();
+        self.stream.write_all(&[&head[..], part].concat())?;
+        match self.answer(&mut []) {
+            Ok((answer, _)) => Ok(answer),
+            Err(Broken::Unsent(error) | Broken::Unanswered(error)) => Err(error),
+            Err(Broken::Senseless(why)) => Err(std::io::Error::other(why)),
+        }
+    }
+
+    fn call(
+        &mut self,
+        request: &Request,
+        bulk: &[u8],
+        to: &mut [u8],
+    ) -> std::result::Result<(Answer, usize), Broken> {
+        let senseless = |why: wire::FrameError| Broken::Senseless(why.to_string());
+        let frame = encode(request, bulk.len()).map_err(senseless)?;
+        let mut slices = [IoSlice::new(&frame), IoSlice::new(bulk)];
+        let mut rest = &mut slices[..];
+        let mut sent = 0;
+        while sent < frame.len() + bulk.len() {
+            match self.stream.write_vectored(rest) {
+                // A server that has not heard the end has done nothing.
+                Ok(0) => return Err(Broken::Unsent(std::io::ErrorKind::WriteZero.into())),
+                Ok(count) => {
+                    sent += count;
+                    IoSlice::advance_slices(&mut rest, count);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Broken::Unsent(error)),
+            }
+        }
+        self.answer(to)
+    }
+
+    fn answer(&mut self, to: &mut [u8]) -> std::result::Result<(Answer, usize), Broken> {
+        let mut head = [0; HEADER];
+        self.stream.read_exact(&mut head).map_err(Broken::Unanswered)?;
+        let Head { part, bulk } =
+            Head::read(head).map_err(|why| Broken::Senseless(why.to_string()))?;
+        let mut message = vec![0; part];
+        self.stream.read_exact(&mut message).map_err(Broken::Unanswered)?;
+        let answer = decode(&message).map_err(|why| Broken::Senseless(why.to_string()))?;
+        let to = to.get_mut(..bulk).ok_or_else(|| {
+            Broken::Senseless(format!("the server sent {bulk} bytes, more than were asked for"))
+        })?;
+        self.stream.read_exact(to).map_err(Broken::Unanswered)?;
+        Ok((answer, bulk))
+    }
+}

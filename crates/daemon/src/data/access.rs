@@ -1,0 +1,80 @@
+//! Who may do what with a file, by its owner, group and permissions.
+
+use fs::Attrs;
+use wire::Subject;
+
+/// To read it, or list it.
+pub(super) const READ: u32 = 4;
+/// To write it, or change names in it.
+pub(super) const WRITE: u32 = 2;
+/// To go through it.
+pub(super) const THROUGH: u32 = 1;
+
+/// A directory in which only owners remove names.
+const STICKY: u32 = 0o1000;
+
+fn is_in(who: &Subject, gid: u64) -> bool {
+    u64::from(who.gid) == gid || who.groups.iter().any(|group| u64::from(*group) == gid)
+}
+
+/// Is the file his?
+pub(super) fn owns(who: &Subject, attrs: &Attrs) -> bool {
+    who.uid == 0 || u64::from(who.uid) == attrs.uid
+}
+
+/// May he do all of `want` with it?
+pub(super) fn may(who: &Subject, attrs: &Attrs, want: u32) -> bool {
+    let permissions = attrs.mode as u32;
+    let class = match () {
+        () if who.uid == 0 => return true,
+        () if u64::from(who.uid) == attrs.uid => permissions >> 6,
+        () if is_in(who, attrs.gid) => permissions >> 3,
+        () => permissions,
+    };
+    class & want == want
+}
+
+/// May he take the name of a file with `attrs` out of a directory?
+pub(super) fn may_remove(who: &Subject, dir: &Attrs, attrs: &Attrs) -> bool {
+    let sticky = dir.mode as u32 & STICKY != 0;
+    may(who, dir, WRITE | THROUGH) && (!sticky || owns(who, dir) || owns(who, attrs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(mode: u32, uid: u64, gid: u64) -> Attrs {
+        let now = format::znode::Time::default();
+        let mut attrs = Attrs::new(mode, false, now);
+        (attrs.uid, attrs.gid) = (uid, gid);
+        attrs
+    }
+
+    fn who(uid: u32, gid: u32) -> Subject {
+        Subject { uid, gid, groups: vec![30] }
+    }
+
+    #[test]
+    fn the_first_class_that_fits_decides() {
+        let attrs = file(0o100_640, 10, 20);
+        assert!(may(&who(10, 1), &attrs, READ | WRITE) && !may(&who(10, 1), &attrs, THROUGH));
+        assert!(may(&who(11, 20), &attrs, READ) && !may(&who(11, 20), &attrs, WRITE));
+        assert!(!may(&who(11, 21), &attrs, READ));
+        assert!(may(&who(11, 21), &file(0o640, 10, 30), READ), "by another group");
+        assert!(may(&who(0, 0), &file(0, 10, 20), READ | WRITE | THROUGH));
+        assert!(!may(&who(10, 20), &file(0o077, 10, 20), READ), "the owner has less than others");
+    }
+
+    #[test]
+    fn names_go_with_the_directory_and_in_sticky_ones_with_their_owner() {
+        let (open, sticky) = (file(0o040_777, 1, 1), file(0o041_777, 1, 1));
+        let theirs = file(0o100_600, 10, 20);
+        assert!(may_remove(&who(11, 5), &open, &theirs));
+        assert!(!may_remove(&who(11, 5), &sticky, &theirs));
+        assert!(
+            may_remove(&who(10, 5), &sticky, &theirs) && may_remove(&who(1, 5), &sticky, &theirs)
+        );
+        assert!(!may_remove(&who(11, 5), &file(0o040_755, 1, 1), &theirs));
+    }
+}

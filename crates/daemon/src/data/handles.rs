@@ -1,0 +1,107 @@
+//! Sessions and what they have open.
+
+use std::collections::BTreeMap;
+
+use fs::code;
+use rt::random::seed_from_system;
+use rt::sync::atomic::{AtomicU64, Ordering};
+use rt::sync::{Arc, Mutex};
+use verbs::Held;
+use wire::Session as Number;
+
+use super::tree::{Place, Result, Tree, fail};
+use crate::peer::Peer;
+
+/// Files that a session may have open.
+const HANDLES_MAX: usize = 1 << 16;
+/// Sessions at once.
+const SESSIONS_MAX: usize = 256;
+
+/// An open file.
+pub(super) struct Handle {
+    pub(super) place: Place,
+    pub(super) read: bool,
+    pub(super) write: bool,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // What has no name any more and cannot be freed now is freed when the file system is opened anew.
+        drop(self.place.fs.let_go(self.place.object));
+    }
+}
+
+/// What connections of one client share.
+pub(super) struct Session {
+    pub(super) tree: Tree,
+    number: Number,
+    uid: u32,
+    open: Mutex<BTreeMap<u64, Arc<Handle>>>,
+    next: AtomicU64,
+}
+
+impl Session {
+    pub(super) fn number(&self) -> Number {
+        self.number
+    }
+
+    /// Keeps a file open.
+    pub(super) fn keep(&self, handle: Handle) -> Result<u64> {
+        let mut open = self.open.lock();
+        if open.len() >= HANDLES_MAX {
+            return fail(24, "Too many open files");
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        open.insert(number, Arc::new(handle));
+        Ok(number)
+    }
+
+    /// The open file of a number.
+    pub(super) fn handle(&self, number: u64) -> Result<Arc<Handle>> {
+        let open = self.open.lock().get(&number).cloned();
+        open.map_or_else(|| fail(9, "Bad file descriptor"), Ok)
+    }
+
+    /// Lets go of one.
+    pub(super) fn close(&self, number: u64) -> Option<Arc<Handle>> {
+        self.open.lock().remove(&number)
+    }
+}
+
+/// All sessions.
+pub(crate) struct Sessions {
+    held: Arc<Held>,
+    list: Mutex<BTreeMap<Number, rt::sync::Weak<Session>>>,
+}
+
+impl Sessions {
+    pub(crate) fn new(held: Arc<Held>) -> Sessions {
+        Sessions { held, list: Mutex::default() }
+    }
+
+    /// Begins a session.
+    pub(super) fn begin(&self, peer: Peer, tree: &str) -> Result<Arc<Session>> {
+        let tree = Tree::new(self.held.clone(), tree)?;
+        let mut list = self.list.lock();
+        list.retain(|_, session| session.strong_count() > 0);
+        if list.len() >= SESSIONS_MAX {
+            return fail(24, format!("the server has {SESSIONS_MAX} clients; try again later"));
+        }
+        let mut number = [0; 16];
+        number[..8].copy_from_slice(&seed_from_system().to_le_bytes());
+        number[8..].copy_from_slice(&seed_from_system().to_le_bytes());
+        let (open, next) = (Mutex::default(), AtomicU64::new(1));
+        let session = Arc::new(Session { tree, number, uid: peer.uid, open, next });
+        list.insert(number, Arc::downgrade(&session));
+        Ok(session)
+    }
+
+    /// Joins one.
+    pub(super) fn join(&self, peer: Peer, number: &Number) -> Result<Arc<Session>> {
+        let session = self.list.lock().get(number).and_then(rt::sync::Weak::upgrade);
+        match session.filter(|session| session.uid == peer.uid) {
+            Some(session) => Ok(session),
+            None => fail(code::STALE, "the session is over"),
+        }
+    }
+}

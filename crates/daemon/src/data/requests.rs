@@ -1,0 +1,379 @@
+//! What each request does.
+
+use format::znode::Time;
+use fs::{Attrs, FsError, NewObject, Setattr, When, Who, code, mode};
+use rt::BufPool;
+use rt::buf::PooledBuf;
+use wire::{BULK_MAX, Entry, Open, Reply, Request, Space, Stat, Subject, Target};
+
+use super::access::{self, READ, THROUGH, WRITE};
+use super::handles::{Handle, Session};
+use super::tree::{Place, Result, denied, fail, shown, told};
+
+/// Entries of one answer, at most.
+const ENTRIES_MAX: usize = 256;
+/// The place behind the entries of a directory: the file systems in it.
+const FILE_SYSTEMS: u64 = u64::MAX;
+/// Permissions and set-id and sticky bits.
+const PERMISSIONS: u32 = 0o7777;
+
+/// Bulk bytes of an answer.
+pub(super) struct Bulk {
+    buf: PooledBuf,
+    length: usize,
+}
+
+impl Bulk {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.buf[..self.length]
+    }
+}
+
+/// Does what was asked for.
+pub(super) fn answer(
+    session: &Session,
+    request: Request,
+    bulk: &[u8],
+    buffers: &BufPool,
+) -> Result<(Reply, Option<Bulk>)> {
+    let reply = match request {
+        Request::Open { who, path, how, mode } => open(session, &who, &path, how, mode)?,
+        Request::Close { handle, stable } => {
+            let closed = session.close(handle);
+            if let Some(handle) = closed.filter(|handle| stable && handle.write) {
+                handle.place.fs.fsync(handle.place.object).map_err(told)?;
+            }
+            Reply::Done
+        }
+        Request::Read { handle, offset, length } => {
+            let handle = readable(session, handle)?;
+            let mut buf = buffers.get((length as usize).min(BULK_MAX));
+            let Place { fs, object } = &handle.place;
+            let length = fs.read(*object, offset, &mut buf).map_err(told)?;
+            return Ok((Reply::Bytes, Some(Bulk { buf, length })));
+        }
+        Request::ReadAll { handle, pieces } => {
+            let bulk = read_all(&*readable(session, handle)?, &pieces, buffers)?;
+            return Ok((Reply::Bytes, Some(bulk)));
+        }
+        Request::Write { handle, offset } => {
+            let handle = writable(session, handle)?;
+            if offset.checked_add(bulk.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
+                return fail(code::FBIG, "File too large");
+            }
+            handle.place.fs.write(handle.place.object, offset, bulk).map_err(told)?;
+            Reply::Done
+        }
+        Request::Sync { handle } => {
+            let Place { fs, object } = &session.handle(handle)?.place;
+            fs.fsync(*object).map_err(told)?;
+            Reply::Done
+        }
+        Request::Truncate { who, of, size } => {
+            let place = changeable(session, &who, &of)?;
+            if size > i64::MAX as u64 {
+                return fail(code::FBIG, "File too large");
+            }
+            place.fs.truncate(place.object, size).map_err(told)?;
+            Reply::Done
+        }
+        Request::StatOpen { handle } => Reply::Stat(stat(&session.handle(handle)?.place)?),
+        Request::Stat { who, path, follow } => {
+            Reply::Stat(stat(&session.tree.find(&who, &path, follow)?)?)
+        }
+        Request::List { who, path, from } => list(session, &who, &path, from)?,
+        Request::Mkdir { who, path, mode, parents } => {
+            make_directory(session, &who, &path, mode, parents)?;
+            Reply::Done
+        }
+        Request::Unlink { who, path } => {
+            let (dir, name) = removable(session, &who, &path)?;
+            dir.fs.unlink(dir.object, name).map_err(told)?;
+            Reply::Done
+        }
+        Request::Rmdir { who, path } => {
+            let (dir, name) = removable(session, &who, &path)?;
+            dir.fs.rmdir(dir.object, name).map_err(told)?;
+            Reply::Done
+        }
+        Request::Rename { who, from, to } => {
+            rename(session, &who, &from, &to)?;
+            Reply::Done
+        }
+        Request::Chmod { who, of, mode } => {
+            let place = owned(session, &who, &of)?;
+            let set = Setattr { mode: Some(mode & PERMISSIONS), ..Setattr::default() };
+            place.fs.setattr(place.object, &set).map_err(told)?;
+            Reply::Done
+        }
+        Request::SetTimes { who, of, atime, mtime } => {
+            let place = owned(session, &who, &of)?;
+            let at = |time: Option<(i64, u32)>| {
+                time.map(|(secs, nanos)| When::At(Time { secs, nanos: nanos.min(999_999_999) }))
+            };
+            let set = Setattr { atime: at(atime), mtime: at(mtime), ..Setattr::default() };
+            place.fs.setattr(place.object, &set).map_err(told)?;
+            Reply::Done
+        }
+        Request::GetXattr { who, of, name } => {
+            let place = with(session, &who, &of, READ)?;
+            match place.fs.xattr(place.object, &name).map_err(told)? {
+                Some(value) => Reply::Value(value),
+                None => return fail(code::NODATA, "No data available"),
+            }
+        }
+        Request::SetXattr { who, of, name, value } => {
+            let place = changeable(session, &who, &of)?;
+            if !name.starts_with(b"user.") && who.uid != 0 {
+                return fail(code::PERM, "only attributes called user.* can be changed");
+            }
+            place.fs.set_xattr(place.object, &name, value.as_deref()).map_err(told)?;
+            Reply::Done
+        }
+        Request::ListXattrs { who, of } => {
+            let place = with(session, &who, &of, READ)?;
+            Reply::Names(place.fs.xattr_names(place.object).map_err(told)?)
+        }
+        Request::Space { path } => {
+            let place = session.tree.find(&Subject::ROOT, &path, true)?;
+            let space = place.fs.space().map_err(told)?;
+            let (used, free) = (space.referenced, space.available);
+            Reply::Space(Space { total: used + free, free, used, quota: 0 })
+        }
+    };
+    Ok((reply, None))
+}
+
+fn readable(session: &Session, number: u64) -> Result<rt::sync::Arc<Handle>> {
+    let handle = session.handle(number)?;
+    if handle.read { Ok(handle) } else { fail(9, "the file is not open for reading") }
+}
+
+fn writable(session: &Session, number: u64) -> Result<rt::sync::Arc<Handle>> {
+    let handle = session.handle(number)?;
+    if handle.write { Ok(handle) } else { fail(9, "the file is not open for writing") }
+}
+
+/// The object meant, if `who` may do `want` with it; what is open was asked about when it was opened.
+fn with(session: &Session, who: &Subject, of: &Target, want: u32) -> Result<Place> {
+    match of {
+        Target::Handle(number) => Ok(session.handle(*number)?.place.clone()),
+        Target::Path(path) => {
+            let place = session.tree.find(who, path, true)?;
+            if access::may(who, &place.attrs()?, want) { Ok(place) } else { denied(path) }
+        }
+    }
+}
+
+/// The same, to be written.
+fn changeable(session: &Session, who: &Subject, of: &Target) -> Result<Place> {
+    match of {
+        Target::Handle(number) => Ok(writable(session, *number)?.place.clone()),
+        Target::Path(_) => with(session, who, of, WRITE),
+    }
+}
+
+/// The same, to be changed as only its owner may.
+fn owned(session: &Session, who: &Subject, of: &Target) -> Result<Place> {
+    let place = with(session, who, of, 0)?;
+    match access::owns(who, &place.attrs()?) {
+        true => Ok(place),
+        false => fail(code::PERM, "Operation not permitted"),
+    }
+}
+
+fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> Result<Reply> {
+    let (place, is_new) = match session.tree.find(who, path, true) {
+        Ok(_) if how.new && how.create => {
+            return fail(code::EXIST, format!("{}: File exists", shown(path)));
+        }
+        Ok(place) => (place, false),
+        Err(failure) if failure.errno == code::NOENT && how.create => {
+            make_file(session, who, path, how, mode)?
+        }
+        Err(failure) => return Err(failure),
+    };
+    let attrs = place.attrs()?;
+    match attrs.kind() {
+        mode::FILE => {}
+        mode::DIR => return fail(code::ISDIR, format!("{}: Is a directory", shown(path))),
+        _ => return fail(code::NXIO, format!("{}: not a regular file", shown(path))),
+    }
+    let want = if how.read { READ } else { 0 } | if how.write { WRITE } else { 0 };
+    if !is_new && !access::may(who, &attrs, want) {
+        return denied(path);
+    }
+    place.fs.hold(place.object).map_err(told)?;
+    let handle = Handle { place: place.clone(), read: how.read, write: how.write };
+    if how.truncate && how.write && attrs.size > 0 {
+        place.fs.truncate(place.object, 0).map_err(told)?;
+    }
+    let stat = stat(&place)?;
+    Ok(Reply::Opened(session.keep(handle)?, stat))
+}
+
+/// Makes a file; that it is new. One that somebody else has just made is as good, if it need not be new.
+fn make_file(
+    session: &Session,
+    who: &Subject,
+    path: &[u8],
+    how: Open,
+    mode: u32,
+) -> Result<(Place, bool)> {
+    let (dir, name) = match session.tree.parent(who, path) {
+        Err(failure) if failure.errno == code::NOENT && how.parents => {
+            let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            make_directory(session, who, &path[..cut], 0o755, true)?;
+            session.tree.parent(who, path)?
+        }
+        found => found?,
+    };
+    if !access::may(who, &dir.attrs()?, WRITE | THROUGH) {
+        return denied(path);
+    }
+    let new = NewObject::of(mode::FILE | mode & PERMISSIONS, owner(who));
+    match dir.fs.create(dir.object, name, &new) {
+        Ok(object) => Ok((Place { fs: dir.fs, object }, true)),
+        Err(FsError::Exists { .. }) if !how.new => Ok((session.tree.find(who, path, true)?, false)),
+        Err(error) => Err(told(error)),
+    }
+}
+
+fn owner(who: &Subject) -> Who {
+    Who { uid: who.uid.into(), gid: who.gid.into() }
+}
+
+fn make_directory(
+    session: &Session,
+    who: &Subject,
+    path: &[u8],
+    mode: u32,
+    parents: bool,
+) -> Result<()> {
+    if parents {
+        for end in (0..path.len()).filter(|at| *at > 0 && path[*at] == b'/') {
+            match make_directory(session, who, &path[..end], mode, false) {
+                Err(failure) if failure.errno != code::EXIST && failure.errno != code::INVAL => {
+                    return Err(failure);
+                }
+                _ => {}
+            }
+        }
+    }
+    let (dir, name) = session.tree.parent(who, path)?;
+    if session.tree.enter(&dir, name)?.is_some() {
+        return match parents {
+            true => Ok(()),
+            false => fail(code::EXIST, format!("{}: File exists", shown(path))),
+        };
+    }
+    if !access::may(who, &dir.attrs()?, WRITE | THROUGH) {
+        return denied(path);
+    }
+    let new = NewObject::of(mode::DIR | mode & PERMISSIONS, owner(who));
+    match dir.fs.create(dir.object, name, &new) {
+        Err(FsError::Exists { .. }) if parents => Ok(()),
+        made => made.map(drop).map_err(told),
+    }
+}
+
+/// The directory and name of what is to lose it.
+fn removable<'p>(session: &Session, who: &Subject, path: &'p [u8]) -> Result<(Place, &'p [u8])> {
+    let (dir, name) = session.tree.parent(who, path)?;
+    let Some(place) = session.tree.enter(&dir, name)? else {
+        return fail(code::NOENT, format!("{}: No such file or directory", shown(path)));
+    };
+    if place.fs.name() != dir.fs.name() {
+        return fail(code::PERM, format!("{}: it is a file system", shown(path)));
+    }
+    match access::may_remove(who, &dir.attrs()?, &place.attrs()?) {
+        true => Ok((dir, name)),
+        false => denied(path),
+    }
+}
+
+fn rename(session: &Session, who: &Subject, from: &[u8], to: &[u8]) -> Result<()> {
+    let (dir, name) = removable(session, who, from)?;
+    let (into, new_name) = session.tree.parent(who, to)?;
+    if into.fs.name() != dir.fs.name() {
+        return fail(code::XDEV, format!("{}: Invalid cross-device link", shown(to)));
+    }
+    if session.tree.enter(&into, new_name)?.is_some() {
+        let (_, _) = removable(session, who, to)?;
+    } else if !access::may(who, &into.attrs()?, WRITE | THROUGH) {
+        return denied(to);
+    }
+    dir.fs.rename(dir.object, name, into.object, new_name).map_err(told)
+}
+
+fn read_all(handle: &Handle, pieces: &[(u64, u32)], buffers: &BufPool) -> Result<Bulk> {
+    let length = pieces.iter().fold(0usize, |sum, (_, len)| sum.saturating_add(*len as usize));
+    if length > BULK_MAX {
+        return fail(code::INVAL, format!("{length} bytes at once; the most is {BULK_MAX}"));
+    }
+    let mut buf = buffers.get(length.max(1));
+    let mut rest = &mut buf[..length];
+    for (offset, len) in pieces {
+        let (now, later) = rest.split_at_mut(*len as usize);
+        let got = handle.place.fs.read(handle.place.object, *offset, now).map_err(told)?;
+        if got < now.len() {
+            return fail(29, "a piece lies beyond the end of the file");
+        }
+        rest = later;
+    }
+    Ok(Bulk { buf, length })
+}
+
+fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Reply> {
+    let dir = session.tree.find(who, path, true)?;
+    let attrs = dir.attrs()?;
+    if attrs.kind() != mode::DIR {
+        return fail(code::NOTDIR, format!("{}: Not a directory", shown(path)));
+    }
+    if !access::may(who, &attrs, READ) {
+        return denied(path);
+    }
+    let below = session.tree.file_systems_in(&dir)?;
+    let mut entries = Vec::new();
+    if from == FILE_SYSTEMS {
+        for (name, place) in below {
+            entries.push(Entry { name, stat: stat(&place)? });
+        }
+        return Ok(Reply::Entries(entries, None));
+    }
+    let found = dir.fs.list_dir(dir.object, from, ENTRIES_MAX).map_err(told)?;
+    let last = found.last().map(|(_, next)| *next).filter(|_| found.len() == ENTRIES_MAX);
+    for (entry, _) in found {
+        // The directory that a file system stands in front of is not seen.
+        if below.iter().any(|(name, _)| *name == entry.name) {
+            continue;
+        }
+        match stat(&Place { fs: dir.fs.clone(), object: entry.object }) {
+            Ok(stat) => entries.push(Entry { name: entry.name, stat }),
+            // It went away in between.
+            Err(failure) if failure.errno == code::NOENT => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let next = last.or_else(|| (!below.is_empty()).then_some(FILE_SYSTEMS));
+    Ok(Reply::Entries(entries, next))
+}
+
+fn stat(place: &Place) -> Result<Stat> {
+    let (object, attrs): (_, Attrs) = place.fs.open_object(place.object).map_err(told)?;
+    let time = |time: Time| (time.secs, time.nanos);
+    Ok(Stat {
+        device: place.fs.dataset().object,
+        object: place.object,
+        generation: attrs.gen_txg,
+        mode: attrs.mode as u32,
+        links: attrs.links,
+        uid: u32::try_from(attrs.uid).unwrap_or(u32::MAX),
+        gid: u32::try_from(attrs.gid).unwrap_or(u32::MAX),
+        size: attrs.size,
+        allocated: object.used_bytes(),
+        atime: time(attrs.atime),
+        mtime: time(attrs.mtime),
+        ctime: time(attrs.ctime),
+    })
+}

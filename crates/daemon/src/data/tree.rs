@@ -1,0 +1,198 @@
+//! Paths of a tree: a file system, and those below it as directories of it.
+//!
+//! The one idea: a path is walked name by name from the tree's root, and nothing that is met on the way leads out:
+//! no `..` in what was asked, and no link to what is not below the root.
+
+use fs::{Attrs, DirEntry, Filesystem, FsError, code, mode};
+use pool::dsl::lookup;
+use rt::sync::Arc;
+use verbs::Held;
+use wire::{Failure, Subject};
+
+use super::access::{self, THROUGH};
+
+/// Links that are followed on one way, at most.
+const LINKS_MAX: usize = 40;
+/// The longest path, in bytes.
+const PATH_MAX: usize = 4096;
+
+/// What comes of a request, or why nothing.
+pub(super) type Result<T> = std::result::Result<T, Failure>;
+
+/// A failure with a number of errno(3).
+pub(super) fn fail<T>(errno: i32, text: impl Into<String>) -> Result<T> {
+    Err(Failure { errno, text: text.into() })
+}
+
+/// The engine's error as a client is told of it.
+pub(super) fn told(error: FsError) -> Failure {
+    Failure { errno: error.errno(), text: error.to_string() }
+}
+
+/// A path as people read it.
+pub(super) fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}
+
+/// An object of some file system of the tree.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) fs: Arc<Filesystem>,
+    pub(super) object: u64,
+}
+
+impl Place {
+    pub(super) fn attrs(&self) -> Result<Attrs> {
+        self.fs.attrs(self.object).map_err(told)
+    }
+}
+
+/// A tree of some pool that the server holds.
+pub(super) struct Tree {
+    held: Arc<Held>,
+    root: String,
+}
+
+impl Tree {
+    pub(super) fn new(held: Arc<Held>, root: &str) -> Result<Tree> {
+        let tree = Tree { held, root: root.to_string() };
+        drop(tree.open(root)?);
+        Ok(tree)
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<Filesystem>> {
+        let pool = name.split('/').next().unwrap_or_default();
+        let Some(pool) = self.held.pool(pool) else {
+            return fail(code::NOENT, format!("'{name}': the server has no such pool"));
+        };
+        Filesystem::open(&pool, name).map(Arc::new).map_err(told)
+    }
+
+    /// The file system that a directory stands for, if it is the root of one and has one of that name below it.
+    fn below(&self, at: &Place, name: &[u8]) -> Result<Option<Place>> {
+        let Some(name) = std::str::from_utf8(name).ok().filter(|_| at.object == at.fs.root())
+        else {
+            return Ok(None);
+        };
+        let name = format!("{}/{name}", at.fs.name());
+        let pool = at.fs.pool();
+        match lookup::find_dir(pool.mos(), &name) {
+            Ok(Some(_)) => match Filesystem::open(pool, &name) {
+                Ok(fs) => Ok(Some(Place { object: fs.root(), fs: Arc::new(fs) })),
+                // A volume is no directory.
+                Err(FsError::NotAFilesystem { .. }) => Ok(None),
+                Err(error) => Err(told(error)),
+            },
+            Ok(None) => Ok(None),
+            Err(error) => Err(told(error.into())),
+        }
+    }
+
+    /// Names of the file systems right below the one that `dir` is the root of.
+    pub(super) fn file_systems_in(&self, dir: &Place) -> Result<Vec<(Vec<u8>, Place)>> {
+        if dir.object != dir.fs.root() {
+            return Ok(Vec::new());
+        }
+        let mos = dir.fs.pool().mos();
+        let names = lookup::find(mos, &dir.fs.name()).and_then(|f| lookup::children(mos, &f.dir));
+        let mut out = Vec::new();
+        for (name, _) in names.map_err(|error| told(error.into()))? {
+            if let Some(place) = self.below(dir, name.as_bytes())? {
+                out.push((name.into_bytes(), place));
+            }
+        }
+        Ok(out)
+    }
+
+    /// What an entry of a directory leads to: a file system below it, or an object in it.
+    pub(super) fn enter(&self, dir: &Place, name: &[u8]) -> Result<Option<Place>> {
+        if let Some(place) = self.below(dir, name)? {
+            return Ok(Some(place));
+        }
+        let found: Option<DirEntry> = dir.fs.lookup(dir.object, name).map_err(told)?;
+        Ok(found.map(|entry| Place { fs: dir.fs.clone(), object: entry.object }))
+    }
+
+    /// What a path leads to; with `follow` a link at its end is followed, too.
+    pub(super) fn find(&self, who: &Subject, path: &[u8], follow: bool) -> Result<Place> {
+        let root = self.open(&self.root)?;
+        let mut way = vec![Place { object: root.root(), fs: root }];
+        let mut rest: Vec<Vec<u8>> = names(path)?.map(<[u8]>::to_vec).collect();
+        rest.reverse();
+        let mut links = 0;
+        while let Some(name) = rest.pop() {
+            let Some(at) = way.last() else { break };
+            if name == b".." {
+                // Only a link can say so.
+                way.pop();
+                if way.is_empty() {
+                    return fail(
+                        code::ACCES,
+                        format!("{}: a link leads out of the tree", shown(path)),
+                    );
+                }
+                continue;
+            }
+            let attrs = at.attrs()?;
+            if attrs.kind() != mode::DIR {
+                return fail(code::NOTDIR, format!("{}: Not a directory", shown(path)));
+            }
+            if !access::may(who, &attrs, THROUGH) {
+                return denied(path);
+            }
+            let Some(place) = self.enter(at, &name)? else {
+                return fail(code::NOENT, format!("{}: No such file or directory", shown(path)));
+            };
+            let found = place.attrs()?;
+            if found.kind() != mode::SYMLINK || rest.is_empty() && !follow {
+                way.push(place);
+                continue;
+            }
+            links += 1;
+            let target = found.target.unwrap_or_default();
+            if links > LINKS_MAX {
+                return fail(40, format!("{}: Too many levels of symbolic links", shown(path)));
+            }
+            if target.first() == Some(&b'/') {
+                return fail(code::ACCES, format!("{}: a link leads out of the tree", shown(path)));
+            }
+            rest.extend(
+                fs::parts(&target).map(<[u8]>::to_vec).collect::<Vec<_>>().into_iter().rev(),
+            );
+        }
+        way.pop().map_or_else(|| fail(code::ACCES, shown(path)), Ok)
+    }
+
+    /// The directory that a path's last name is in, and that name.
+    pub(super) fn parent<'p>(&self, who: &Subject, path: &'p [u8]) -> Result<(Place, &'p [u8])> {
+        let Some(name) = names(path)?.last() else {
+            return fail(code::INVAL, format!("{}: it is the root of the tree", shown(path)));
+        };
+        let end = path.len() - path.iter().rev().take_while(|byte| **byte == b'/').count();
+        let place = self.find(who, &path[..end - name.len()], true)?;
+        let attrs = place.attrs()?;
+        if attrs.kind() != mode::DIR {
+            return fail(code::NOTDIR, format!("{}: Not a directory", shown(path)));
+        }
+        if !access::may(who, &attrs, THROUGH) {
+            return denied(path);
+        }
+        Ok((place, name))
+    }
+}
+
+/// He may not.
+pub(super) fn denied<T>(path: &[u8]) -> Result<T> {
+    fail(code::ACCES, format!("{}: Permission denied", shown(path)))
+}
+
+/// The names of a path, if it can be one.
+fn names(path: &[u8]) -> Result<impl Iterator<Item = &[u8]>> {
+    if path.len() > PATH_MAX {
+        return fail(code::NAMETOOLONG, "File name too long");
+    }
+    if path.contains(&0) || fs::parts(path).any(|name| name == b"..") {
+        return fail(code::INVAL, format!("{}: not a path of a tree", shown(path)));
+    }
+    Ok(fs::parts(path))
+}

@@ -1,0 +1,145 @@
+//! Frames: how long a message is, before it is read.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::BULK_MAX;
+
+/// First bytes of a connection, the version with them.
+pub const MAGIC: [u8; 8] = *b"THUMDAT\x01";
+/// Bytes in front of a frame.
+pub const HEADER: usize = 8;
+/// Bytes of the typed part of a frame, at most.
+pub const PART_MAX: usize = 256 << 10;
+
+/// Why bytes are no message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// The typed part is too long.
+    #[error("a message of {0} bytes; the most is {PART_MAX}")]
+    Part(usize),
+    /// There are too many bulk bytes.
+    #[error("a message with {0} bulk bytes; the most is {BULK_MAX}")]
+    Bulk(usize),
+    /// The typed part is not what it should be.
+    #[error("not a message: {0}")]
+    Malformed(String),
+}
+
+/// What a frame has, as its first bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Bytes of the typed part.
+    pub part: usize,
+    /// Bulk bytes behind it.
+    pub bulk: usize,
+}
+
+impl Head {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It announces more than may be.
+    pub fn read(bytes: [u8; HEADER]) -> Result<Head, FrameError> {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        let part = u32::from_le_bytes([a, b, c, d]) as usize;
+        let bulk = u32::from_le_bytes([e, f, g, h]) as usize;
+        if part > PART_MAX {
+            return Err(FrameError::Part(part));
+        }
+        if bulk > BULK_MAX {
+            return Err(FrameError::Bulk(bulk));
+        }
+        Ok(Head { part, bulk })
+    }
+}
+
+/// The first bytes of a frame and its typed part; the `bulk` bytes follow.
+///
+/// # Errors
+/// It is too long.
+pub fn encode<T: Serialize>(message: &T, bulk: usize) -> Result<Vec<u8>, FrameError> {
+    let mut out = postcard::to_extend(message, vec![0; HEADER])
+        .map_err(|error| FrameError::Malformed(error.to_string()))?;
+    let part = out.len() - HEADER;
+    if part > PART_MAX {
+        return Err(FrameError::Part(part));
+    }
+    if bulk > BULK_MAX {
+        return Err(FrameError::Bulk(bulk));
+    }
+    out[..4].copy_from_slice(&(part as u32).to_le_bytes());
+    out[4..HEADER].copy_from_slice(&(bulk as u32).to_le_bytes());
+    Ok(out)
+}
+
+/// Reads the typed part of a frame, all of it.
+///
+/// # Errors
+/// It is something else.
+pub fn decode<T: DeserializeOwned>(part: &[u8]) -> Result<T, FrameError> {
+    let malformed = |why: String| FrameError::Malformed(why);
+    let (message, rest) =
+        postcard::take_from_bytes(part).map_err(|error| malformed(error.to_string()))?;
+    match rest {
+        [] => Ok(message),
+        rest => Err(malformed(format!("{} bytes too many", rest.len()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Request, Subject, Target};
+
+    fn request() -> Request {
+        let who = Subject { uid: 7, gid: 8, groups: vec![9, 10] };
+        Request::SetXattr {
+            who,
+            of: Target::Path(b"/a/b".to_vec()),
+            name: b"user.x".to_vec(),
+            value: Some(vec![1, 2, 3]),
+        }
+    }
+
+    #[test]
+    fn messages_come_as_they_went() {
+        let bytes = encode(&request(), 17).unwrap();
+        let (head, part) = bytes.split_first_chunk().unwrap();
+        let head = Head::read(*head).unwrap();
+        assert_eq!(head, Head { part: part.len(), bulk: 17 });
+        assert_eq!(decode::<Request>(part), Ok(request()));
+        assert!(decode::<Request>(&[part, &[0][..]].concat()).is_err());
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused() {
+        let head = |part: u32, bulk: u32| {
+            let mut bytes = [0; HEADER];
+            bytes[..4].copy_from_slice(&part.to_le_bytes());
+            bytes[4..].copy_from_slice(&bulk.to_le_bytes());
+            Head::read(bytes)
+        };
+        assert!(head(PART_MAX as u32, BULK_MAX as u32).is_ok());
+        assert_eq!(head(PART_MAX as u32 + 1, 0), Err(FrameError::Part(PART_MAX + 1)));
+        assert_eq!(head(0, u32::MAX), Err(FrameError::Bulk(u32::MAX as usize)));
+        let long = Request::Stat { who: Subject::ROOT, path: vec![b'x'; PART_MAX], follow: false };
+        assert!(matches!(encode(&long, 0), Err(FrameError::Part(_))));
+        assert!(encode(&request(), BULK_MAX + 1).is_err());
+    }
+
+    #[test]
+    fn any_bytes_are_a_message_or_an_error() {
+        let good = encode(&request(), 0).unwrap();
+        let part = &good[HEADER..];
+        for at in 0..part.len() {
+            drop(decode::<Request>(&part[..at]));
+            for byte in 0..=255 {
+                let mut bad = part.to_vec();
+                bad[at] = byte;
+                drop(decode::<Request>(&bad));
+            }
+        }
+    }
+}

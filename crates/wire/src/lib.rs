@@ -1,0 +1,23 @@
+//! What clients and the server say to each other about files.
+//!
+//! Place: below both, and it knows neither: no sockets, no engine. The one idea: a message is a frame of known
+//! length with a small typed part, and, behind it, bulk bytes as they are, so bulk bytes are never
+//! taken apart and whoever reads a frame knows beforehand how much memory it needs.
+//!
+//! ```text
+//! hello:   "THUMDAT" version:u8 length:u32le  Hello
+//! frame:   length:u32le bulk:u32le  Request or Answer (postcard)  bulk bytes
+//! ```
+//!
+//! A connection carries one request at a time. Connections of one session share its open files.
+
+mod frame;
+mod message;
+
+pub use frame::{FrameError, HEADER, Head, MAGIC, PART_MAX, decode, encode};
+pub use message::{
+    Answer, Entry, Failure, Hello, Open, Reply, Request, Session, Space, Stat, Subject, Target,
+};
+
+/// Bulk bytes of one frame, at most.
+pub const BULK_MAX: usize = 1 << 20;
