@@ -27,8 +27,17 @@ impl Server {
     /// If it does not come to listen.
     #[must_use]
     pub fn start(state: &Path) -> Server {
+        Server::start_with(state, &[])
+    }
+
+    /// The same, with more words on its command line.
+    ///
+    /// # Panics
+    /// If it does not come to listen.
+    #[must_use]
+    pub fn start_with(state: &Path, words: &[&str]) -> Server {
         let mut command = crate::thumper(state);
-        let child = command.arg("serve").stderr(Stdio::piped()).spawn().unwrap();
+        let child = command.arg("serve").args(words).stderr(Stdio::piped()).spawn().unwrap();
         let mut server = Server { child, state: state.into() };
         let start = rt::time::now();
         while UnixStream::connect(server.socket()).is_err() {

@@ -305,7 +305,7 @@ const OWN: &[Verb] = &[
     },
     Verb {
         name: "serve",
-        usage: "serve [-s socket] [--foreground] [--log-json] [pool] ...",
+        usage: "serve [-s socket] [-u user,..] [--foreground] [--log-json] [pool] ...",
         appendix: Appendix::Text(serve::HELP),
         run: serve::serve,
     },

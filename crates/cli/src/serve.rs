@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use daemon::{Form, Options};
 use jiff::tz::TimeZone;
 use rt::sync::Arc;
+use verbs::host::Names;
 
 use crate::door::{Door, Ran, Stop, bad_option, names};
 use crate::getopt::{Opt, sort};
@@ -16,7 +17,9 @@ Owns the pools (all that are remembered, or those named) until it gets SIGTERM o
 that is typed meanwhile. In the foreground; it tells systemd (Type=notify) when it is ready.
 
 \t--log-json  a line of the log is a JSON object
-\t--socket    where commands find it, instead of THUMPER_SOCKET or /run/thumper/socket
+\t-s          where commands find it, instead of THUMPER_SOCKET or /run/thumper/socket
+\t-u          users, with commas between: their programs may move files, for whomever they name, as XRootD's
+\t            user with the plug-in; they command nothing
 ";
 
 /// Where the server listens, as the environment has it.
@@ -35,15 +38,27 @@ fn zone(word: &OsStr) -> TimeZone {
     TimeZone::get(name).or_else(|_| TimeZone::posix(name)).unwrap_or_else(|_| TimeZone::system())
 }
 
+/// The number of a user, given as such or by name.
+fn number(user: &str) -> Result<u32, Stop> {
+    let named = || Names::Users.number(user).and_then(|number| u32::try_from(number).ok());
+    let unknown = || Stop::Said(format!("'{user}': there is no such user"), 1);
+    user.parse().ok().or_else(named).ok_or_else(unknown)
+}
+
 /// `thumper serve`.
 pub(crate) fn serve(door: &mut Door<'_>, words: &[OsString]) -> Ran {
-    let words = sort(words, "s:", &["log-json", "foreground"]);
+    let words = sort(words, "s:u:", &["log-json", "foreground"]);
     let mut options = Options { socket: socket(), ..Options::default() };
     for opt in &words.opts {
         match opt {
             Opt::Long(word) if word == "log-json" => options.log = Form::Json,
             Opt::Long(word) if word == "foreground" => {}
             Opt::Value('s', path) => options.socket = path.into(),
+            Opt::Value('u', users) => {
+                for user in users.to_string_lossy().split(',') {
+                    options.movers.push(number(user)?);
+                }
+            }
             other => return Err(bad_option(other)),
         }
     }

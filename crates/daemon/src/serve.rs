@@ -44,6 +44,9 @@ pub struct Options {
     pub socket: PathBuf,
     /// How it talks of itself.
     pub log: Form,
+    /// Users, besides root and the server's own, whose programs may move files, for whomever they name. They command
+    /// nothing.
+    pub movers: Vec<u32>,
 }
 
 /// Runs a command line: its words, the time zone (`TZ`) of whoever typed it, who executes, and the outputs. The
@@ -90,7 +93,7 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
         engine,
         run,
         log,
-        sessions: Sessions::new(held.clone()),
+        sessions: Sessions::new(held.clone(), options.movers.clone()),
         buffers: rt::BufPool::new(BUFFERS_IDLE_BYTES),
         commands: AtomicUsize::new(0),
         lanes: AtomicUsize::new(0),

@@ -70,13 +70,20 @@ impl Session {
 
 /// All sessions.
 pub(crate) struct Sessions {
+    /// Users who may move files, besides those who command the server.
+    movers: Vec<u32>,
     held: Arc<Held>,
     list: Mutex<BTreeMap<Number, rt::sync::Weak<Session>>>,
 }
 
 impl Sessions {
-    pub(crate) fn new(held: Arc<Held>) -> Sessions {
-        Sessions { held, list: Mutex::default() }
+    pub(crate) fn new(held: Arc<Held>, movers: Vec<u32>) -> Sessions {
+        Sessions { movers, held, list: Mutex::default() }
+    }
+
+    /// May the peer move files?
+    pub(super) fn admit(&self, peer: Peer) -> bool {
+        peer.commands() || self.movers.contains(&peer.uid)
     }
 
     /// Begins a session.

@@ -40,7 +40,7 @@ fn greet(
     sessions: &Sessions,
     length: usize,
 ) -> Result<Arc<Session>> {
-    if !peer.commands() {
+    if !sessions.admit(peer) {
         return fail(fs::code::PERM, format!("the server has no files for user {}", peer.uid));
     }
     if length > PART_MAX {

@@ -1,0 +1,63 @@
+// Where XRootD comes in.
+//
+// The one idea: these functions do all that there is to set up, in whichever order they are called; null is the only word
+// that keeps XRootD from starting.
+
+#include <stdexcept>
+
+#include "XrdSys/XrdSysError.hh"
+#include "XrdVersion.hh"
+#include "attributes.hh"
+#include "site.hh"
+#include "storage.hh"
+
+namespace {
+
+using thumper::Site;
+
+// Says what it is that is served, or why not.
+Site *set_up(XrdSysError &log, const char *words) noexcept {
+  try {
+    Site &site = Site::of(words);
+    const auto &options = site.options();
+    int error = 0;
+    if (site.client(error)) {
+      log.Emsg("Thumper", "serves the tree", options.tree.c_str());
+    } else {
+      log.Emsg("Thumper", "no server yet:", thumper_message());
+    }
+    return &site;
+  } catch (const std::exception &error) {
+    log.Emsg("Thumper", "ofs.osslib:", error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+#define EXPORTED __attribute__((visibility("default")))
+
+extern "C" {
+
+EXPORTED XrdOss *XrdOssGetStorageSystem2(XrdOss *, XrdSysLogger *logger, const char *, const char *words, XrdOucEnv *) {
+  XrdSysError log(logger, "thumper_");
+  Site *site = set_up(log, words);
+  return site ? new (std::nothrow) thumper::Storage(*site) : nullptr;
+}
+
+EXPORTED XrdOss *XrdOssGetStorageSystem(XrdOss *native, XrdSysLogger *logger, const char *config, const char *words) {
+  return XrdOssGetStorageSystem2(native, logger, config, words, nullptr);
+}
+
+EXPORTED XrdSysXAttr *XrdSysGetXAttrObject(XrdSysError *log, const char *, const char *words) {
+  Site *site = set_up(*log, words);
+  return site ? new (std::nothrow) thumper::Attributes(*site) : nullptr;
+}
+
+}  // extern "C"
+
+#pragma GCC visibility push(default)
+XrdVERSIONINFO(XrdOssGetStorageSystem, Thumper);
+XrdVERSIONINFO(XrdOssGetStorageSystem2, Thumper);
+XrdVERSIONINFO(XrdSysGetXAttrObject, Thumper);
+#pragma GCC visibility pop

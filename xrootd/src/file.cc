@@ -1,0 +1,203 @@
+#include "file.hh"
+
+#include <fcntl.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "XrdSfs/XrdSfsAio.hh"
+#include "wall.hh"
+
+namespace thumper {
+
+namespace {
+
+// Bytes and pieces of a vector read that are asked for at once.
+constexpr std::size_t batch_bytes = 1 << 20;
+constexpr int batch_pieces = 1024;
+
+}  // namespace
+
+File::~File() {
+  // Nobody closed it: whoever wrote has no promise.
+  thumper_close(file_, 0);
+}
+
+int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
+  return walled([&]() -> int {
+    if (file_) return -EINVAL;
+    Call call(site_, &env, path);
+    if (call.error) return answer(call.error);
+    int access = flags & O_ACCMODE;
+    std::uint32_t how = 0;
+    if (access != O_WRONLY) how |= THUMPER_READ;
+    if (access != O_RDONLY) how |= THUMPER_WRITE;
+    if (flags & O_CREAT) how |= THUMPER_CREATE;
+    if (flags & O_EXCL) how |= THUMPER_NEW;
+    if (flags & O_TRUNC) how |= THUMPER_TRUNCATE;
+    int error = 0;
+    file_ = thumper_open(call.client, &call.who, call.path.c_str(), how, mode, &error);
+    if (!file_) return answer(error);
+    writable_ = access != O_RDONLY;
+    path_ = call.path;
+    person_ = call.person;
+    site_.counters().opens++;
+    return 0;
+  });
+}
+
+int File::Close(long long *size) {
+  return walled([&]() -> int {
+    if (!file_) return -EBADF;
+    thumper_stat stat{};
+    if (size && thumper_stat_open(file_, &stat) == 0) *size = static_cast<long long>(stat.size);
+    thumper_file *file = file_;
+    file_ = nullptr;
+    int status = thumper_close(file, writable_ && site_.options().stable);
+    if (status < 0) site_.counters().errors++;
+    return answer(status);
+  });
+}
+
+ssize_t File::counted_read(ssize_t got) {
+  auto &counters = site_.counters();
+  if (got < 0) {
+    counters.errors++;
+    return answer(static_cast<int>(got));
+  }
+  counters.reads++;
+  counters.read_bytes += static_cast<std::uint64_t>(got);
+  return got;
+}
+
+// What will be read soon: the server sees readers that go on by itself.
+ssize_t File::Read(off_t, size_t) { return 0; }
+
+ssize_t File::Read(void *buffer, off_t offset, size_t size) {
+  if (!file_) return -EBADF;
+  if (offset < 0) return -EINVAL;
+  return counted_read(thumper_read(file_, buffer, size, static_cast<std::uint64_t>(offset)));
+}
+
+ssize_t File::ReadRaw(void *buffer, off_t offset, size_t size) { return Read(buffer, offset, size); }
+
+ssize_t File::ReadV(XrdOucIOVec *pieces, int count) {
+  return walled([&]() -> ssize_t {
+    if (!file_) return -EBADF;
+    ssize_t total = 0;
+    std::vector<thumper_piece> batch;
+    std::vector<char> bytes;
+    for (int i = 0; i < count;) {
+      if (pieces[i].offset < 0 || pieces[i].size < 0) return -EINVAL;
+      if (static_cast<std::size_t>(pieces[i].size) >= batch_bytes) {
+        ssize_t got = Read(pieces[i].data, pieces[i].offset, pieces[i].size);
+        if (got < 0) return got;
+        if (got < pieces[i].size) return -ESPIPE;
+        total += got;
+        i++;
+        continue;
+      }
+      batch.clear();
+      std::size_t size = 0;
+      int first = i;
+      for (; i < count && i - first < batch_pieces; i++) {
+        if (pieces[i].offset < 0 || pieces[i].size < 0) return -EINVAL;
+        if (size + pieces[i].size > batch_bytes) break;
+        batch.push_back({static_cast<std::uint64_t>(pieces[i].offset), static_cast<std::uint32_t>(pieces[i].size)});
+        size += pieces[i].size;
+      }
+      if (bytes.size() < size) bytes.resize(size);
+      ssize_t got = counted_read(thumper_read_pieces(file_, batch.data(), batch.size(), bytes.data()));
+      if (got < 0) return got;
+      const char *from = bytes.data();
+      for (int piece = first; piece < i; piece++) {
+        std::memcpy(pieces[piece].data, from, pieces[piece].size);
+        from += pieces[piece].size;
+      }
+      total += got;
+    }
+    return total;
+  });
+}
+
+ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
+  if (!file_) return -EBADF;
+  if (offset < 0) return -EINVAL;
+  ssize_t done = thumper_write(file_, buffer, size, static_cast<std::uint64_t>(offset));
+  auto &counters = site_.counters();
+  if (done < 0) {
+    counters.errors++;
+    return answer(static_cast<int>(done));
+  }
+  counters.writes++;
+  counters.written_bytes += size;
+  return done;
+}
+
+// Asked not to (`Features`), XRootD does not use these; whoever does gets his answer before the call returns.
+int File::Read(XrdSfsAio *aio) {
+  aio->Result = Read(const_cast<void *>(aio->sfsAio.aio_buf), aio->sfsAio.aio_offset, aio->sfsAio.aio_nbytes);
+  aio->doneRead();
+  return 0;
+}
+
+int File::Write(XrdSfsAio *aio) {
+  aio->Result = Write(const_cast<const void *>(aio->sfsAio.aio_buf), aio->sfsAio.aio_offset, aio->sfsAio.aio_nbytes);
+  aio->doneWrite();
+  return 0;
+}
+
+int File::Fsync() {
+  if (!file_) return -EBADF;
+  return answer(thumper_sync(file_));
+}
+
+int File::Fsync(XrdSfsAio *aio) {
+  aio->Result = Fsync();
+  aio->doneWrite();
+  return 0;
+}
+
+int File::Ftruncate(unsigned long long size) {
+  if (!file_) return -EBADF;
+  return answer(thumper_truncate_open(file_, size));
+}
+
+int File::Fchmod(mode_t mode) {
+  return walled([&]() -> int {
+    if (!file_) return -EBADF;
+    int error = 0;
+    auto *client = site_.client(error);
+    if (!client) return answer(error);
+    auto who = person_.subject();
+    return answer(thumper_chmod(client, &who, path_.c_str(), mode));
+  });
+}
+
+int File::Fstat(struct stat *to) {
+  if (!file_) return -EBADF;
+  thumper_stat stat{};
+  int status = thumper_stat_open(file_, &stat);
+  if (status == 0) fill(*to, stat);
+  return answer(status);
+}
+
+int File::Fctl(int command, int length, const char *args, char **) {
+  return walled([&]() -> int {
+    if (command != Fctl_utimes) return -ENOTSUP;
+    timeval times[2];
+    if (!file_) return -EBADF;
+    if (length != static_cast<int>(sizeof(times)) || !args) return -EINVAL;
+    std::memcpy(times, args, sizeof(times));
+    int error = 0;
+    auto *client = site_.client(error);
+    if (!client) return answer(error);
+    auto who = person_.subject();
+    auto nanos = static_cast<std::uint32_t>(std::clamp<long>(times[1].tv_usec, 0, 999'999) * 1000);
+    return answer(thumper_set_mtime(client, &who, path_.c_str(), times[1].tv_sec, nanos));
+  });
+}
+
+}  // namespace thumper

@@ -1,0 +1,48 @@
+// An open file.
+//
+// The one idea: a handle of the client library, which any number of threads may use at once; so nothing is locked here.
+// A file that could be written is on stable storage when its close has returned, if the site does not say otherwise.
+
+#pragma once
+
+#include <string>
+
+#include "XrdOss/XrdOss.hh"
+#include "site.hh"
+
+namespace thumper {
+
+class File final : public XrdOssDF {
+ public:
+  File(Site &site, const char *tident) : XrdOssDF(tident, DF_isFile), site_(site) {}
+  ~File() override;
+
+  int Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) override;
+  int Close(long long *size = nullptr) override;
+
+  ssize_t Read(off_t offset, size_t size) override;
+  ssize_t Read(void *buffer, off_t offset, size_t size) override;
+  ssize_t ReadRaw(void *buffer, off_t offset, size_t size) override;
+  ssize_t ReadV(XrdOucIOVec *pieces, int count) override;
+  ssize_t Write(const void *buffer, off_t offset, size_t size) override;
+  int Read(XrdSfsAio *aio) override;
+  int Write(XrdSfsAio *aio) override;
+
+  int Fsync() override;
+  int Fsync(XrdSfsAio *aio) override;
+  int Ftruncate(unsigned long long size) override;
+  int Fchmod(mode_t mode) override;
+  int Fstat(struct stat *to) override;
+  int Fctl(int command, int length, const char *args, char **response = nullptr) override;
+
+ private:
+  ssize_t counted_read(ssize_t got);
+
+  Site &site_;
+  thumper_file *file_ = nullptr;
+  bool writable_ = false;
+  std::string path_;
+  Person person_;
+};
+
+}  // namespace thumper

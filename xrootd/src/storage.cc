@@ -1,0 +1,103 @@
+#include "storage.hh"
+
+#include <fcntl.h>
+
+#include <cstdlib>
+
+#include "XrdOuc/XrdOucEnv.hh"
+#include "directory.hh"
+#include "file.hh"
+#include "wall.hh"
+
+namespace thumper {
+
+XrdOssDF *Storage::newDir(const char *tident) { return new (std::nothrow) Directory(site_, tident); }
+
+XrdOssDF *Storage::newFile(const char *tident) { return new (std::nothrow) File(site_, tident); }
+
+// There is no descriptor to send from, and threads of XRootD wait for their own requests.
+uint64_t Storage::Features() { return XRDOSS_HASNOSF | XRDOSS_HASNAIO; }
+
+int Storage::Chmod(const char *path, mode_t mode, XrdOucEnv *env) {
+  return walled([&]() -> int {
+    Call call(site_, env, path);
+    if (call.error) return answer(call.error);
+    return answer(thumper_chmod(call.client, &call.who, call.path.c_str(), mode));
+  });
+}
+
+// XRootD makes a file by this, and opens it by another call.
+int Storage::Create(const char *, const char *path, mode_t mode, XrdOucEnv &env, int options) {
+  return walled([&]() -> int {
+    Call call(site_, &env, path);
+    if (call.error) return answer(call.error);
+    // Who says how much will come is told at once that there is no room.
+    if (const char *announced = env.Get("oss.asize")) {
+      thumper_space space{};
+      if (space_around(path, space) == 0 && std::strtoull(announced, nullptr, 10) > space.free) return -ENOSPC;
+    }
+    std::uint32_t how = THUMPER_WRITE | THUMPER_CREATE;
+    if (options & XRDOSS_new) how |= THUMPER_NEW;
+    if (options & XRDOSS_mkpath) how |= THUMPER_PARENTS;
+    if ((options >> 8) & O_TRUNC) how |= THUMPER_TRUNCATE;
+    int error = 0;
+    auto *file = thumper_open(call.client, &call.who, call.path.c_str(), how, mode, &error);
+    if (!file) return answer(error);
+    return answer(thumper_close(file, 0));
+  });
+}
+
+int Storage::Mkdir(const char *path, mode_t mode, int parents, XrdOucEnv *env) {
+  return walled([&]() -> int {
+    Call call(site_, env, path);
+    if (call.error) return answer(call.error);
+    return answer(thumper_mkdir(call.client, &call.who, call.path.c_str(), mode, parents));
+  });
+}
+
+int Storage::Remdir(const char *path, int, XrdOucEnv *env) {
+  return walled([&]() -> int {
+    Call call(site_, env, path);
+    if (call.error) return answer(call.error);
+    return answer(thumper_rmdir(call.client, &call.who, call.path.c_str()));
+  });
+}
+
+int Storage::Rename(const char *from, const char *to, XrdOucEnv *env, XrdOucEnv *to_env) {
+  return walled([&]() -> int {
+    Call call(site_, env ? env : to_env, from);
+    if (call.error) return answer(call.error);
+    Call target(site_, env ? env : to_env, to);
+    if (target.error) return answer(target.error);
+    return answer(thumper_rename(call.client, &call.who, call.path.c_str(), target.path.c_str()));
+  });
+}
+
+int Storage::Stat(const char *path, struct stat *to, int, XrdOucEnv *env) {
+  return walled([&]() -> int {
+    Call call(site_, env, path);
+    if (call.error) return answer(call.error);
+    thumper_stat stat{};
+    int status = thumper_stat_path(call.client, &call.who, call.path.c_str(), 1, &stat);
+    if (status == 0) fill(*to, stat);
+    return answer(status);
+  });
+}
+
+int Storage::Truncate(const char *path, unsigned long long size, XrdOucEnv *env) {
+  return walled([&]() -> int {
+    Call call(site_, env, path);
+    if (call.error) return answer(call.error);
+    return answer(thumper_truncate(call.client, &call.who, call.path.c_str(), size));
+  });
+}
+
+int Storage::Unlink(const char *path, int, XrdOucEnv *env) {
+  return walled([&]() -> int {
+    Call call(site_, env, path);
+    if (call.error) return answer(call.error);
+    return answer(thumper_unlink(call.client, &call.who, call.path.c_str()));
+  });
+}
+
+}  // namespace thumper
