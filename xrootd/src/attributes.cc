@@ -32,6 +32,23 @@ ssize_t names_of(const Call &call, std::vector<char> &names) {
 
 }  // namespace
 
+void forget_checksums(Site &site, const std::string &path) noexcept {
+  walled([&]() -> int {
+    Call call(site, nullptr, path.c_str());
+    if (call.error) return call.error;
+    std::vector<char> names;
+    auto size = names_of(call, names);
+    const std::string kept = prefix + "XrdCks.";
+    for (ssize_t at = 0; at < size;) {
+      std::string name(names.data() + at);
+      at += static_cast<ssize_t>(name.size()) + 1;
+      if (name.compare(0, kept.size(), kept) != 0) continue;
+      thumper_setxattr(call.client, &call.who, call.path.c_str(), name.c_str(), nullptr, 0);
+    }
+    return 0;
+  });
+}
+
 int Attributes::Get(const char *name, void *value, int size, const char *path, int) {
   return walled([&]() -> int {
     Call call(site_, nullptr, path);
@@ -39,8 +56,7 @@ int Attributes::Get(const char *name, void *value, int size, const char *path, i
     if (size < 0) return -EINVAL;
     auto got = thumper_getxattr(call.client, &call.who, call.path.c_str(), (prefix + name).c_str(), value,
                                 static_cast<std::size_t>(size));
-    // To XRootD an attribute that is not there has no bytes.
-    return got == -ENODATA ? 0 : answer(static_cast<int>(got));
+    return answer(static_cast<int>(got));
   });
 }
 
@@ -66,8 +82,7 @@ int Attributes::Del(const char *name, const char *path, int) {
   return walled([&]() -> int {
     Call call(site_, nullptr, path);
     if (call.error) return answer(call.error);
-    int status = thumper_setxattr(call.client, &call.who, call.path.c_str(), (prefix + name).c_str(), nullptr, 0);
-    return status == -ENODATA ? 0 : answer(status);
+    return answer(thumper_setxattr(call.client, &call.who, call.path.c_str(), (prefix + name).c_str(), nullptr, 0));
   });
 }
 

@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <string>
+
 #include "XrdSys/XrdSysXAttr.hh"
 #include "site.hh"
 
@@ -23,5 +25,9 @@ class Attributes final : public XrdSysXAttr {
  private:
   Site &site_;
 };
+
+// Takes the checksums that XRootD keeps with a file away. XRootD believes one as long as the file's time of change is the
+// same second; so whoever changes a file says that they are of no use.
+void forget_checksums(Site &site, const std::string &path) noexcept;
 
 }  // namespace thumper

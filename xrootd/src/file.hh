@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "XrdOss/XrdOss.hh"
@@ -41,6 +42,7 @@ class File final : public XrdOssDF {
   Site &site_;
   thumper_file *file_ = nullptr;
   bool writable_ = false;
+  std::atomic<bool> changed_{false};
   std::string path_;
   Person person_;
 };

@@ -83,11 +83,9 @@ int Storage::StatXA(const char *path, char *text, int &size, XrdOucEnv *env) {
     if (int status = Stat(path, &stat, 0, env)) return status;
     char type = S_ISREG(stat.st_mode) ? 'f' : S_ISDIR(stat.st_mode) ? 'd' : 'o';
     return say(text, size,
-               "oss.cgroup=public&oss.type=%c&oss.used=%lld&oss.mt=%lld&oss.ct=%lld&oss.at=%lld&oss.u=%u&oss.g=%u"
-               "&oss.fs=w",
+               "oss.cgroup=public&oss.type=%c&oss.used=%lld&oss.mt=%lld&oss.ct=%lld&oss.at=%lld&oss.u=*&oss.g=*&oss.fs=w",
                type, static_cast<long long>(stat.st_size), static_cast<long long>(stat.st_mtime),
-               static_cast<long long>(stat.st_ctime), static_cast<long long>(stat.st_atime), stat.st_uid,
-               stat.st_gid);
+               static_cast<long long>(stat.st_ctime), static_cast<long long>(stat.st_atime));
   });
 }
 

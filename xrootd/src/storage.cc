@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "XrdOuc/XrdOucEnv.hh"
+#include "attributes.hh"
 #include "directory.hh"
 #include "file.hh"
 #include "wall.hh"
@@ -51,7 +52,14 @@ int Storage::Mkdir(const char *path, mode_t mode, int parents, XrdOucEnv *env) {
   return walled([&]() -> int {
     Call call(site_, env, path);
     if (call.error) return answer(call.error);
-    return answer(thumper_mkdir(call.client, &call.who, call.path.c_str(), mode, parents));
+    int status = thumper_mkdir(call.client, &call.who, call.path.c_str(), mode, parents);
+    // XRootD's own storage layer is content with a directory that is there; scripts of sites have come to need it.
+    thumper_stat stat{};
+    if (status == -EEXIST && thumper_stat_path(call.client, &call.who, call.path.c_str(), 1, &stat) == 0 &&
+        S_ISDIR(stat.mode)) {
+      return 0;
+    }
+    return answer(status);
   });
 }
 
@@ -69,7 +77,16 @@ int Storage::Rename(const char *from, const char *to, XrdOucEnv *env, XrdOucEnv 
     if (call.error) return answer(call.error);
     Call target(site_, env ? env : to_env, to);
     if (target.error) return answer(target.error);
-    return answer(thumper_rename(call.client, &call.who, call.path.c_str(), target.path.c_str()));
+    auto rename = [&] { return thumper_rename(call.client, &call.who, call.path.c_str(), target.path.c_str()); };
+    int status = rename();
+    thumper_stat stat{};
+    if (status == -ENOENT && thumper_stat_path(call.client, &call.who, call.path.c_str(), 0, &stat) == 0) {
+      // As XRootD's own storage layer: directories on the way to the new name are made.
+      auto parent = target.path.substr(0, target.path.rfind('/'));
+      status = thumper_mkdir(call.client, &call.who, parent.c_str(), 0755, 1);
+      if (status == 0) status = rename();
+    }
+    return answer(status);
   });
 }
 
@@ -88,7 +105,9 @@ int Storage::Truncate(const char *path, unsigned long long size, XrdOucEnv *env)
   return walled([&]() -> int {
     Call call(site_, env, path);
     if (call.error) return answer(call.error);
-    return answer(thumper_truncate(call.client, &call.who, call.path.c_str(), size));
+    int status = thumper_truncate(call.client, &call.who, call.path.c_str(), size);
+    if (status == 0) forget_checksums(site_, call.path);
+    return answer(status);
   });
 }
 

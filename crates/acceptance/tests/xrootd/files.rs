@@ -1,0 +1,136 @@
+//! Contents: up, down, in pieces, with checksums.
+
+use std::fs;
+
+use crate::gate::{Gate, ROOT, Site, noise, tool, xrdcp};
+
+/// One large file and many small ones go up and come back as they were.
+#[test]
+fn what_goes_up_comes_down() {
+    let site = Site::new();
+    let gate = site.gate("gate", &site.osslib("pool=tank"));
+    let large = noise(1, 64_000_001);
+    let from = site.file("large", &large);
+    xrdcp(&[&from, &gate.url("/dir/large")]);
+    let back = site.path("back");
+    xrdcp(&[&gate.url("/dir/large"), back.to_str().unwrap()]);
+    assert!(fs::read(&back).unwrap() == large);
+    // Ours see the same, and whose it is.
+    let client = site.client("tank");
+    let stat = client.stat(&ROOT, b"/dir/large", true).unwrap();
+    assert_eq!((stat.size, stat.uid, stat.mode), (large.len() as u64, 0, 0o100_644));
+
+    for i in 0..300usize {
+        drop(site.file(&format!("small/d{}/f{i}", i % 7), &noise(i as u64, i * 37)));
+    }
+    let small = site.path("small");
+    drop(gate.xrdfs(&["mkdir", "/many"]).expect_ok());
+    xrdcp(&["--recursive", "--parallel", "4", small.to_str().unwrap(), &gate.url("/many/")]);
+    let came = site.path("came");
+    fs::create_dir(&came).unwrap();
+    let to = came.to_str().unwrap();
+    xrdcp(&["--recursive", "--parallel", "4", &gate.url("/many/small"), to]);
+    for i in 0..300usize {
+        let bytes = fs::read(came.join(format!("small/d{}/f{i}", i % 7))).unwrap();
+        assert!(bytes == noise(i as u64, i * 37), "f{i}");
+    }
+    assert!(gate.log().contains("serves the tree tank"), "{}", gate.log());
+    drop((gate, client));
+    site.end();
+}
+
+/// What the python client does: vectors, pages, pieces in any order.
+const PIECES: &str = r#"
+import sys, random
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+url, source = sys.argv[1:]
+data = open(source, 'rb').read()
+def ok(r): assert r[0].ok, r[0].message; return r[1]
+rng = random.Random(5)
+f = client.File()
+ok(f.open(url, OpenFlags.NEW | OpenFlags.MAKEPATH))
+parts = [(at, data[at:at + 70001]) for at in range(0, len(data), 70001)]
+rng.shuffle(parts)
+for at, part in parts: ok(f.write(part, at, len(part)))
+ok(f.sync()); ok(f.close())
+f = client.File(); ok(f.open(url))
+assert ok(f.stat()).size == len(data)
+for n in (1, 10, 1000):
+    chunks = [(rng.randrange(len(data) - 3000), rng.randrange(1, 3000)) for _ in range(n)]
+    got = ok(f.vector_read(chunks))
+    assert len(got.chunks) == n
+    for (at, size), chunk in zip(chunks, got.chunks):
+        assert chunk.buffer == data[at:at + size], at
+big = [(0, 1 << 20), (5, 1 << 20), (77, 1000), (len(data) - 2000000, 2000000)]
+for (at, size), chunk in zip(big, ok(f.vector_read(big)).chunks):
+    assert chunk.buffer == data[at:at + size], at
+assert not f.vector_read([(0, 10), (len(data) - 5, 6)])[0].ok
+assert ok(f.read(len(data) - 5, 100)) == data[-5:]
+assert ok(f.read(len(data) + 5, 100)) == b''
+ok(f.close())
+f = client.File(); ok(f.open(url, OpenFlags.UPDATE))
+ok(f.truncate(1000)); ok(f.write(b'x', 4999, 1)); ok(f.close())
+f = client.File(); ok(f.open(url))
+assert ok(f.read(0, 9999)) == data[:1000] + bytes(3999) + b'x'
+ok(f.close())
+"#;
+
+#[test]
+fn pieces_are_those_asked_for() {
+    let site = Site::new();
+    let gate = site.gate("gate", &site.osslib("pool=tank"));
+    let from = site.file("data", &noise(2, 5_000_000));
+    let script = site.file("pieces.py", PIECES.as_bytes());
+    let url = gate.url("/new/pieces");
+    drop(tool("/usr/bin/python3", &[&script, &url, &from], &[]).expect_ok());
+    drop(gate);
+    site.end();
+}
+
+fn checksum(gate: &Gate, path: &str) -> String {
+    gate.xrdfs(&["query", "checksum", path]).expect_ok().out.trim().to_string()
+}
+
+fn adler32(bytes: &[u8]) -> u32 {
+    let (mut a, mut b) = (1u32, 0u32);
+    for byte in bytes {
+        a = (a + u32::from(*byte)) % 65521;
+        b = (b + a) % 65521;
+    }
+    b << 16 | a
+}
+
+/// Checksums are right, are kept with the file in the form that XRootD knows, and are never those of other bytes.
+#[test]
+fn checksums_stay_with_their_files() {
+    let site = Site::new();
+    let gate = site.gate("gate", &site.osslib("pool=tank"));
+    let client = site.client("tank");
+    let bytes = noise(3, 3_000_000);
+    let from = site.file("data", &bytes);
+    let url = gate.url("/sum");
+    xrdcp(&["--cksum", "adler32", &from, &url]);
+    xrdcp(&["--cksum", "adler32", &url, site.path("back").to_str().unwrap()]);
+    let right = format!("adler32 {:08x}", adler32(&bytes));
+    assert_eq!(checksum(&gate, "/sum"), right);
+    let name = b"user.XrdCks.adler32";
+    let kept = client.xattr(&ROOT, b"/sum", name).unwrap();
+    assert_eq!((kept.len(), &kept[..8]), (96, &b"adler32\0"[..]));
+    assert_eq!(kept[31..36], [&[4][..], &adler32(&bytes).to_be_bytes()].concat());
+    // That is where the answer comes from: with other bytes there it is another.
+    let mut other = kept.clone();
+    other[32..36].copy_from_slice(b"\x01\x02\x03\x04");
+    client.set_xattr(&ROOT, b"/sum", name, Some(&other)).unwrap();
+    assert_eq!(checksum(&gate, "/sum"), "adler32 01020304");
+    // And with the file written anew it is not given again, in the same second or later.
+    let bytes = noise(4, 3_000_000);
+    let from = site.file("data", &bytes);
+    xrdcp(&["-f", &from, &url]);
+    assert_eq!(checksum(&gate, "/sum"), format!("adler32 {:08x}", adler32(&bytes)));
+    let crc = gate.xrdfs(&["query", "checksum", "/sum?cks.type=crc32c"]).expect_ok().out;
+    let ours = tool("xrdcrc32c", &[&from], &[]).expect_ok().out;
+    assert_eq!(crc.split_whitespace().nth(1), ours.split_whitespace().next());
+    drop((gate, client));
+    site.end();
+}

@@ -1,0 +1,272 @@
+//! The plug-in as CMake builds it, a real xrootd with it, and the real clients.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use acceptance::{Server, assert_verified, thumper};
+use client::{Client, Options, Subject};
+use rt::sync::Arc;
+use testkit::random::Rng;
+use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
+use verbs::host::Names;
+
+/// Who is root.
+pub(crate) const ROOT: Subject = Subject::ROOT;
+/// The user that Debian's package makes for the server; root runs it as him, others as themselves.
+const USER: &str = "xrootd";
+/// How long a server may take to listen.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client may take, in seconds: a hang is a failure.
+const CLIENT_SECONDS: &str = "120";
+
+/// The plug-in, built on first use.
+fn plugin() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+        let folder = if cfg!(debug_assertions) { "debug" } else { "release" };
+        let cache = testkit::paths::cache();
+        let target = cache.parent().unwrap();
+        let source = testkit::paths::repository();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "-p", "client", "--profile", profile]);
+        drop(Ran::of(cargo.current_dir(&source).arg("--target-dir").arg(target)).expect_ok());
+        let into = target.join("xrootd").join(folder);
+        let library = target.join(folder).join("libclient.a");
+        let mut cmake = Command::new("cmake");
+        cmake.arg("-S").arg(source.join("xrootd")).arg("-B").arg(&into);
+        cmake.arg(format!("-DTHUMPER_CLIENT={}", library.display()));
+        drop(Ran::of(&mut cmake).expect_ok());
+        drop(Ran::of(Command::new("cmake").arg("--build").arg(&into)).expect_ok());
+        into.join("libXrdThumper-5.so")
+    };
+    BUILT.get_or_init(build).clone()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Gives a file or directory to the user that xrootd runs as.
+pub(crate) fn hand_over(path: &Path) {
+    if is_root() {
+        let uid = Names::Users.number(USER).expect("the package xrootd-server makes it");
+        let gid = Names::Groups.number(USER).expect("and its group");
+        chown(path, Some(uid as u32), Some(gid as u32)).unwrap();
+    }
+}
+
+/// A port that nobody listens at.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// `size` bytes that do not compress.
+pub(crate) fn noise(seed: u64, size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    Rng::of(seed, 3).fill(&mut bytes);
+    bytes
+}
+
+/// A served pool, `tank`, and a directory beside it.
+pub(crate) struct Site {
+    images: Images,
+    aside: TempDir,
+    server: Option<Server>,
+}
+
+impl Site {
+    pub(crate) fn new() -> Site {
+        let (images, aside) = (fresh_images(5, 256 << 20), temp_dir());
+        // The server's user goes through it.
+        fs::set_permissions(aside.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::copy(plugin(), aside.path().join("libXrdThumper-5.so")).unwrap();
+        let mut site = Site { images, aside, server: None };
+        site.start();
+        let disks = site.images.disks();
+        let mut words = vec!["zpool", "create", "tank", "raidz2"];
+        words.extend(disks.iter().map(|disk| disk.to_str().unwrap()));
+        drop(site.run(&words));
+        site
+    }
+
+    fn start(&mut self) {
+        let words: &[&str] = if is_root() { &["-u", USER] } else { &[] };
+        self.server = Some(Server::start_with(&self.path("pools"), words));
+    }
+
+    /// Kills the pool's server, and starts it anew.
+    pub(crate) fn restart(&mut self) {
+        self.server.take().unwrap().kill();
+        self.start();
+    }
+
+    /// A path in the directory beside the pool.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.aside.path().join(name)
+    }
+
+    /// A file there; its path as a word.
+    pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().into()
+    }
+
+    /// What `thumper WORDS` says.
+    pub(crate) fn run(&self, words: &[&str]) -> String {
+        Ran::of(thumper(&self.path("pools")).args(words)).expect_ok().out
+    }
+
+    /// A client of our own.
+    pub(crate) fn client(&self, tree: &str) -> Arc<Client> {
+        Client::connect(Options::new(self.server.as_ref().unwrap().socket(), tree)).unwrap()
+    }
+
+    /// The line that loads the plug-in, as docs/xrootd.md has it; `words` say which tree, and what else.
+    pub(crate) fn osslib(&self, words: &str) -> String {
+        let dir = self.aside.path().display();
+        let socket = self.server.as_ref().unwrap().socket();
+        let socket = socket.display();
+        format!("ofs.osslib +cksio +xattr {dir}/libXrdThumper.so {words} socket={socket}\n")
+    }
+
+    /// Starts xrootd; `lines` are added to what all of them have.
+    pub(crate) fn gate(&self, name: &str, lines: &str) -> Gate {
+        Gate::start(&self.path(name), lines)
+    }
+
+    /// All is closed, and the judges are content.
+    pub(crate) fn end(mut self) {
+        drop(self.server.take().unwrap().stop());
+        tool::zdb_content(self.images.path(), "tank");
+        assert_verified(self.images.path(), "tank");
+    }
+}
+
+/// A running xrootd. Killed when it is dropped.
+pub(crate) struct Gate {
+    child: Child,
+    dir: PathBuf,
+    pub(crate) port: u16,
+    pub(crate) web: u16,
+}
+
+impl Gate {
+    fn start(dir: &Path, lines: &str) -> Gate {
+        let (port, web) = (free_port(), free_port());
+        fs::create_dir(dir).unwrap();
+        for sub in ["admin", "run", "log"] {
+            fs::create_dir(dir.join(sub)).unwrap();
+            hand_over(&dir.join(sub));
+        }
+        let at = dir.display();
+        let mut text = format!(
+            "xrd.port {port}\n\
+             xrd.protocol XrdHttp:{web} libXrdHttp.so\n\
+             xrd.network nodnr norpipa\n\
+             all.adminpath {at}/admin\n\
+             all.pidpath {at}/run\n\
+             all.export /\n\
+             xrootd.chksum max 2 adler32 crc32c md5\n\
+             ofs.persist off\n"
+        );
+        text.write_str(lines).unwrap();
+        fs::write(dir.join("xrootd.cf"), text).unwrap();
+        let mut command = Command::new("xrootd");
+        if is_root() {
+            command.args(["-R", USER]);
+        }
+        command.arg("-c").arg(dir.join("xrootd.cf")).arg("-l").arg(dir.join("log/log"));
+        command.current_dir(dir.join("run")).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("Debian's package xrootd-server");
+        let mut gate = Gate { child, dir: dir.into(), port, web };
+        let start = rt::time::now();
+        // Its ports take connections before it is ready.
+        while !gate.ended_its_start("completed") {
+            let ended = gate.child.try_wait().unwrap().is_some();
+            assert!(!ended && !gate.ended_its_start("failed"), "{}", gate.log());
+            assert!(start.elapsed() < PATIENCE, "xrootd does not get ready: {}", gate.log());
+            rt::time::sleep(Duration::from_millis(20));
+        }
+        gate
+    }
+
+    fn ended_its_start(&self, how: &str) -> bool {
+        let end = format!("initialization {how}.");
+        self.log().lines().any(|line| line.starts_with("------ xrootd ") && line.ends_with(&end))
+    }
+
+    /// What it said so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log/log")).unwrap_or_default()
+    }
+
+    /// It must refuse to start; what it said.
+    pub(crate) fn refuses(site: &Site, name: &str, lines: &str) -> String {
+        let dir = site.path(name);
+        let start = || Gate::start(&dir, lines);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(start)).is_err());
+        fs::read_to_string(dir.join("log/log")).unwrap_or_default()
+    }
+
+    /// Is it the process that was started, still?
+    pub(crate) fn is_up(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// A file's address for root://.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("root://localhost:{}/{path}", self.port)
+    }
+
+    /// A file's address for HTTP.
+    pub(crate) fn http(&self, path: &str) -> String {
+        format!("http://localhost:{}{path}", self.web)
+    }
+
+    /// `xrdfs` on it.
+    pub(crate) fn xrdfs(&self, words: &[&str]) -> Ran {
+        let server = format!("root://localhost:{}", self.port);
+        tool("xrdfs", &[&[server.as_str()], words].concat(), &[])
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Runs a client, in an environment that leaves nothing to the user's settings.
+pub(crate) fn tool(program: &str, words: &[&str], environment: &[(&str, &str)]) -> Ran {
+    let mut command = Command::new("timeout");
+    command.arg(CLIENT_SECONDS).arg(program).args(words).stdin(Stdio::null());
+    command.env("LC_ALL", "C").env("TZ", "UTC").envs(environment.iter().copied());
+    Ran::of(&mut command)
+}
+
+/// `xrdcp`, which must do it.
+#[track_caller]
+pub(crate) fn xrdcp(words: &[&str]) -> String {
+    tool("xrdcp", &[&["--silent"], words].concat(), &[]).expect_ok().out
+}
+
+/// `curl`; the status, and what came.
+#[track_caller]
+pub(crate) fn curl(site: &Site, words: &[&str]) -> (String, Vec<u8>) {
+    let to = site.path("curl.body");
+    drop(fs::remove_file(&to));
+    let common = ["--silent", "--show-error", "--path-as-is", "-w", "%{http_code}", "-o"];
+    let ran = tool("curl", &[&common[..], &[to.to_str().unwrap()], words].concat(), &[]);
+    // Some answers of XRootD's have a body without end, which is none.
+    (ran.out, fs::read(&to).unwrap_or_default())
+}
