@@ -1,7 +1,8 @@
 // Extended attributes: those of clients, and the checksums that XRootD keeps with its files.
 //
-// The one idea: XRootD leaves out the `user.` before a name, which the pool has as every other system does; so checksums
-// are found again by whatever serves the pool next. XRootD does not say who asks: its own authorization decides.
+// The one idea: XRootD leaves out the `user.` before a name, which the pool has as every other system does; so
+// checksums are found again by whatever serves the pool next. XRootD does not say who asks: its own authorization
+// decides.
 
 #pragma once
 
@@ -26,8 +27,8 @@ class Attributes final : public XrdSysXAttr {
   Site &site_;
 };
 
-// Takes the checksums that XRootD keeps with a file away. XRootD believes one as long as the file's time of change is the
-// same second; so whoever changes a file says that they are of no use.
+// Takes the checksums that XRootD keeps with a file away. XRootD believes one as long as the file's time of change is
+// the same second; so whoever changes a file says that they are of no use.
 void forget_checksums(Site &site, const std::string &path) noexcept;
 
 }  // namespace thumper

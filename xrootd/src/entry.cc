@@ -1,7 +1,7 @@
 // Where XRootD comes in.
 //
-// The one idea: these functions do all that there is to set up, in whichever order they are called; null is the only word
-// that keeps XRootD from starting.
+// The one idea: these functions do all that there is to set up, in whichever order they are called; null is the only
+// word that keeps XRootD from starting.
 
 #include <stdexcept>
 

@@ -1,7 +1,7 @@
 // What all of the plug-in shares: its options, the table of people, and the connection to `thumper serve`.
 //
-// The one idea: it is made once for a process, whichever of the entry points comes first, and it does not need the server
-// to be there: the order in which xrootd, cmsd and `thumper serve` start does not matter.
+// The one idea: it is made once for a process, whichever of the entry points comes first, and it does not need the
+// server to be there: the order in which xrootd, cmsd and `thumper serve` start does not matter.
 
 #pragma once
 

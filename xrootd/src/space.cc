@@ -1,7 +1,7 @@
 // What XRootD, its clients and a cluster's manager ask about space, and about a file in one line.
 //
-// The one idea: space is that of the file system that a path is in, with its quotas and reservations: what could still be
-// written there.
+// The one idea: space is that of the file system that a path is in, with its quotas and reservations: what could still
+// be written there.
 
 #include <cinttypes>
 #include <cstdio>
@@ -83,7 +83,8 @@ int Storage::StatXA(const char *path, char *text, int &size, XrdOucEnv *env) {
     if (int status = Stat(path, &stat, 0, env)) return status;
     char type = S_ISREG(stat.st_mode) ? 'f' : S_ISDIR(stat.st_mode) ? 'd' : 'o';
     return say(text, size,
-               "oss.cgroup=public&oss.type=%c&oss.used=%lld&oss.mt=%lld&oss.ct=%lld&oss.at=%lld&oss.u=*&oss.g=*&oss.fs=w",
+               "oss.cgroup=public&oss.type=%c&oss.used=%lld&oss.mt=%lld&oss.ct=%lld&oss.at=%lld"
+               "&oss.u=*&oss.g=*&oss.fs=w",
                type, static_cast<long long>(stat.st_size), static_cast<long long>(stat.st_mtime),
                static_cast<long long>(stat.st_ctime), static_cast<long long>(stat.st_atime));
   });

@@ -67,6 +67,26 @@ pub(crate) const KERNEL_PEERS: Need = Need {
     without: "`cargo xtask bench` without `all` runs without them",
 };
 
+/// XRootD, its clients, and what the plug-in is built with.
+pub(crate) const XROOTD: Need = Need {
+    what: "the XRootD plug-in and its tests",
+    packages: &[
+        "cmake",
+        "g++",
+        "libxrootd-dev",
+        "libxrootd-server-dev",
+        "xrootd-server",
+        "xrootd-server-plugins",
+        "xrootd-plugins",
+        "xrootd-client",
+        "python3-xrootd",
+        "davix",
+        "curl",
+        "openssl",
+    ],
+    without: "`cargo test --workspace --exclude acceptance` runs without them",
+};
+
 /// Makes sure that the packages of `needs` are there, or says which are not and what runs without.
 pub(crate) fn ensure(needs: &[&Need]) -> Result<()> {
     let mut missing = Vec::new();

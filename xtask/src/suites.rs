@@ -17,7 +17,12 @@ const FUZZ_SECONDS: u32 = 3;
 
 /// `cargo xtask test`.
 pub(crate) fn test(kernel: bool) -> Result<()> {
-    packages::ensure(&[&packages::REFEREES, &packages::FUZZER, &packages::MOUNTED])?;
+    packages::ensure(&[
+        &packages::REFEREES,
+        &packages::FUZZER,
+        &packages::MOUNTED,
+        &packages::XROOTD,
+    ])?;
     if kernel {
         build_vm()?;
     } else {
@@ -85,7 +90,7 @@ pub(crate) fn tidy() -> Result<()> {
 
 /// `cargo xtask interop`: the referees' tests again, with the long rounds that they keep for it.
 pub(crate) fn interop() -> Result<()> {
-    packages::ensure(&[&packages::REFEREES, &packages::MOUNTED])?;
+    packages::ensure(&[&packages::REFEREES, &packages::MOUNTED, &packages::XROOTD])?;
     build_vm()?;
     let mut steps = Steps::new();
     steps.step("interop", |tally| {
