@@ -119,7 +119,7 @@ fn checksums_stay_with_their_files() {
     assert_eq!((kept.len(), &kept[..8]), (96, &b"adler32\0"[..]));
     assert_eq!(kept[31..36], [&[4][..], &adler32(&bytes).to_be_bytes()].concat());
     // That is where the answer comes from: with other bytes there it is another.
-    let mut other = kept.clone();
+    let mut other = kept;
     other[32..36].copy_from_slice(b"\x01\x02\x03\x04");
     client.set_xattr(&ROOT, b"/sum", name, Some(&other)).unwrap();
     assert_eq!(checksum(&gate, "/sum"), "adler32 01020304");
