@@ -31,6 +31,9 @@ const WINDOW_MAX: u64 = 16 << 20;
 /// Bytes of data that are under way or kept for a stream: so many at least, so many at most. From a few windows on
 /// the disks have the next one while the reader is served from the one before.
 const DEPTHS: (u64, u64) = (2 << 20, 256 << 20);
+/// Bytes that a stream may have less than that before more is asked for, at most: so many windows are one way for
+/// the heads. Of a smaller share it is half.
+const BURST_MAX: u64 = 4 * WINDOW_MAX;
 /// Bytes ahead for each byte that was read in sequence: the first large read starts two windows.
 const BOLDNESS: u64 = 32;
 
@@ -177,8 +180,8 @@ impl Object {
         Some(count)
     }
 
-    /// Asks the disks for what comes after block `block`, in whose record the reader is, once that is no more than
-    /// half of `depth`.
+    /// Asks the disks for what comes after block `block`, in whose record the reader is, once enough of `depth` is
+    /// used up.
     fn look_ahead(&self, inner: &mut Inner, (block, size): (u64, u64), depth: u64) {
         let version = self.version();
         if inner.windows.iter().any(|window| window.version != version)
@@ -196,7 +199,7 @@ impl Object {
             let end = inner.windows.back().map_or(block, |window| window.first + window.count);
             (end, (end - block) * size)
         };
-        if ahead(inner).1 > depth / 2 {
+        if ahead(inner).1 > depth - (depth / 2).min(BURST_MAX) {
             return;
         }
         // Windows that follow each other are one way for the heads, so all that is missing is asked for at once.
