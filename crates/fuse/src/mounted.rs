@@ -86,6 +86,11 @@ pub fn mount(
         let needed = "/dev/fuse is not there: the host's kernel has no FUSE (try `modprobe fuse`)";
         return Err(MountError::Host(needed.into()));
     }
+    let rights = nix::unistd::AccessFlags::R_OK | nix::unistd::AccessFlags::W_OK;
+    if nix::unistd::access("/dev/fuse", rights).is_err() {
+        let needed = "/dev/fuse: Permission denied (who may mount is who may read and write it)";
+        return Err(MountError::Host(needed.into()));
+    }
     let dir = dir.canonicalize().map_err(host)?;
     if !dir.is_dir() {
         return Err(MountError::Host(format!("{}: Not a directory", dir.display())));

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod kernel;
 mod kills;
 mod many;
 mod model;

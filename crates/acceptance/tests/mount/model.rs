@@ -650,8 +650,14 @@ fn play(served: &Served, model: &TempDir, steps: u64, seed: u64) {
     both.check_all();
     drop(writeln!(std::io::stderr(), "done and refused: {:?}", both.seen));
     let never: Vec<_> = both.seen.iter().filter(|(_, (done, _))| *done == 0).collect();
-    assert!(never.is_empty(), "never done: {never:?}");
+    // In few steps not everything has its turn.
+    assert!(never.is_empty() || steps < 700, "never done: {never:?}");
     both.open.clear();
+}
+
+/// So many random operations, in a mounted file system and a tmpfs of its own.
+pub(crate) fn played(served: &Served, steps: u64, seed: u64) {
+    play(served, &tempfile_in_memory(), steps, seed);
 }
 
 fn against_tmpfs(options: &str, steps: u64, seed: u64) {

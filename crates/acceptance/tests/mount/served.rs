@@ -85,10 +85,14 @@ impl Served {
         assert!(status.success() && out.is_empty() && err.is_empty(), "{status}: {out}{err}");
     }
 
-    /// Kills who serves it, without a warning, and takes what is left of the mount away.
-    pub(crate) fn kill(mut self) {
+    /// Kills who serves it, without a warning. What is left of the mount refuses all.
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         let _ = self.child.wait();
+    }
+
+    /// Takes what is left of the mount away, when nobody uses it any more.
+    pub(crate) fn clear(self) {
         detach(&self.dir);
     }
 

@@ -227,7 +227,7 @@ fn files_without_names_live_until_they_are_closed() {
     judged(&stage);
 
     // Who is killed has no time for that: the next one frees them.
-    let served = serve(&stage, "tank", "m");
+    let mut served = serve(&stage, "tank", "m");
     let held: Vec<File> = (0..5)
         .map(|i| {
             let path = served.at(&format!("g{i}"));
@@ -240,6 +240,7 @@ fn files_without_names_live_until_they_are_closed() {
     File::open(&served.dir).unwrap().sync_all().unwrap();
     served.kill();
     drop(held);
+    served.clear();
     acceptance::assert_verified(stage.images.path(), "tank");
     serve(&stage, "tank", "m").unmount(&stage);
     let _more = stage.ok("mkdir tank:/more");
