@@ -83,6 +83,7 @@ pub(crate) const XROOTD: Need = Need {
         "davix",
         "curl",
         "openssl",
+        "iproute2",
     ],
     without: "`cargo test --workspace --exclude acceptance` runs without them",
 };

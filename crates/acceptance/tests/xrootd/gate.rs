@@ -63,7 +63,7 @@ pub(crate) fn hand_over(path: &Path) {
 }
 
 /// A port that nobody listens at.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -151,9 +151,21 @@ impl Site {
     }
 }
 
+/// Starts a program of XRootD's with the configuration in `dir`.
+fn spawn(program: &str, dir: &Path, log: &str) -> Child {
+    let mut command = Command::new(program);
+    if is_root() {
+        command.args(["-R", USER]);
+    }
+    command.arg("-c").arg(dir.join("xrootd.cf")).arg("-l").arg(dir.join("log").join(log));
+    command.current_dir(dir.join("run")).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("Debian's package xrootd-server")
+}
+
 /// A running xrootd. Killed when it is dropped.
 pub(crate) struct Gate {
     child: Child,
+    cmsd: Option<Child>,
     dir: PathBuf,
     pub(crate) port: u16,
     pub(crate) web: u16,
@@ -170,7 +182,9 @@ impl Gate {
         let at = dir.display();
         let mut text = format!(
             "xrd.port {port}\n\
+             if exec xrootd\n\
              xrd.protocol XrdHttp:{web} libXrdHttp.so\n\
+             fi\n\
              xrd.network nodnr norpipa\n\
              all.adminpath {at}/admin\n\
              all.pidpath {at}/run\n\
@@ -180,14 +194,8 @@ impl Gate {
         );
         text.write_str(lines).unwrap();
         fs::write(dir.join("xrootd.cf"), text).unwrap();
-        let mut command = Command::new("xrootd");
-        if is_root() {
-            command.args(["-R", USER]);
-        }
-        command.arg("-c").arg(dir.join("xrootd.cf")).arg("-l").arg(dir.join("log/log"));
-        command.current_dir(dir.join("run")).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().expect("Debian's package xrootd-server");
-        let mut gate = Gate { child, dir: dir.into(), port, web };
+        let child = spawn("xrootd", dir, "log");
+        let mut gate = Gate { child, cmsd: None, dir: dir.into(), port, web };
         let start = rt::time::now();
         // Its ports take connections before it is ready.
         while !gate.ended_its_start("completed") {
@@ -197,6 +205,16 @@ impl Gate {
             rt::time::sleep(Duration::from_millis(20));
         }
         gate
+    }
+
+    /// Adds the cluster's daemon, with the same configuration.
+    pub(crate) fn join_cluster(&mut self) {
+        self.cmsd = Some(spawn("cmsd", &self.dir, "cmsd"));
+    }
+
+    /// What that one said so far.
+    pub(crate) fn cluster_log(&self) -> String {
+        fs::read_to_string(self.dir.join("log/cmsd")).unwrap_or_default()
     }
 
     fn ended_its_start(&self, how: &str) -> bool {
@@ -241,8 +259,10 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        for child in [Some(&mut self.child), self.cmsd.as_mut()].into_iter().flatten() {
+            drop(child.kill());
+            drop(child.wait());
+        }
     }
 }
 

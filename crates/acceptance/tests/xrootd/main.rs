@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cluster;
 mod crash;
 mod files;
 mod gate;
