@@ -44,6 +44,11 @@ use crate::judge::{Progress, Verify, VerifyReport};
 use crate::state::{StateFile, default_path};
 use crate::{Doing, Engine, Error, Result, Why, datasets, mounts, pools};
 
+/// How often data sets are looked at anew, if they change meanwhile.
+const ATTEMPTS_MAX: u32 = 5;
+/// How long that is waited for.
+const BREATH: std::time::Duration = std::time::Duration::from_millis(10);
+
 /// What a command works with.
 #[derive(Clone, Debug)]
 pub(crate) struct Here {
@@ -115,15 +120,26 @@ impl Local {
         query: &datasets::Query,
         report: &mut datasets::QueryReport,
     ) {
-        let altroot = session.known.as_ref().and_then(|known| known.altroot.clone());
-        let mut catalogue = catalogue::Catalogue::new(&session.pool, altroot);
         let listed = session.pool.pool_properties().unwrap_or_default().iter().any(|(name, v)| {
             name == PoolProp::Listsnapshots.name() && *v == pool::Stored::Number(1)
         });
         let kinds = query::with_snapshots(query.kinds, query.kinds_given, listed);
         let query = datasets::Query { kinds, ..query.clone() };
-        for name in names {
-            query::answer(&mut catalogue, *name, &query, report);
+        let altroot = session.known.as_ref().and_then(|known| known.altroot.clone());
+        for attempt in 1..=ATTEMPTS_MAX {
+            let mut catalogue = catalogue::Catalogue::new(&session.pool, altroot.clone());
+            let mut part = datasets::QueryReport::default();
+            for name in names {
+                query::answer(&mut catalogue, *name, &query, &mut part);
+            }
+            // Data sets of a pool that others change may have been met in the middle of that.
+            let is_odd = |error: &Error| error.why() != Some(&Why::NoDataset);
+            if !session.held || attempt == ATTEMPTS_MAX || !part.errors.iter().any(is_odd) {
+                report.datasets.extend(part.datasets);
+                report.errors.extend(part.errors);
+                return;
+            }
+            rt::time::sleep(BREATH);
         }
     }
 }

@@ -69,13 +69,16 @@ fn below(
             Ok(Some(entry)) => entry,
             Ok(None) => continue,
             Err(error) => {
-                report.errors.push(fail(error));
+                if !is_gone(catalogue, &dir.name) {
+                    report.errors.push(fail(error));
+                }
                 continue;
             }
         };
         if query.kinds.contains(entry.kind) {
             match tell(catalogue, &entry, query) {
                 Ok(told) => report.datasets.push(told),
+                Err(_) if is_gone(catalogue, &dir.name) => continue,
                 Err(error) => report.errors.push(fail(error)),
             }
         }
@@ -83,6 +86,12 @@ fn below(
             inside(catalogue, &entry, left, query, report, &mut stack);
         }
     }
+}
+
+/// Was the data set destroyed, or renamed, while it was looked at?
+fn is_gone(catalogue: &Catalogue<'_>, name: &str) -> bool {
+    let found = pool::dsl::lookup::find(catalogue.pool.mos(), name);
+    matches!(found, Err(pool::PoolError::NoDataset { .. }))
 }
 
 /// What is one level further in.
@@ -110,7 +119,9 @@ fn inside(
         stack.extend(children.into_iter().rev().map(|child| (child, left - 1)));
         Ok(())
     };
-    if let Err(error) = attempt() {
+    if let Err(error) = attempt()
+        && !is_gone(catalogue, name)
+    {
         report.errors.push(pool_error(Doing::Open(name.clone()), error));
     }
 }
