@@ -28,6 +28,10 @@ pub(crate) fn test(kernel: bool) -> Result<()> {
     } else {
         println!("--no-kernel: what the OpenZFS kernel says of our pools is NOT shown");
     }
+    let mount = std::path::Path::new("/dev/fuse").exists();
+    if !mount {
+        println!("/dev/fuse is not there (`modprobe fuse`): the mount is NOT shown");
+    }
     let mut steps = Steps::new();
     steps.step("format", |_| run(cargo().args(["fmt", "--all", "--check"])));
     steps.step("tidy", |_| tidy());
@@ -47,6 +51,9 @@ pub(crate) fn test(kernel: bool) -> Result<()> {
         if !kernel {
             command.env("THUMPER_NO_KERNEL", "1");
         }
+        if !mount {
+            command.env("THUMPER_NO_MOUNT", "1");
+        }
         run_side_by_side(&mut command, tally)?;
         run_tests(cargo().args(["test", "--workspace", "--locked", "--doc", "--quiet"]), tally)
     });
@@ -54,7 +61,13 @@ pub(crate) fn test(kernel: bool) -> Result<()> {
         SIMULATED.iter().try_for_each(|what| run_tests(&mut simulated(what), tally))
     });
     steps.step("fuzz", |_| fuzz::fuzz(None, FUZZ_SECONDS));
-    steps.close(if kernel { "" } else { "what the OpenZFS kernel says (--no-kernel)" })
+    let left_out = [
+        (kernel, "what the OpenZFS kernel says (--no-kernel)"),
+        (mount, "the mount (no /dev/fuse)"),
+    ];
+    let left_out: Vec<&str> =
+        left_out.iter().filter(|(shown, _)| !shown).map(|(_, what)| *what).collect();
+    steps.close(&left_out.join("; "))
 }
 
 /// Tests that know the simulator, built for it, in a directory of their own.
