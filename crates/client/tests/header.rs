@@ -10,8 +10,6 @@ fn the_header_is_that_of_the_functions() {
     let text = "/* The client of a served Thumper pool, for C. Made from src/c/: change that. */";
     let made = cbindgen::Builder::new()
         .with_src(here.join("src/c/mod.rs"))
-        .with_src(here.join("src/c/files.rs"))
-        .with_src(here.join("src/c/names.rs"))
         .with_language(cbindgen::Language::C)
         .with_header(text)
         .with_include_guard("THUMPER_H")
