@@ -24,6 +24,8 @@ fn leaf(name: &str) -> Vdev {
         state: State::Online,
         aux: None,
         stats: Stats { device_size: 128 << 20, ..Stats::default() },
+        meters: Box::default(),
+        slow: None,
         children: Vec::new(),
     }
 }
@@ -128,6 +130,7 @@ fn pool(
         scan: None,
         error_count: 0,
         damaged: Vec::new(),
+        open_for: std::time::Duration::ZERO,
     }
 }
 

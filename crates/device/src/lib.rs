@@ -7,6 +7,7 @@
 
 mod error;
 mod file;
+pub mod meter;
 mod overlay;
 mod part;
 pub mod queue;
@@ -18,7 +19,8 @@ pub use file::{ReadFile, WriteFile};
 pub use overlay::Overlay;
 pub use part::Part;
 
-use queue::{ReadQueue, WriteQueue};
+use meter::Meters;
+use queue::{Class, ReadQueue, WriteQueue};
 use rt::sync::Arc;
 use std::io::{IoSlice, IoSliceMut};
 
@@ -51,6 +53,11 @@ pub trait Device: Send + Sync {
     fn read_queue(&self) -> Option<&dyn ReadQueue> {
         None
     }
+
+    /// What the device has done since it was opened; `None` if nobody counts it.
+    fn meters(&self) -> Option<Meters> {
+        None
+    }
 }
 
 /// A device that can be written. What was written is on stable storage only after a later
@@ -67,6 +74,14 @@ pub trait WriteDevice: Device {
             at += buf.len() as u64;
         }
         Ok(())
+    }
+
+    /// Writes the buffers, one after the other, from `offset` on; `class` says who waits for it.
+    fn write_for(&self, _class: Class, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+        match bufs {
+            [one] => self.write_at(offset, one),
+            many => self.write_vectored_at(offset, many),
+        }
     }
 
     /// Waits until every write that returned before is on stable storage.
@@ -100,6 +115,9 @@ macro_rules! device_by_handle {
             fn read_queue(&self) -> Option<&dyn ReadQueue> {
                 (**self).read_queue()
             }
+            fn meters(&self) -> Option<Meters> {
+                (**self).meters()
+            }
         }
 
         impl<D: WriteDevice + ?Sized> WriteDevice for $handle<D> {
@@ -108,6 +126,9 @@ macro_rules! device_by_handle {
             }
             fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
                 (**self).write_vectored_at(offset, bufs)
+            }
+            fn write_for(&self, class: Class, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+                (**self).write_for(class, offset, bufs)
             }
             fn flush(&self) -> Result<()> {
                 (**self).flush()

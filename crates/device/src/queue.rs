@@ -18,12 +18,14 @@
 //! given up while it still waited in the queue is never done.
 
 mod batch;
+mod device;
 mod schedule;
 
 pub use batch::{Batch, Outcome};
 pub use schedule::Class;
 
 use crate::error::{DeviceError, Operation, Result};
+use crate::meter::{Done, Meter};
 use crate::{Device, ReadFile, WriteDevice, WriteFile};
 use batch::Ticket;
 use rt::sync::atomic::{AtomicU64, Ordering};
@@ -83,7 +85,7 @@ pub trait ReadQueue: Send + Sync {
 pub trait WriteQueue: ReadQueue {
     /// Submits a write of the buffers, one after the other, from `offset` on; copies them, because
     /// a write that is given up keeps its bytes. Returns its place in the batch.
-    fn start_write(&self, batch: &Batch, offset: u64, bufs: &[IoSlice<'_>]) -> usize;
+    fn start_write(&self, batch: &Batch, class: Class, offset: u64, bufs: &[IoSlice<'_>]) -> usize;
 
     /// Submits a flush of the writes whose outcome is known. Returns its place in the batch.
     fn start_flush(&self, batch: &Batch) -> usize;
@@ -128,6 +130,14 @@ impl<D: Device> Io<D> {
         }
     }
 
+    fn operation(&self) -> Operation {
+        match &self.action {
+            Action::Read(_) => Operation::Read,
+            Action::Write(..) => Operation::Write,
+            Action::Flush(_) => Operation::Flush,
+        }
+    }
+
     /// Does I/Os that follow each other as one.
     fn act(device: &D, ios: &mut [Io<D>]) -> Result<()> {
         let Some(first) = ios.first_mut() else { return Ok(()) };
@@ -169,6 +179,7 @@ struct Shared<D: ?Sized> {
     /// There is room, or one thread less.
     room: Condvar,
     losses: Arc<Losses>,
+    meter: Meter,
     pool: BufPool,
     device: D,
 }
@@ -230,6 +241,7 @@ impl<D: Device + 'static> LeafQueue<D> {
             work: Condvar::new(),
             room: Condvar::new(),
             losses: Arc::default(),
+            meter: Meter::new(),
             pool,
             device,
         });
@@ -301,7 +313,7 @@ impl<D: Device + 'static> LeafQueue<D> {
         if self.threads.is_empty() {
             for mut io in ios {
                 io.make_room(&shared.pool);
-                let result = Io::act(&shared.device, std::slice::from_mut(&mut io));
+                let result = shared.act(class, std::slice::from_mut(&mut io), true);
                 io.end(result);
             }
             return;
@@ -371,6 +383,40 @@ impl<D: Device> Shared<D> {
         ios
     }
 
+    /// Does I/Os that follow each other as one, and counts them before anybody hears of their end; `at_once`: they
+    /// have not waited.
+    fn act(&self, class: Class, ios: &mut [Io<D>], at_once: bool) -> Result<()> {
+        let start = time::now();
+        let result = Io::act(&self.device, ios);
+        let (Ok(()), Some(first)) = (&result, ios.first()) else { return result };
+        let oldest = ios.iter().map(|io| io.ticket.submitted()).min();
+        let queued = oldest.filter(|_| !at_once).map(|oldest| start.saturating_since(oldest));
+        self.meter.note(Done {
+            class,
+            operation: first.operation(),
+            bytes: ios.iter().map(|io| io.size).sum(),
+            joined: ios.len() > 1,
+            queued,
+            disk: start.elapsed(),
+        });
+        result
+    }
+
+    /// Does one I/O for a caller who does it himself, and counts it.
+    fn metered(
+        &self,
+        class: Class,
+        operation: Operation,
+        bytes: u64,
+        act: impl FnOnce(&D) -> Result<()>,
+    ) -> Result<()> {
+        let start = time::now();
+        act(&self.device)?;
+        let (joined, queued, disk) = (false, None, start.elapsed());
+        self.meter.note(Done { class, operation, bytes, joined, queued, disk });
+        Ok(())
+    }
+
     /// The life of one thread.
     fn serve(&self) {
         let mut state = self.state.lock();
@@ -392,11 +438,11 @@ impl<D: Device> Shared<D> {
                     };
                     let count = wanted.iter().take_while(follows).count();
                     let later = wanted.split_off(count.max(1));
-                    let result = Io::act(&self.device, &mut wanted);
+                    let result = self.act(class, &mut wanted, false);
                     let alone = result.is_err() && wanted.len() > 1;
                     for mut io in std::mem::replace(&mut wanted, later) {
                         // Whose fault it is shows when each is done by itself.
-                        let mut again = || Io::act(&self.device, std::slice::from_mut(&mut io));
+                        let mut again = || self.act(class, std::slice::from_mut(&mut io), false);
                         let result = if alone { again() } else { result.clone() };
                         io.end(result);
                     }
@@ -440,74 +486,6 @@ impl<D: Device + 'static> Drop for LeafQueue<D> {
     }
 }
 
-impl<D: Device + 'static> Device for LeafQueue<D> {
-    fn name(&self) -> &str {
-        self.shared.device.name()
-    }
-
-    fn size(&self) -> u64 {
-        self.shared.device.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.shared.device.sector_size()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.read_vectored_at(offset, &mut [IoSliceMut::new(buf)])
-    }
-
-    fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
-        if self.threads.is_empty() {
-            return self.shared.device.read_vectored_at(offset, bufs);
-        }
-        // The caller's buffers are only borrowed, and a lost I/O keeps what it reads into.
-        let batch = Batch::new();
-        let size = bufs.iter().map(|b| b.len()).sum();
-        self.start_read(&batch, Class::SyncRead, offset, size);
-        let all = batch.wait_one()?.expect("a read gives its buffer back");
-        let mut rest = &all[..];
-        for buf in bufs {
-            let (now, later) = rest.split_at(buf.len());
-            buf.copy_from_slice(now);
-            rest = later;
-        }
-        Ok(())
-    }
-
-    fn read_queue(&self) -> Option<&dyn ReadQueue> {
-        (!self.threads.is_empty()).then_some(self)
-    }
-}
-
-impl<D: WriteDevice + 'static> WriteDevice for LeafQueue<D> {
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.write_vectored_at(offset, &[IoSlice::new(bytes)])
-    }
-
-    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
-        if self.threads.is_empty() {
-            return self.shared.device.write_vectored_at(offset, bufs);
-        }
-        let batch = Batch::new();
-        self.start_write(&batch, offset, bufs);
-        batch.wait_one().map(|_| ())
-    }
-
-    fn flush(&self) -> Result<()> {
-        if self.threads.is_empty() {
-            return self.shared.device.flush();
-        }
-        let batch = Batch::new();
-        LeafQueue::flush(self, &batch);
-        batch.wait_one().map(|_| ())
-    }
-
-    fn write_queue(&self) -> Option<&dyn WriteQueue> {
-        (!self.threads.is_empty()).then_some(self)
-    }
-}
-
 impl<D: Device + 'static> ReadQueue for LeafQueue<D> {
     fn start_reads(&self, batch: &Batch, class: Class, reads: &[(u64, usize)]) -> Vec<usize> {
         let io = |(offset, size): &(u64, usize)| {
@@ -521,14 +499,14 @@ impl<D: Device + 'static> ReadQueue for LeafQueue<D> {
 }
 
 impl<D: WriteDevice + 'static> WriteQueue for LeafQueue<D> {
-    fn start_write(&self, batch: &Batch, offset: u64, bufs: &[IoSlice<'_>]) -> usize {
+    fn start_write(&self, batch: &Batch, class: Class, offset: u64, bufs: &[IoSlice<'_>]) -> usize {
         let mut all = self.shared.pool.get(bufs.iter().map(|b| b.len()).sum());
         let mut at = 0;
         for buf in bufs {
             all[at..at + buf.len()].copy_from_slice(buf);
             at += buf.len();
         }
-        self.write(batch, Class::SyncWrite, offset, vec![Arc::new(all)])
+        self.write(batch, class, offset, vec![Arc::new(all)])
     }
 
     fn start_flush(&self, batch: &Batch) -> usize {

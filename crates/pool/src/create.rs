@@ -395,6 +395,8 @@ impl Pool {
             heads: Mutex::default(),
             random: Mutex::new(random.into_inner()),
             last_txg: Mutex::new(TXG_INITIAL - 1),
+            opened: rt::time::now(),
+            slow: Mutex::default(),
         };
         let pool = Arc::new(pool);
         // The rest is a task of the first txg: the file system, and the note in the history.

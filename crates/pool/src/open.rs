@@ -244,6 +244,8 @@ impl Pool {
             logs_to_replay: Mutex::new(left.claimed),
             random: Mutex::new(rt::random::Rng::new(rt::random::seed_from_system())),
             last_txg: Mutex::new(txg),
+            opened: rt::time::now(),
+            slow: Mutex::default(),
         });
         if !left.claims.is_empty() {
             pool.task(move |cx| claim::claim(cx, &left.claims))?;

@@ -144,6 +144,10 @@ pub struct Pool {
     pub(crate) logs_to_replay: Mutex<Vec<String>>,
     pub(crate) random: Mutex<rt::random::Rng>,
     pub(crate) last_txg: Mutex<u64>,
+    /// Since when its devices count.
+    pub(crate) opened: rt::time::Instant,
+    /// Which leaves are slow.
+    pub(crate) slow: Mutex<crate::slow::Watch>,
 }
 
 impl Pool {

@@ -10,8 +10,10 @@ mod form;
 #[path = "sync/std.rs"]
 mod form;
 
+mod counter;
 pub mod mpsc;
 
+pub use counter::Counter;
 pub use form::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use form::{atomic, hint};
 pub use std::sync::Weak;

@@ -34,7 +34,7 @@ impl Writer {
             let count = rest.iter().take_while(|(other, ..)| other == top).count();
             let (now, later) = rest.split_at(count);
             let run: Vec<(u64, &[u8])> = now.iter().map(|(_, at, data)| (*at, *data)).collect();
-            self.gate().insist(|| Ok(self.out().write_run(*top, &run, &mut scratch)?))?;
+            self.gate().insist(|| Ok(self.out().write_urgent(*top, &run, &mut scratch)?))?;
             rest = later;
         }
         let places: Vec<_> = placed.iter().map(|(top, at, data)| (*top, *at, data.len())).collect();

@@ -348,12 +348,9 @@ impl FoundPool {
     pub fn devices(&self) -> BTreeMap<u64, Found> {
         let pool = BufPool::new(QUEUE_IDLE_MAX);
         let found = |candidate: &Candidate, labelled| {
-            let device = candidate.device.clone();
-            let device: Arc<dyn Device> = match candidate.is_disk {
-                true => Arc::new(LeafQueue::new(device, Options::for_file(true), pool.clone())),
-                false => device,
-            };
-            Found { device, labelled }
+            let options = Options::for_file(candidate.is_disk);
+            let queue = LeafQueue::new(candidate.device.clone(), options, pool.clone());
+            Found { device: Arc::new(queue), labelled }
         };
         let members = self.members.iter().map(|m| (m.guid, found(&m.candidate, true)));
         let suspects = self.suspects.iter().map(|(guid, c)| (*guid, found(c, false)));
@@ -402,14 +399,10 @@ impl FoundPool {
                     };
                     files.insert(path, file.clone());
                     let name = member.candidate.device.name().to_owned();
-                    Arc::new(Part::new(file, name, offset, size))
+                    let part = Part::new(file, name, offset, size);
+                    Arc::new(LeafQueue::new(part, Options::inline(), pool.clone()))
                 }
-                None => match WriteFile::open(path)? {
-                    disk if disk.is_block_device() => {
-                        Arc::new(LeafQueue::for_writing(disk, pool.clone()))
-                    }
-                    file => Arc::new(file),
-                },
+                None => Arc::new(LeafQueue::for_writing(WriteFile::open(path)?, pool.clone())),
             };
             let labels = Labels::read(&*device);
             let now = labels.member(u64::MAX).map(|config| (config.pool_guid, config.label));

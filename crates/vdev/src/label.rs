@@ -9,7 +9,7 @@
 use crate::error::{LeafFailure, Result, VdevError};
 use crate::write::{WriteReport, WriteTree};
 use codec::embedded::{self, EmbeddedError, Place};
-use device::queue::Batch;
+use device::queue::{Batch, Class};
 use device::{Device, DeviceError, WriteDevice};
 use format::bootenv::BootEnv;
 use format::config::{Label, PoolConfig};
@@ -283,7 +283,7 @@ impl LabelStep<'_> {
             let result = match device.write_queue() {
                 Some(queue) => {
                     for (at, bytes) in &pieces {
-                        queue.start_write(&batch, *at, &[IoSlice::new(bytes)]);
+                        queue.start_write(&batch, Class::SyncWrite, *at, &[IoSlice::new(bytes)]);
                         started.push(index);
                     }
                     Ok(())

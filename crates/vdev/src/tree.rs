@@ -13,6 +13,7 @@ use crate::indirect::Mappings;
 use crate::lacks::Lacks;
 use crate::raidz::{ASHIFTS, DISKS_MAX, Geometry};
 use crate::sizes::Layout;
+use device::meter::Meters;
 use device::{Device, DeviceError};
 use format::config::{VdevConfig, VdevKind};
 use rt::sync::Arc;
@@ -138,6 +139,11 @@ impl Leaf {
     /// Its device, if there is one.
     pub fn device(&self) -> Option<&Arc<dyn Device>> {
         self.device.as_ref()
+    }
+
+    /// What its device has done since it was opened; zeros if it has none that counts.
+    pub fn meters(&self) -> Meters {
+        self.device.as_ref().and_then(|device| device.meters()).unwrap_or_default()
     }
 
     /// The device, if the leaf may be read like any other.

@@ -15,7 +15,7 @@ use crate::read::clip;
 use crate::rebuild::generate;
 use crate::sizes::Layout;
 use crate::tree::{Found, Top, Tree};
-use device::queue::Batch;
+use device::queue::{Batch, Class};
 use device::{Device, DeviceError, WriteDevice};
 use format::config::VdevConfig;
 use format::label::{ASHIFT_MAX, DATA_AT};
@@ -111,7 +111,17 @@ impl WriteTree {
         blocks: &[(u64, &[u8])],
         scratch: &mut WriteScratch,
     ) -> Result<WriteReport> {
-        self.write_to(top, blocks, scratch, None)
+        self.write_to(top, blocks, Class::Write, scratch, None)
+    }
+
+    /// As [`WriteTree::write_run`], of blocks that somebody waits for now: those of an intent log.
+    pub fn write_urgent(
+        &self,
+        top: u32,
+        blocks: &[(u64, &[u8])],
+        scratch: &mut WriteScratch,
+    ) -> Result<WriteReport> {
+        self.write_to(top, blocks, Class::SyncWrite, scratch, None)
     }
 
     /// Writes a block again, but only to the leaves named: what a read found wrong is put right.
@@ -123,13 +133,14 @@ impl WriteTree {
         leaves: &[usize],
         scratch: &mut WriteScratch,
     ) -> Result<WriteReport> {
-        self.write_to(top, &[(offset, data)], scratch, Some(leaves))
+        self.write_to(top, &[(offset, data)], Class::Write, scratch, Some(leaves))
     }
 
     fn write_to(
         &self,
         top: u32,
         blocks: &[(u64, &[u8])],
+        class: Class,
         scratch: &mut WriteScratch,
         only: Option<&[usize]>,
     ) -> Result<WriteReport> {
@@ -138,7 +149,7 @@ impl WriteTree {
         }
         let Some((first, _)) = blocks.first() else { return Ok(WriteReport::default()) };
         let (vdev, layout) = self.tree.locate(top, *first, 1)?;
-        let mut run = Run { layout, blocks, parity: &[] };
+        let mut run = Run { layout, blocks, class, parity: &[] };
         if scratch.parity.len() < run.parity_size() {
             scratch.parity = Buf::zeroed(run.parity_size().next_power_of_two());
         }
@@ -188,7 +199,7 @@ impl WriteTree {
             if let Some(queue) = writer.device.write_queue() {
                 let batch = round.batch.get_or_insert_default();
                 run.on_slot(place, vectors, &mut |offset, vectors| {
-                    queue.start_write(batch, DATA_AT + offset, vectors);
+                    queue.start_write(batch, run.class, DATA_AT + offset, vectors);
                     round.started.push((place, *leaf));
                 });
                 taken = true;
@@ -197,11 +208,7 @@ impl WriteTree {
             let mut error = None;
             run.on_slot(place, vectors, &mut |offset, vectors| {
                 if error.is_none() {
-                    let result = match vectors {
-                        [one] => writer.device.write_at(DATA_AT + offset, one),
-                        many => writer.device.write_vectored_at(DATA_AT + offset, many),
-                    };
-                    error = result.err();
+                    error = writer.device.write_for(run.class, DATA_AT + offset, vectors).err();
                 }
             });
             match error {
@@ -376,6 +383,8 @@ impl Default for Round {
 struct Run<'a> {
     layout: Layout,
     blocks: &'a [(u64, &'a [u8])],
+    /// Who waits for it.
+    class: Class,
     /// The parity columns of the first block, then those of the next, ..
     parity: &'a [u8],
 }

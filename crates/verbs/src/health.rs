@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use format::config::{VdevConfig, VdevKind as Kind};
 
 use crate::layout::Class;
+use crate::meters::{Meters, Slow};
 use crate::pools::{Aux, Condition, State, Stats, Vdev, VdevKind};
 
 /// What is known of a leaf or a top-level vdev besides its config.
@@ -21,6 +22,10 @@ pub struct Known {
     pub absent: Option<Aux>,
     /// Counters and sizes.
     pub stats: Stats,
+    /// What a leaf's device has done.
+    pub meters: Meters,
+    /// A leaf is slower than its siblings.
+    pub slow: Option<Slow>,
     /// What a top-level vdev is for, if its config does not say.
     pub class: Option<Class>,
 }
@@ -41,7 +46,16 @@ pub fn tree(root: &VdevConfig, open: bool, known: &mut dyn FnMut(&VdevConfig) ->
         tree.children.push(child);
     }
     settle(&mut tree);
+    add_up(&mut tree);
     tree
+}
+
+/// What a vdev has done is what those below it have.
+fn add_up(vdev: &mut Vdev) {
+    for child in &mut vdev.children {
+        add_up(child);
+        vdev.meters.add(&child.meters);
+    }
 }
 
 /// Spares and cache devices as they are.
@@ -85,6 +99,8 @@ fn describe(
         state: State::Online,
         aux: None,
         stats: Stats::default(),
+        meters: Box::default(),
+        slow: None,
         children: Vec::new(),
     };
     if config.kind.is_leaf() {
@@ -109,6 +125,8 @@ fn describe(
 
 fn leaf(vdev: &mut Vdev, config: &VdevConfig, open: bool, known: Known) {
     vdev.stats = known.stats;
+    *vdev.meters = known.meters;
+    vdev.slow = known.slow;
     let there = known.path.is_some();
     if there {
         vdev.path = known.path;
@@ -217,6 +235,8 @@ pub fn condition(tree: &Vdev, facts: Facts) -> Condition {
         Condition::CorruptLabelReplaceable
     } else if errors && facts.open {
         Condition::FailingDevice
+    } else if any(|v| v.slow.is_some()) {
+        Condition::SlowDevice
     } else if any(|v| v.state == State::Offline) {
         Condition::Offline
     } else if facts.old_version {

@@ -17,6 +17,7 @@ pub mod inuse;
 pub mod judge;
 pub mod layout;
 pub mod local;
+pub mod meters;
 pub mod mounts;
 pub mod pools;
 pub mod state;

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pool::props::{Key, PoolKey, Source, Value};
 
 use crate::layout::{Class, Layout};
+use crate::meters::{Meters, Slow};
 
 /// Makes a pool.
 #[derive(Clone, Debug, Default)]
@@ -270,6 +272,10 @@ pub struct Vdev {
     pub aux: Option<Aux>,
     /// Counters and sizes.
     pub stats: Stats,
+    /// What its devices, or those below it, have done.
+    pub meters: Box<Meters>,
+    /// It is slower than its siblings.
+    pub slow: Option<Slow>,
     /// What is below it.
     pub children: Vec<Vdev>,
 }
@@ -296,6 +302,8 @@ pub enum Condition {
     CorruptData,
     /// Devices gave errors, all of which were corrected.
     FailingDevice,
+    /// Devices are slower than their siblings.
+    SlowDevice,
     /// Devices are given up, and not missed.
     FaultedReplaceable,
     /// Devices are given up, and too many.
@@ -368,6 +376,8 @@ pub struct PoolReport {
     pub error_count: u64,
     /// Damaged files by name.
     pub damaged: Vec<String>,
+    /// How long the meters have counted: since the pool was opened.
+    pub open_for: Duration,
     /// Properties that hold a value, with features.
     pub properties: Vec<(PoolKey, Value, Source)>,
 }

@@ -70,6 +70,13 @@ pub fn open(condition: &Condition) -> Option<Advice> {
              \tusing 'zpool clear' or replace the device with 'zpool replace'.",
             Some("ZFS-8000-9P"),
         ),
+        Condition::SlowDevice => advice(
+            "One or more devices take much longer than their siblings to complete\n\
+             \tI/O.  Applications may be slowed down.",
+            "Check the device with 'zpool iostat -lv'; if it stays slow, replace it\n\
+             \twith 'zpool replace'.",
+            None,
+        ),
         Condition::Offline => advice(
             "One or more devices has been taken offline by the administrator.\n\
              \tSufficient replicas exist for the pool to continue functioning in a\n\

@@ -59,6 +59,7 @@ pub struct Batch(Arc<Shared>);
 pub(super) struct Ticket {
     shared: Arc<Shared>,
     place: usize,
+    submitted: Instant,
 }
 
 impl Batch {
@@ -100,7 +101,7 @@ impl Batch {
             deadline: limit.map(|limit| submitted + limit),
             losses: losses.clone(),
         });
-        Ticket { shared: self.0.clone(), place: slots.len() - 1 }
+        Ticket { shared: self.0.clone(), place: slots.len() - 1, submitted }
     }
 
     /// Waits until every I/O of the batch has ended or passed its deadline; the outcomes, in the
@@ -181,6 +182,11 @@ impl Ticket {
     /// Where the outcome will be in the batch.
     pub(super) fn place(&self) -> usize {
         self.place
+    }
+
+    /// When it was submitted.
+    pub(super) fn submitted(&self) -> Instant {
+        self.submitted
     }
 
     /// The disk is about to be asked; false when nobody waits any more.

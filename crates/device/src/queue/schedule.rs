@@ -11,17 +11,17 @@ use std::collections::BTreeMap;
 pub enum Class {
     /// Somebody waits for these bytes.
     SyncRead,
-    /// A sync or an fsync waits for this write.
+    /// An fsync or an uberblock waits for this write.
     SyncWrite,
+    /// A txg is written: its sync waits for all of it, nobody for this write alone.
+    Write,
     /// Read ahead.
     Read,
-    /// Written back without anybody waiting.
-    Write,
     /// Scrub, resilver, verify.
     Scan,
 }
 
-const CLASSES: usize = 5;
+const CLASSES: usize = crate::meter::CLASSES;
 
 /// One turn in this many begins with the least urgent class.
 const FAIR: u64 = 16;
@@ -30,7 +30,7 @@ const FAIR: u64 = 16;
 pub(super) struct Schedule<T> {
     classes: [BTreeMap<(u64, u64), T>; CLASSES],
     active: [usize; CLASSES],
-    /// I/Os of the last three classes that may be at the disk at once.
+    /// I/Os of the last two classes that may be at the disk at once.
     background_max: usize,
     /// Where the last I/O of each class was, and its number.
     heads: [(u64, u64); CLASSES],
@@ -58,6 +58,11 @@ impl<T> Schedule<T> {
         self.active.iter().sum()
     }
 
+    /// I/Os of a class that wait, and that are at the disk.
+    pub(super) fn of_class(&self, class: usize) -> (usize, usize) {
+        (self.classes[class].len(), self.active[class])
+    }
+
     pub(super) fn push(&mut self, class: Class, offset: u64, io: T) {
         self.number += 1;
         self.classes[class as usize].insert((offset, self.number), io);
@@ -66,7 +71,7 @@ impl<T> Schedule<T> {
     /// The next I/O, counted as active until [`Schedule::done`].
     pub(super) fn pop(&mut self) -> Option<(Class, T)> {
         const ORDER: [Class; CLASSES] =
-            [Class::SyncRead, Class::SyncWrite, Class::Read, Class::Write, Class::Scan];
+            [Class::SyncRead, Class::SyncWrite, Class::Write, Class::Read, Class::Scan];
         let background = self.active[Class::Read as usize..].iter().sum::<usize>();
         let may = |class: &Class| {
             let room = *class < Class::Read || background < self.background_max;

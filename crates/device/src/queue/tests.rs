@@ -331,3 +331,52 @@ fn what_waits_takes_no_memory() {
     assert_idle(&queue);
     assert_eq!(pool.state(), before);
 }
+
+/// What went well is counted with its bytes, once however it was asked for; what failed is not.
+#[test]
+fn what_was_done_is_counted() {
+    for options in [Options::inline(), Options::threads(2)] {
+        let queue = LeafQueue::new(SimDisk::new(MIB), options, pool());
+        let waits = options.threads > 0;
+        queue.write_at(0, &[1; 4096]).expect("writes");
+        let halves = [IoSlice::new(&[2; 512]), IoSlice::new(&[3; 1024])];
+        queue.write_for(Class::Write, 4096, &halves).expect("writes");
+        WriteDevice::flush(&queue).expect("flushes");
+        queue.read_at(0, &mut [0; 512]).expect("reads");
+        let batch = Batch::new();
+        queue.start_reads(&batch, Class::Scan, &[(64 << 10, 8192)]);
+        assert!(batch.wait()[0].result.is_ok());
+        let fault = queue.device().inject(Fault::new(Kind::Error(Errno::IO), On::All));
+        assert!(queue.read_at(0, &mut [0; 512]).is_err() && queue.write_at(0, &[1; 512]).is_err());
+        queue.device().lift(fault);
+        let meters = queue.meters().expect("a queue counts");
+        assert_eq!((meters.reads(), meters.writes()), ((2, 512 + 8192), (2, 4096 + 1536)));
+        let class = |class| (meters.class(class).count(), meters.class(class).bytes);
+        assert_eq!((class(Class::SyncRead), class(Class::Scan)), ((1, 512), (1, 8192)));
+        assert_eq!((class(Class::SyncWrite), class(Class::Write)), ((1, 4096), (1, 1536)));
+        let sum = |times: &crate::meter::Times| times.iter().sum::<u64>();
+        assert_eq!((sum(&meters.disk_reads), sum(&meters.total_reads)), (2, 2));
+        assert_eq!((sum(&meters.disk_writes), sum(&meters.disk_flushes)), (2, 1));
+        assert_eq!(sum(&meters.class(Class::SyncWrite).queued), u64::from(waits));
+    }
+}
+
+/// Several that are done as one count as one, which waited as long as the first of them.
+#[test]
+fn what_waits_and_what_is_put_together_is_counted_so() {
+    let (queue, first) = busy_disk();
+    let batch = Batch::new();
+    queue.start_reads(&batch, Class::Read, &[(0, 4096), (4096, 4096), (MIB, 512)]);
+    let before = queue.meters().expect("a queue counts");
+    assert_eq!(before.class(Class::SyncRead).active, 1);
+    assert_eq!((before.class(Class::Read).waiting, before.reads()), (3, (0, 0)));
+    assert!(first.wait()[0].result.is_ok() && batch.wait().iter().all(|o| o.result.is_ok()));
+    let meters = queue.meters().expect("a queue counts");
+    let ahead = meters.class(Class::Read);
+    assert_eq!((ahead.joined[13], ahead.alone[9], ahead.bytes), (1, 1, 8192 + 512));
+    assert_eq!(meters.reads().0, 3);
+    // The disk took 200 ms for the first, and the others waited for that.
+    assert_eq!(meters.disk_reads[27..].iter().sum::<u64>(), 1);
+    assert_eq!(ahead.queued[26..].iter().sum::<u64>(), 2);
+    assert_eq!(meters.total_reads[26..].iter().sum::<u64>(), 3);
+}

@@ -32,8 +32,10 @@ pub(crate) fn report(session: &Session) -> Result<PoolReport> {
         pool.space_by_top()?.into_iter().map(|(top, size, used)| (top, (size, used))).collect();
     let classes = classes(pool, &config.vdev_tree)?;
     let fragmentation = pool.fragmentation_by_top()?;
+    let slow = pool.slow();
     let mut known = |vdev: &VdevConfig| {
         let mut known = known(pool, vdev, &paths, &spaces, &classes);
+        known.slow = slow.iter().find(|slow| slow.guid == vdev.guid).cloned();
         if let (Some(id), Some(_)) = (vdev.id, vdev.top) {
             let top = fragmentation.iter().find(|(top, _, _)| u64::from(*top) == id);
             known.stats.fragmentation = top.and_then(|(_, _, percent)| *percent);
@@ -67,6 +69,7 @@ pub(crate) fn report(session: &Session) -> Result<PoolReport> {
         scan,
         error_count: 0,
         damaged: Vec::new(),
+        open_for: pool.open_for(),
     })
 }
 
@@ -130,6 +133,8 @@ fn known(
         known.stats.read_errors = counts.read;
         known.stats.write_errors = counts.write;
         known.stats.checksum_errors = counts.checksum;
+        known.meters = leaf.meters();
+        known.stats.slow = known.meters.slow;
         known.stats.device_size = leaf.device().map_or(0, |device| device.size());
         let path = leaf.state.is_online().then(|| paths.get(&vdev.guid).cloned()).flatten();
         if path.is_none() {

@@ -1,0 +1,297 @@
+//! Which leaf is slow, judged by its siblings.
+//!
+//! The one idea: nobody knows how fast a disk should be, but those beside it have the same to do. A leaf is slow when
+//! it takes three times as long as they do, by the mean of its I/Os and by their median, again and again. Both are
+//! needed: a single I/O that hangs moves a mean, and a disk whose own cache serves a little less than half of its
+//! reads moves a median.
+//!
+//! It errs on the side of silence: without enough I/Os in the window, without two siblings that had as much to do, or
+//! below [`TIME_MIN`], nothing is said, and what was said stands until the leaf was seen to keep up again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use device::meter::{Meters, Times, mean};
+
+/// How often the leaves are looked at.
+pub const LOOK: Duration = Duration::from_secs(5);
+/// Looks between which the I/Os that are compared lie.
+const WINDOW: usize = 3;
+/// Looks that must agree, one after the other, before a leaf is called slow, or no longer so.
+const AGREE: u32 = 3;
+/// I/Os of one kind in a window that say something.
+const COUNT_MIN: u64 = 32;
+/// They may be as few as this if they took [`LONG`] together.
+const COUNT_LONG_MIN: u64 = 4;
+const LONG: Duration = Duration::from_secs(5);
+/// Siblings with as much to do, at least.
+const SIBLINGS_MIN: usize = 2;
+/// How much longer than its siblings' a leaf's I/Os take, to call it slow.
+const FACTOR: u32 = 3;
+/// How much longer than those of the slowest of its siblings.
+const FACTOR_WORST: u32 = 2;
+/// Times below this are nobody's trouble.
+const TIME_MIN: Duration = Duration::from_micros(500);
+
+/// What is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// Reads.
+    Reads,
+    /// Writes.
+    Writes,
+    /// Flushes of the disk's cache.
+    Flushes,
+}
+
+impl What {
+    const ALL: [What; 3] = [What::Reads, What::Writes, What::Flushes];
+
+    /// In a word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            What::Reads => "reads",
+            What::Writes => "writes",
+            What::Flushes => "flushes",
+        }
+    }
+
+    fn of(self, meters: &Meters) -> &Times {
+        match self {
+            What::Reads => &meters.disk_reads,
+            What::Writes => &meters.disk_writes,
+            What::Flushes => &meters.disk_flushes,
+        }
+    }
+}
+
+/// A leaf that is slower than its siblings, and by what one sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// The leaf's guid.
+    pub guid: u64,
+    /// Its device's name.
+    pub name: String,
+    /// What is slow.
+    pub what: What,
+    /// How many of them were looked at last.
+    pub count: u64,
+    /// How long they took, in the mean.
+    pub time: Duration,
+    /// How long those of its siblings took: the median of their means.
+    pub siblings: Duration,
+    /// When it was first found, since 1970.
+    pub since: Duration,
+}
+
+/// What has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A leaf is slow.
+    Slow(Slow),
+    /// It keeps up again: this is what was said of it.
+    Recovered(Slow),
+}
+
+/// What a leaf has done so far.
+pub(crate) struct Sample {
+    pub(crate) guid: u64,
+    pub(crate) name: String,
+    /// Leaves of one group are siblings.
+    pub(crate) group: u64,
+    /// It is a disk of its own: files on one disk do not flush for themselves.
+    pub(crate) disk: bool,
+    pub(crate) meters: Meters,
+}
+
+#[derive(Default)]
+struct LeafState {
+    /// Readings at the last looks, oldest first.
+    readings: VecDeque<Meters>,
+    /// For how many looks it has been slow (or, if it is called so, has kept up), by what.
+    agree: [u32; 3],
+    said: Option<Slow>,
+}
+
+/// The looks so far.
+#[derive(Default)]
+pub(crate) struct Watch {
+    leaves: BTreeMap<u64, LeafState>,
+}
+
+/// I/Os of one kind in the window.
+struct Seen {
+    count: u64,
+    mean: Duration,
+    median: Duration,
+}
+
+impl Seen {
+    fn of(times: &Times) -> Option<Seen> {
+        let count = times.iter().sum();
+        Some(Seen { count, mean: mean(times)?, median: median(times, count) })
+    }
+
+    fn says_something(&self) -> bool {
+        let few = u32::try_from(self.count).unwrap_or(u32::MAX);
+        self.count >= COUNT_MIN
+            || (self.count >= COUNT_LONG_MIN && self.mean.saturating_mul(few) >= LONG)
+    }
+
+    fn exceeds(&self, factor: u32, other: &Seen) -> bool {
+        self.mean >= other.mean * factor && self.median >= other.median * factor
+    }
+}
+
+/// The median of so many times, as if those of one step lay evenly in it.
+fn median(times: &Times, count: u64) -> Duration {
+    let mut before = 0;
+    for (i, n) in times.iter().enumerate() {
+        if (before + n) * 2 >= count && *n > 0 {
+            let inside = (count as f64 / 2.0 - before as f64) / *n as f64;
+            return Duration::from_nanos(((1u64 << i) as f64 * (1.0 + inside)) as u64);
+        }
+        before += n;
+    }
+    Duration::ZERO
+}
+
+/// What a window says of a leaf.
+enum Finding {
+    /// Nothing.
+    Nothing,
+    KeepsUp,
+    Slow(Duration),
+}
+
+fn judge(seen: &Seen, siblings: &[&Seen]) -> Finding {
+    let comparable = |other: &&&Seen| other.count >= seen.count.min(COUNT_MIN);
+    let mut others: Vec<&Seen> = siblings.iter().filter(comparable).copied().collect();
+    if !seen.says_something() || others.len() < SIBLINGS_MIN {
+        return Finding::Nothing;
+    }
+    others.sort_by_key(|other| other.mean);
+    let usual = Seen {
+        count: 0,
+        mean: others[others.len() / 2].mean,
+        median: {
+            let mut medians: Vec<_> = others.iter().map(|other| other.median).collect();
+            medians.sort();
+            medians[medians.len() / 2]
+        },
+    };
+    let worst = others.iter().all(|other| seen.exceeds(FACTOR_WORST, other));
+    if seen.median >= TIME_MIN && seen.exceeds(FACTOR, &usual) && worst {
+        Finding::Slow(usual.mean)
+    } else if seen.mean < usual.mean * FACTOR_WORST || seen.median < TIME_MIN {
+        Finding::KeepsUp
+    } else {
+        Finding::Nothing
+    }
+}
+
+impl Watch {
+    /// The leaves that are slow.
+    pub(crate) fn slow(&self) -> Vec<Slow> {
+        self.leaves.values().filter_map(|leaf| leaf.said.clone()).collect()
+    }
+
+    /// Looks at the leaves; what has changed.
+    pub(crate) fn look(&mut self, samples: Vec<Sample>) -> Vec<News> {
+        self.leaves.retain(|guid, _| samples.iter().any(|sample| sample.guid == *guid));
+        let mut windows = Vec::with_capacity(samples.len());
+        for Sample { guid, name, group, disk, meters } in samples {
+            let leaf = self.leaves.entry(guid).or_default();
+            leaf.readings.push_back(meters);
+            let (Some(first), Some(last)) = (leaf.readings.front(), leaf.readings.back()) else {
+                continue;
+            };
+            let window = last.since(first);
+            if leaf.readings.len() > WINDOW {
+                leaf.readings.pop_front();
+            }
+            windows.push((guid, name, group, disk, window));
+        }
+        let mut news = Vec::new();
+        for what in What::ALL {
+            let seen: Vec<Option<Seen>> = windows
+                .iter()
+                .map(|(.., disk, window)| {
+                    let counts = *disk || what != What::Flushes;
+                    counts.then(|| Seen::of(what.of(window))).flatten()
+                })
+                .collect();
+            for (at, (guid, name, group, ..)) in windows.iter().enumerate() {
+                let Some(own) = &seen[at] else { continue };
+                let others = windows.iter().zip(&seen).enumerate();
+                let siblings: Vec<&Seen> = others
+                    .filter(|(other, ((_, _, of, ..), _))| *other != at && of == group)
+                    .filter_map(|(_, (_, seen))| seen.as_ref())
+                    .collect();
+                let Some(leaf) = self.leaves.get_mut(guid) else { continue };
+                let finding = judge(own, &siblings);
+                let slow = |siblings| Slow {
+                    guid: *guid,
+                    name: name.clone(),
+                    what,
+                    count: own.count,
+                    time: own.mean,
+                    siblings,
+                    since: rt::time::wall_clock(),
+                };
+                news.extend(leaf.take(what, finding, slow));
+            }
+        }
+        news
+    }
+}
+
+impl LeafState {
+    /// Takes in what a look has found.
+    fn take(
+        &mut self,
+        what: What,
+        finding: Finding,
+        slow: impl FnOnce(Duration) -> Slow,
+    ) -> Option<News> {
+        let agree = &mut self.agree[what as usize];
+        match (&mut self.said, finding) {
+            // Of what it is called slow for.
+            (Some(said), finding) if said.what == what => match finding {
+                Finding::Slow(siblings) => {
+                    *agree = 0;
+                    let since = said.since;
+                    *said = Slow { since, ..slow(siblings) };
+                    None
+                }
+                Finding::Nothing => None,
+                Finding::KeepsUp => {
+                    *agree += 1;
+                    if *agree < AGREE {
+                        return None;
+                    }
+                    self.agree = [0; 3];
+                    self.said.take().map(News::Recovered)
+                }
+            },
+            (_, Finding::Slow(siblings)) => {
+                *agree += 1;
+                if *agree < AGREE || self.said.is_some() {
+                    return None;
+                }
+                *agree = 0;
+                let slow = slow(siblings);
+                self.said = Some(slow.clone());
+                Some(News::Slow(slow))
+            }
+            (_, Finding::KeepsUp | Finding::Nothing) => {
+                *agree = 0;
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
