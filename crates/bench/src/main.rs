@@ -326,35 +326,44 @@ fn read(options: &Options) -> Result<Value> {
     Ok(line)
 }
 
-/// Half of the threads read the files that are there, each its own, and half write as many new ones.
+/// Half of the threads read the files that are there, each its own, and half write as many new ones. The first
+/// `--warm` of the files are for a round before the clock starts: a server has touched its memory.
 fn mixed(options: &Options) -> Result<Value> {
     let (pool, mut disks) = open_with_disks(options, true)?;
     let fs = Filesystem::open(&pool, POOL)?;
     let source = Source::new(&options.data)?;
     let dir = directory(&fs, b"objects")?;
     let entries = fs.read_dir(dir)?;
+    let round = |entries: &[fs::DirEntry]| {
+        on_threads(2 * entries.len(), 2 * entries.len(), |job| {
+            let mut buf = vec![0; CHUNK];
+            let entry = &entries[job / 2];
+            let (object, attrs) = fs.open_object(entry.object)?;
+            let mut at = 0;
+            if job % 2 == 0 {
+                while at < attrs.size {
+                    at += fs.read_open(&object, attrs.size, at, &mut buf)? as u64;
+                }
+                return Ok(());
+            }
+            let name = [b"new-", &*entry.name].concat();
+            let number = fs.create(dir, &name, &FILE)?;
+            while at < attrs.size {
+                let part = (attrs.size - at).min(CHUNK as u64) as usize;
+                fs.write(number, at, source.bytes(job as u64, at, part))?;
+                at += part as u64;
+            }
+            Ok(())
+        })?;
+        anyhow::Ok(pool.sync()?)
+    };
+    let (warm, entries) = entries.split_at(options.warm.min(entries.len()));
+    if !warm.is_empty() {
+        round(warm)?;
+    }
     disks.iter_mut().for_each(Disks::start);
     let clock = Clock::start();
-    on_threads(2 * entries.len(), 2 * entries.len(), |job| {
-        let mut buf = vec![0; CHUNK];
-        let entry = &entries[job / 2];
-        let (object, attrs) = fs.open_object(entry.object)?;
-        let mut at = 0;
-        if job % 2 == 0 {
-            while at < attrs.size {
-                at += fs.read_open(&object, attrs.size, at, &mut buf)? as u64;
-            }
-            return Ok(());
-        }
-        let number = fs.create(dir, format!("new{job}").as_bytes(), &FILE)?;
-        while at < attrs.size {
-            let part = (attrs.size - at).min(CHUNK as u64) as usize;
-            fs.write(number, at, source.bytes(job as u64, at, part))?;
-            at += part as u64;
-        }
-        Ok(())
-    })?;
-    pool.sync()?;
+    round(entries)?;
     let timed = clock.stop();
     drop(fs);
     pool.close()?;

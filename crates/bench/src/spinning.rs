@@ -20,8 +20,6 @@ use crate::trace::{Trace, Traced};
 
 /// Bytes a second that a disk reads or writes in a row.
 const RATE: u64 = 200_000_000;
-/// Memory of the queues.
-const QUEUES_IDLE_BYTES: usize = 256 << 20;
 
 fn parameters(size: u64) -> Parameters {
     Parameters {
@@ -79,7 +77,7 @@ fn counts<D: Device>(disk: &Spinning<D>) -> (u64, u64, f64) {
 
 /// The pool's devices, as spinning disks behind queues; what they are asked for is noted if `traced`.
 pub(crate) fn open(found: &FoundPool, writable: bool, traced: bool) -> Result<(Devices, Disks)> {
-    let buffers = rt::BufPool::new(QUEUES_IDLE_BYTES);
+    let buffers = vdev::import::queue_buffers(found.members.len());
     let options = Options::for_file(true);
     let trace = traced.then(Trace::default);
     let mut disks = Disks { ios: Vec::new(), before: Vec::new(), trace: trace.clone() };

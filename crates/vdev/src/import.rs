@@ -29,8 +29,17 @@ use std::path::{Path, PathBuf};
 /// Most top-level slots that a label is believed to count.
 const TOPS_MAX: u64 = 1 << 12;
 
-/// Bytes of idle buffers that the queues of a pool's disks keep together.
-const QUEUE_IDLE_MAX: usize = 32 << 20;
+/// Bytes of idle buffers that the queues of a pool's disks keep together: so much for each, and at most this part
+/// of the machine's memory.
+const QUEUE_IDLE: (u64, u64) = (192 << 20, 8);
+
+/// Buffers for the queues of so many disks. What streams read ahead comes back to them, and goes out again: memory
+/// that had to come from the system each time would cost more than the copying.
+pub fn queue_buffers(disks: usize) -> BufPool {
+    let (each, part) = QUEUE_IDLE;
+    let idle = each.saturating_mul(disks as u64).min(rt::machine::memory_bytes() / part);
+    BufPool::new(usize::try_from(idle).unwrap_or(usize::MAX))
+}
 
 /// A device that a scan looked at.
 #[derive(Clone)]
@@ -346,7 +355,7 @@ impl FoundPool {
 
     /// The devices that were found, by leaf guid, suspects among them.
     pub fn devices(&self) -> BTreeMap<u64, Found> {
-        let pool = BufPool::new(QUEUE_IDLE_MAX);
+        let pool = queue_buffers(self.members.len());
         let found = |candidate: &Candidate, labelled| {
             let options = Options::for_file(candidate.is_disk);
             let queue = LeafQueue::new(candidate.device.clone(), options, pool.clone());
@@ -384,7 +393,7 @@ impl FoundPool {
     /// # Errors
     /// [`DeviceError::Busy`] if another process holds a device; whatever opening says.
     pub fn open_write_tree(&self, root: &VdevConfig) -> Result<WriteTree> {
-        let pool = BufPool::new(QUEUE_IDLE_MAX);
+        let pool = queue_buffers(self.members.len());
         let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
         // A file is locked once, however many of its partitions are leaves.
         let mut files: BTreeMap<&Path, Arc<WriteFile>> = BTreeMap::new();
