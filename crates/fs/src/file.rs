@@ -54,6 +54,26 @@ impl Filesystem {
         self.done(number)
     }
 
+    /// Does a write of the intent log again, in one change: of `data` at its offset the file has what is before
+    /// `end` at least.
+    pub(crate) fn write_again(
+        &self,
+        number: u64,
+        (offset, data): (u64, &[u8]),
+        end: u64,
+    ) -> Result<()> {
+        let _lock = self.lock(number);
+        let object = self.object(number)?;
+        let tx = self.enter(data.len() as u64)?;
+        let size = self.file_size(&object)?.max(end);
+        self.grow_block(&tx, &object, size.max(offset + data.len() as u64))?;
+        object.write(&tx, offset, data)?;
+        self.change_znode(&tx, &object, |znode| {
+            znode.size = size;
+            modified(znode);
+        })
+    }
+
     /// Writes `data` at the end of a file, wherever that is by then; all of it in one piece. Returns where.
     pub fn append(&self, number: u64, data: &[u8]) -> Result<u64> {
         let lock = self.lock(number);

@@ -57,7 +57,7 @@ pub fn replay_logs(pool: &Arc<Pool>) -> Result<Vec<FsError>> {
 pub struct Replay {
     name: String,
     log: IntentLog,
-    /// Data of writes that are not in their records, by the number of the record.
+    /// Blocks of data that records only point to, by the number of the record.
     data: BTreeMap<u64, Vec<u8>>,
     records: usize,
 }
@@ -75,13 +75,17 @@ impl Replay {
             records += 1;
             replay.is_replayed(raw, &record)?;
             let Record::Write(Write { pointer, data: None, .. }) = &record else { return Ok(()) };
-            if raw.kind == RecordKind::Write2 || pointer.is_hole() {
+            if raw.kind == RecordKind::Write2 {
                 return Ok(());
             }
             let too_much = || replay.wrong(raw, "leads to more data than is held here");
             left = left.checked_sub(pointer.lsize()).ok_or_else(too_much)?;
-            let block = pool.store().read(pointer).map_err(pool::PoolError::from)?;
-            data.insert(raw.seq, block.to_vec());
+            // A block of zeros was never written, and its length is known all the same.
+            let block = match pointer.is_hole() {
+                true => vec![0; pointer.lsize() as usize],
+                false => pool.store().read(pointer).map_err(pool::PoolError::from)?.to_vec(),
+            };
+            data.insert(raw.seq, block);
             Ok(())
         })?;
         (replay.data, replay.records) = (data, records);
@@ -138,10 +142,10 @@ impl Replay {
     /// Does everything again in a file system.
     pub fn apply(&self, fs: &Filesystem) -> Result<()> {
         self.each(|raw, record| {
-            // What changes names is one change each; the others may be done twice.
-            let contents =
-                matches!(record, Record::Write(_) | Record::Truncate { .. } | Record::Setattr(_));
-            let at = (raw.seq, !contents);
+            // What is one change must not be done twice, and is counted with it. (The kernel, going on from here,
+            // would give a file that has its size already that of the whole block of the record.)
+            let many = matches!(record, Record::Truncate { .. } | Record::Setattr(_));
+            let at = (raw.seq, !many);
             fs.pool().replay_record(fs.dataset(), at, || match record {
                 Record::Create(create) => self.create(fs, raw, &create),
                 Record::Remove { directory, name } => remove(fs, directory, name),
@@ -159,44 +163,42 @@ impl Replay {
     pub fn apply_volume(&self, pool: &Pool, volume: &Volume) -> Result<()> {
         self.each(|raw, record| {
             pool.replay_record(volume.dataset(), (raw.seq, false), || match record {
-                Record::Write(write) => {
-                    let Some((offset, data)) = self.bytes(raw, &write)? else { return Ok(()) };
-                    volume.replay_write(pool, offset, data)
-                }
+                Record::Write(write) => match self.bytes(raw, &write)? {
+                    Some((offset, data)) => volume.replay_write(pool, offset, data),
+                    None => Ok(()),
+                },
                 Record::Truncate { offset, length, .. } => volume.punch_hole(pool, offset, length),
                 _ => Err(self.wrong(raw, "is not one of a volume")),
             })
         })
     }
 
-    /// What a write wrote, and where; `None`: it is in the pool by another way.
+    /// What a write wrote, and where; `None`: it came with an earlier one. Where the data is a block of its own
+    /// that is all of it: it holds what later writes wrote to the same block as well, and those need not have a
+    /// record with data, or any.
     fn bytes<'a>(
         &'a self,
         raw: &RawRecord<'_>,
         write: &Write<'a>,
     ) -> Result<Option<(u64, &'a [u8])>> {
-        if raw.kind == RecordKind::Write2 {
-            return Ok(None);
-        }
         if let Some(data) = write.data {
             return Ok(Some((write.offset, data)));
         }
-        // The block is the whole record of the file.
         let Some(block) = self.data.get(&raw.seq) else { return Ok(None) };
-        let short = block.len() as u64 > write.length;
-        let start = if short { write.offset % block.len() as u64 } else { 0 };
-        let end = start.checked_add(write.length);
-        let part = end.and_then(|end| block.get(start as usize..end as usize));
-        let part = part.ok_or_else(|| self.wrong(raw, "is longer than its data"))?;
-        Ok(Some((write.offset, part)))
+        let length = block.len() as u64;
+        if length == 0 || write.offset % length > length.saturating_sub(write.length) {
+            return Err(self.wrong(raw, "is longer than its data"));
+        }
+        Ok(Some((write.offset - write.offset % length, block)))
     }
 
     fn write(&self, fs: &Filesystem, raw: &RawRecord<'_>, write: &Write<'_>) -> Result<()> {
-        if write.offset.checked_add(write.length).is_none_or(|end| end > i64::MAX as u64) {
+        let end = write.offset.checked_add(write.length);
+        let Some(end) = end.filter(|end| *end <= i64::MAX as u64) else {
             return Err(self.wrong(raw, "ends beyond what a file can be"));
-        }
-        let Some((offset, data)) = self.bytes(raw, write)? else { return Ok(()) };
-        match fs.write(write.object, offset, data) {
+        };
+        let (offset, data) = self.bytes(raw, write)?.unwrap_or((write.offset, &[]));
+        match fs.write_again(write.object, (offset, data), end) {
             // It may have been removed by what came into the log earlier and happened later.
             Err(FsError::Dmu(DmuError::NoObject { .. })) => Ok(()),
             other => other,
