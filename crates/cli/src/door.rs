@@ -4,11 +4,15 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use verbs::{Engine, Error};
 
 use crate::getopt::{Opt, Words};
+
+/// How often a command that waits looks whether it still should.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// One run of one command.
 pub struct Door<'a> {
@@ -134,6 +138,31 @@ impl Door<'_> {
     /// A time as `date` prints it: `Wed May  1 00:03:17 2024`.
     pub fn long_date(&self, seconds: u64) -> String {
         self.format(seconds, "%a %b %e %H:%M:%S %Y")
+    }
+
+    /// A time with its zone: `Wed May  1 00:03:17 UTC 2024`.
+    pub fn zoned_date(&self, seconds: u64) -> String {
+        self.format(seconds, "%a %b %e %H:%M:%S %Z %Y")
+    }
+
+    /// Waits, with everything printed that was to be; ends early when nobody is there to read on.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub fn wait(&mut self, interval: Duration) -> Result<(), Stop> {
+        let start = rt::time::now();
+        loop {
+            // A served command's outputs are gone when the command is.
+            self.out.flush()?;
+            if self.engine.is_ending() {
+                return Err(Stop::Said("the server ends".into(), 1));
+            }
+            let left = interval.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            rt::time::sleep(left.min(LOOK));
+        }
     }
 
     /// A time for histories: `2024-05-01.00:03:17`.

@@ -32,7 +32,7 @@ fn text(bytes: &[u8]) -> Json {
     Json::String(String::from_utf8_lossy(bytes).into_owned())
 }
 
-fn number(number: u64, style: Style) -> Json {
+pub(crate) fn number(number: u64, style: Style) -> Json {
     if style.integers { json!(number) } else { Json::String(number.to_string()) }
 }
 
@@ -44,7 +44,7 @@ fn maybe_number(value: &str, style: Style) -> Json {
     }
 }
 
-fn document(command: &str, key: &str, body: Json) -> String {
+pub(crate) fn document(command: &str, key: &str, body: Json) -> String {
     let version = json!({ "command": command, "vers_major": 0, "vers_minor": 1 });
     let mut document = Map::new();
     document.insert("output_version".into(), version);

@@ -66,6 +66,13 @@ const ZPOOL: &[Verb] = &[
         run: zpool::status::status,
     },
     Verb {
+        name: "iostat",
+        usage: "iostat [[[-c [script1,script2,...][-lq]]|[-rw]] [-T d | u] [-ghHjLpPvy]\n    \
+                [[pool ...]|[pool vdev ...]|[vdev ...]] [[-n] interval [count]]",
+        appendix: Appendix::None,
+        run: zpool::iostat::iostat,
+    },
+    Verb {
         name: "import",
         usage: "import [-d dir] [-Dj]\n\
                 import [-o property=value] ... \n    \
@@ -325,7 +332,6 @@ const LATER_ZPOOL: &[&str] = &[
     "detach",
     "events",
     "initialize",
-    "iostat",
     "labelclear",
     "offline",
     "online",

@@ -130,6 +130,7 @@ fn pool(
         scan: None,
         error_count: 0,
         damaged: Vec::new(),
+        opened: std::time::Duration::ZERO,
         open_for: std::time::Duration::ZERO,
     }
 }

@@ -87,7 +87,11 @@ impl Asked {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         let status = run(&self.words, &self.zone, &mut out, &mut err);
         drop(out.flush());
-        stream.write_all(&[RAN, status])
+        match stream.write_all(&[RAN, status]) {
+            // Interrupted, as one ends a command that prints for ever.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            result => result,
+        }
     }
 }
 
@@ -119,7 +123,11 @@ impl Write for Output {
         self.file.write(bytes)
     }
 
+    /// For those that print nothing for a while, too.
     fn flush(&mut self) -> std::io::Result<()> {
+        if self.is_abandoned() {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
         self.file.flush()
     }
 }

@@ -119,6 +119,7 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     notify("STOPPING=1");
     // Whoever comes now is his own again.
     drop(std::fs::remove_file(&options.socket));
+    held.end();
     let start = rt::time::now();
     while doors.commands.load(Ordering::Acquire) > 0 && start.elapsed() < PATIENCE {
         rt::time::sleep(Duration::from_millis(10));

@@ -41,6 +41,12 @@ impl Pool {
         leaves.map(of_leaf).collect()
     }
 
+    /// Since when its meters count.
+    #[must_use]
+    pub fn opened(&self) -> rt::time::Instant {
+        self.opened
+    }
+
     /// How long it has been open.
     #[must_use]
     pub fn open_for(&self) -> Duration {

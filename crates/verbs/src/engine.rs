@@ -9,6 +9,11 @@ use crate::{Error, Result, branches, datasets, dump, files, judge, mounts, pools
 
 /// Executes requests.
 pub trait Engine {
+    /// Is the process about to end, so that a command which only waits should not?
+    fn is_ending(&self) -> bool {
+        false
+    }
+
     /// `zpool create`. What there is to know though it was done, one a line.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pool::props::{Key, PoolKey, Source, Value};
+use pool::props::{Key, PoolKey, PoolProp, Source, Value};
 
 use crate::layout::{Class, Layout};
 use crate::meters::{Meters, Slow};
@@ -376,7 +376,9 @@ pub struct PoolReport {
     pub error_count: u64,
     /// Damaged files by name.
     pub damaged: Vec<String>,
-    /// How long the meters have counted: since the pool was opened.
+    /// When the pool was opened, since this process began: two reports with the same were read from the same meters.
+    pub opened: Duration,
+    /// How long the meters have counted.
     pub open_for: Duration,
     /// Properties that hold a value, with features.
     pub properties: Vec<(PoolKey, Value, Source)>,
@@ -387,6 +389,16 @@ impl PoolReport {
     #[must_use]
     pub fn property(&self, key: &PoolKey) -> Option<(&Value, &Source)> {
         self.properties.iter().find(|(k, _, _)| k == key).map(|(_, value, source)| (value, source))
+    }
+
+    /// Bytes that are allocated, and in all.
+    #[must_use]
+    pub fn space(&self) -> (u64, u64) {
+        let number = |prop| {
+            let property = self.property(&PoolKey::Native(prop));
+            property.and_then(|(value, _)| value.number()).unwrap_or(0)
+        };
+        (number(PoolProp::Allocated), number(PoolProp::Size))
     }
 
     /// The pool's health in a word.

@@ -89,7 +89,7 @@ pub(crate) fn list(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         if left == Some(0) {
             return Ok(0);
         }
-        rt::time::sleep(std::time::Duration::from_secs(seconds));
+        door.wait(std::time::Duration::from_secs(seconds))?;
     }
 }
 

@@ -2,6 +2,8 @@
 
 pub mod create;
 pub mod import;
+pub mod iostat;
+mod iostat_table;
 pub mod list;
 pub mod set;
 pub mod status;

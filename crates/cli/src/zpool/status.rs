@@ -55,7 +55,7 @@ pub(crate) fn status(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         count = count.map(|left| left.map(|n| n.saturating_sub(1)));
         match (every, count) {
             (None, _) | (_, Some(Some(0))) => return Ok(status),
-            (Some((seconds, _)), _) => rt::time::sleep(std::time::Duration::from_secs(seconds)),
+            (Some((seconds, _)), _) => door.wait(std::time::Duration::from_secs(seconds))?,
         }
     }
 }

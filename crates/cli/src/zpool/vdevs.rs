@@ -20,7 +20,7 @@ pub struct Naming {
 }
 
 /// Sections of a pool's tree below its data, in the order in which they are shown.
-const SECTIONS: [(Class, &str); 3] =
+pub(super) const SECTIONS: [(Class, &str); 3] =
     [(Class::Dedup, "dedup"), (Class::Special, "special"), (Class::Log, "logs")];
 
 /// A vdev's name.
@@ -86,7 +86,7 @@ fn widest_below(vdev: &Vdev, depth: usize, naming: Naming) -> usize {
 }
 
 /// Top-level vdevs of a section that are shown at all.
-fn of_class(tree: &Vdev, class: Class) -> impl Iterator<Item = &Vdev> {
+pub(super) fn of_class(tree: &Vdev, class: Class) -> impl Iterator<Item = &Vdev> {
     let shown = |v: &&Vdev| !matches!(v.kind, VdevKind::Hole | VdevKind::Indirect);
     tree.children.iter().filter(move |v| v.class == class).filter(shown)
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use pool::devices::Scan;
 use pool::{Pool, PoolError};
+use rt::sync::atomic::{AtomicBool, Ordering};
 use rt::sync::{Arc, Mutex, MutexGuard};
 
 use super::Here;
@@ -37,6 +38,7 @@ pub struct Held {
     pools: Mutex<BTreeMap<String, One>>,
     /// One pool at a time comes or goes.
     coming: Mutex<()>,
+    ending: AtomicBool,
 }
 
 impl fmt::Debug for Held {
@@ -56,6 +58,15 @@ impl Held {
     #[must_use]
     pub fn pool(&self, name: &str) -> Option<Arc<Pool>> {
         self.pools.lock().get(name).map(|one| one.pool.clone())
+    }
+
+    /// Who holds them is about to close them: commands that only wait need not.
+    pub fn end(&self) {
+        self.ending.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
     }
 
     /// Those that commands may change come and go under this lock.

@@ -145,6 +145,10 @@ impl Local {
 }
 
 impl Engine for Local {
+    fn is_ending(&self) -> bool {
+        self.here.held.as_ref().is_some_and(|held| held.is_ending())
+    }
+
     fn pool_create(&mut self, request: &pools::Create) -> Result<Vec<String>> {
         lifecycle::create(&self.here, request)
     }

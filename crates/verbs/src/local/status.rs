@@ -69,6 +69,7 @@ pub(crate) fn report(session: &Session) -> Result<PoolReport> {
         scan,
         error_count: 0,
         damaged: Vec::new(),
+        opened: pool.opened().since_start(),
         open_for: pool.open_for(),
     })
 }
