@@ -88,6 +88,13 @@ pub(crate) const XROOTD: Need = Need {
     without: "`cargo test --workspace --exclude acceptance` runs without them",
 };
 
+/// A browser, and a parser of metrics.
+pub(crate) const WATCHERS: Need = Need {
+    what: "the tests of the status page and the metrics",
+    packages: &["chromium", "chromium-driver", "python3", "python3-prometheus-client"],
+    without: "`cargo test --workspace --exclude acceptance` runs without them",
+};
+
 /// Makes sure that the packages of `needs` are there, or says which are not and what runs without.
 pub(crate) fn ensure(needs: &[&Need]) -> Result<()> {
     let mut missing = Vec::new();

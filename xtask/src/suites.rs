@@ -22,6 +22,7 @@ pub(crate) fn test(kernel: bool) -> Result<()> {
         &packages::FUZZER,
         &packages::MOUNTED,
         &packages::XROOTD,
+        &packages::WATCHERS,
     ])?;
     if kernel {
         build_vm()?;
@@ -103,7 +104,12 @@ pub(crate) fn tidy() -> Result<()> {
 
 /// `cargo xtask interop`: the referees' tests again, with the long rounds that they keep for it.
 pub(crate) fn interop() -> Result<()> {
-    packages::ensure(&[&packages::REFEREES, &packages::MOUNTED, &packages::XROOTD])?;
+    packages::ensure(&[
+        &packages::REFEREES,
+        &packages::MOUNTED,
+        &packages::XROOTD,
+        &packages::WATCHERS,
+    ])?;
     build_vm()?;
     let mut steps = Steps::new();
     steps.step("interop", |tally| {

@@ -101,6 +101,12 @@ const ZPOOL: &[Verb] = &[
         run: zpool::status::history,
     },
     Verb {
+        name: "events",
+        usage: "events [-vHf [pool] | -c]",
+        appendix: Appendix::None,
+        run: zpool::events::events,
+    },
+    Verb {
         name: "get",
         usage: "get [-Hjp] [-o \"all\" | field[,...]] <\"all\" | property[,...]> <pool> ...",
         appendix: Appendix::PoolProperties,
@@ -312,7 +318,7 @@ const OWN: &[Verb] = &[
     },
     Verb {
         name: "serve",
-        usage: "serve [-s socket] [-u user,..] [--foreground] [--log-json] [pool] ...",
+        usage: "serve [-s socket] [-u user,..] [--hooks dir] [--listen-metrics address] [--foreground] [--log-json]\n    [pool] ...",
         appendix: Appendix::Text(serve::HELP),
         run: serve::serve,
     },
@@ -330,7 +336,6 @@ const LATER_ZPOOL: &[&str] = &[
     "attach",
     "checkpoint",
     "detach",
-    "events",
     "initialize",
     "labelclear",
     "offline",

@@ -16,6 +16,11 @@ pub(crate) const HELP: &str = "
 Owns the pools (all that are remembered, or those named) until it gets SIGTERM or SIGINT, and runs every command
 that is typed meanwhile. In the foreground; it tells systemd (Type=notify) when it is ready.
 
+\t--hooks dir  runs the programs there on events, as OpenZFS's event daemon does its zedlets: all-* on every
+\t            event, statechange-* on those of that class; what they are to know is in the environment
+\t--listen-metrics port | address:port
+\t            answers there to browsers (/, a status page) and to collectors (/metrics, in OpenMetrics' form), on the
+\t            loopback unless the address says otherwise: whoever reaches it may look
 \t--log-json  a line of the log is a JSON object
 \t-s          where commands find it, instead of THUMPER_SOCKET or /run/thumper/socket
 \t-u          users, with commas between: their programs may move files, for whomever they name, as XRootD's
@@ -47,12 +52,17 @@ fn number(user: &str) -> Result<u32, Stop> {
 
 /// `thumper serve`.
 pub(crate) fn serve(door: &mut Door<'_>, words: &[OsString]) -> Ran {
-    let words = sort(words, "s:u:", &["log-json", "foreground"]);
+    let words = sort(words, "s:u:", &["log-json", "foreground", "hooks:", "listen-metrics:"]);
     let mut options = Options { socket: socket(), ..Options::default() };
     for opt in &words.opts {
         match opt {
             Opt::Long(word) if word == "log-json" => options.log = Form::Json,
             Opt::Long(word) if word == "foreground" => {}
+            Opt::LongValue(word, dir) if word == "hooks" => options.hooks = Some(dir.into()),
+            Opt::LongValue(word, at) if word == "listen-metrics" => {
+                let at = daemon::address(&at.to_string_lossy());
+                options.page = Some(at.map_err(Stop::Usage)?);
+            }
             Opt::Value('s', path) => options.socket = path.into(),
             Opt::Value('u', users) => {
                 for user in users.to_string_lossy().split(',') {

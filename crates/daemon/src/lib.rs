@@ -18,3 +18,4 @@ pub use forward::{Forwarded, forward};
 pub use log::Form;
 pub use place::{VARIABLE, socket_path};
 pub use serve::{Options, Run, ServeError, serve};
+pub use watch::address;

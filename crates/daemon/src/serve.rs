@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use rustix::fs::{FlockOperation, flock};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use verbs::{Engine, Held, Local};
+use watch::{Clients, Door, Hooks};
 
 use crate::command::{self, Came};
 use crate::data::{self, Sessions};
@@ -26,6 +28,8 @@ use crate::place;
 
 /// How often what has changed is put on disk, as in OpenZFS.
 const TXG_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often it is looked whether something has happened to a pool.
+const LOOK: Duration = Duration::from_secs(1);
 /// Commands that run at once, or connections of which nothing is known yet, at most.
 const COMMANDS_MAX: usize = 64;
 /// Connections of clients, at most.
@@ -47,6 +51,10 @@ pub struct Options {
     /// Users, besides root and the server's own, whose programs may move files, for whomever they name. They command
     /// nothing.
     pub movers: Vec<u32>,
+    /// Where the programs are that are run on events.
+    pub hooks: Option<PathBuf>,
+    /// Where metrics and the status page are to be had.
+    pub page: Option<SocketAddr>,
 }
 
 /// Runs a command line: its words, the time zone (`TZ`) of whoever typed it, who executes, and the outputs. The
@@ -68,6 +76,12 @@ pub enum ServeError {
     /// It cannot listen.
     #[error("cannot listen at '{}': {}", .0.display(), .1)]
     Listen(PathBuf, std::io::Error),
+    /// The programs to be run on events are not to be had.
+    #[error("cannot run programs in '{}' on events: {}", .0.display(), .1)]
+    Hooks(PathBuf, std::io::Error),
+    /// The metrics and the page cannot be shown.
+    #[error("cannot listen at {0} for metrics: {1}")]
+    Page(SocketAddr, std::io::Error),
     /// Signals cannot be waited for.
     #[error("cannot wait for signals: {0}")]
     Signals(std::io::Error),
@@ -86,7 +100,19 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     verbs::on_suspended(move |line| log.say(line));
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(ServeError::Signals)?;
     let (listener, _lock) = listen(&options.socket)?;
+    let hooks = options
+        .hooks
+        .as_deref()
+        .map(|dir| Hooks::new(dir).map_err(|error| ServeError::Hooks(dir.into(), error)));
+    let hooks = hooks.transpose()?;
+    let door = options.page.map(|at| {
+        Door::new(at).map_err(|error| ServeError::Page(at, error)).map(|door| (at, door))
+    });
+    let door = door.transpose()?;
     let held = Arc::new(Held::default());
+    if let Some(hooks) = hooks {
+        hooks.start(&held, Arc::new(move |line| log.say(line)));
+    }
     let engine = engine.clone().holding(held.clone());
     take(&engine, &held, options)?;
     let doors = Arc::new(Doors {
@@ -98,6 +124,16 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
         commands: AtomicUsize::new(0),
         lanes: AtomicUsize::new(0),
     });
+    if let Some((at, door)) = door {
+        let shown = door.address().unwrap_or(at);
+        let counting = {
+            let doors = doors.clone();
+            Arc::new(move || doors.clients())
+        };
+        let opened = door.open(doors.engine.clone(), held.clone(), counting);
+        opened.map_err(|error| ServeError::Page(at, error))?;
+        log.say(format!("metrics and the status page are at http://{shown}/"));
+    }
     {
         let doors = doors.clone();
         drop(rt::thread::spawn("accept", move || accept(&listener, &doors)));
@@ -112,6 +148,17 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
             }
         };
         drop(rt::thread::spawn("txg-timer", timer));
+    }
+    {
+        let held = Arc::downgrade(&held);
+        let lookout = move || {
+            loop {
+                rt::time::sleep(LOOK);
+                let Some(held) = held.upgrade() else { return };
+                held.look();
+            }
+        };
+        drop(rt::thread::spawn("lookout", lookout));
     }
     log.say(format!("listens at '{}'", options.socket.display()));
     notify("READY=1");
@@ -235,6 +282,20 @@ impl Drop for Place<'_> {
 }
 
 impl Doors {
+    /// Who is there, and what was moved.
+    fn clients(&self) -> Clients {
+        let count = |count: &AtomicUsize| count.load(Ordering::Acquire) as u64;
+        let moved = self.sessions.moved();
+        Clients {
+            sessions: self.sessions.count(),
+            connections: count(&self.lanes),
+            commands: count(&self.commands),
+            read_bytes: moved.read.load(Ordering::Relaxed),
+            written_bytes: moved.written.load(Ordering::Relaxed),
+            requests: moved.requests.load(Ordering::Relaxed),
+        }
+    }
+
     /// Does what comes over a connection, which has the place of a command.
     fn answer(&self, mut stream: UnixStream, place: Place<'_>) -> std::io::Result<()> {
         let peer = Peer::of(&stream)?;

@@ -4,4 +4,6 @@ pub use vdev::import::{
     AuxMember, Candidate, ChooseError, FoundPool, Member, Scan, scan, scan_devices,
 };
 pub use vdev::label::Labels;
-pub use vdev::{Content, LabelParts, LeafState, Tree, VdevError, content, label_parts};
+pub use vdev::{
+    Content, ErrorCounts, LabelParts, Leaf, LeafState, Seen, Tree, VdevError, content, label_parts,
+};

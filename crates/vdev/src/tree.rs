@@ -12,6 +12,7 @@ use crate::error::{Result, VdevError};
 use crate::indirect::Mappings;
 use crate::lacks::Lacks;
 use crate::raidz::{ASHIFTS, DISKS_MAX, Geometry};
+use crate::seen::Verdict;
 use crate::sizes::Layout;
 use device::meter::Meters;
 use device::{Device, DeviceError};
@@ -57,7 +58,7 @@ pub struct Found {
     pub labelled: bool,
 }
 
-/// Errors of a leaf since the tree was opened.
+/// Errors of a leaf since the tree was opened, or they were forgotten.
 #[derive(Debug, Default)]
 pub struct Counters {
     read: AtomicU64,
@@ -89,6 +90,13 @@ impl Counters {
         self.checksum.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Forgets what was counted.
+    pub fn forget(&self) {
+        for count in [&self.read, &self.write, &self.checksum] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// The counts now.
     pub fn get(&self) -> ErrorCounts {
         ErrorCounts {
@@ -113,6 +121,8 @@ pub struct Leaf {
     pub errors: Counters,
     /// What was written without it.
     pub lacks: Lacks,
+    /// What its watcher says of it.
+    pub verdict: Verdict,
     pub(crate) device: Option<Arc<dyn Device>>,
 }
 
@@ -278,6 +288,7 @@ impl Tree {
                 state,
                 errors: Counters::default(),
                 lacks: Lacks::default(),
+                verdict: Verdict::default(),
                 device: found.map(|found| found.device),
             });
         }

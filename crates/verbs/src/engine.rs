@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use crate::{Error, Result, branches, datasets, dump, files, judge, mounts, pools};
+use crate::{Error, Result, branches, datasets, dump, events, files, judge, mounts, pools};
 
 /// Executes requests.
 pub trait Engine {
@@ -70,6 +70,22 @@ pub trait Engine {
         &mut self,
         request: &pools::History,
     ) -> Result<Vec<Result<pools::HistoryReport>>>;
+
+    /// `zpool events`: each event, oldest first, until `sink` gives false; between them it hears of silence.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_events(
+        &mut self,
+        query: &events::Query,
+        sink: &mut dyn FnMut(events::Heard<'_>) -> bool,
+    ) -> Result<()>;
+
+    /// `zpool events -c`: how many were forgotten.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_events_clear(&mut self) -> Result<usize>;
 
     /// `zfs create`. Warnings, one a line.
     ///

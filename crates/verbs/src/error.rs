@@ -414,6 +414,9 @@ pub enum Error {
         /// What is wrong, one a line.
         list: Vec<String>,
     },
+    /// Something that only a server can do, and why.
+    #[error("{0}")]
+    NoServer(&'static str),
     /// A snapshot list that names nothing.
     #[error("could not find any snapshots to destroy; check snapshot names.")]
     NoSnapshots,

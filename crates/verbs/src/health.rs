@@ -26,6 +26,8 @@ pub struct Known {
     pub meters: Meters,
     /// A leaf is slower than its siblings.
     pub slow: Option<Slow>,
+    /// What whoever watches the leaf has made of it, if it is not fine.
+    pub verdict: Option<(State, Aux)>,
     /// What a top-level vdev is for, if its config does not say.
     pub class: Option<Class>,
 }
@@ -141,6 +143,9 @@ fn leaf(vdev: &mut Vdev, config: &VdevConfig, open: bool, known: Known) {
             (State::Unavail, Some(known.absent.unwrap_or(Aux::CannotOpen)))
         }
         (c, true) if c.degraded => (State::Degraded, None),
+        (_, true) if let Some((state, aux)) = known.verdict => {
+            (state, Some(aux).filter(|_| state != State::Removed))
+        }
         (_, true) => (State::Online, None),
     };
 }
@@ -206,6 +211,7 @@ pub fn condition(tree: &Vdev, facts: Facts) -> Condition {
     let faulted = any(|v| v.state == State::Faulted);
     let missing = any(|v| v.aux == Some(Aux::CannotOpen));
     let broken = any(|v| v.state == State::Unavail && v.aux != Some(Aux::CannotOpen));
+    let removed = any(|v| v.state == State::Removed);
     let errors = any(|v| v.stats.read_errors + v.stats.write_errors + v.stats.checksum_errors > 0);
     if facts.resilvering {
         Condition::Resilvering
@@ -233,6 +239,8 @@ pub fn condition(tree: &Vdev, facts: Facts) -> Condition {
         Condition::MissingReplaceable
     } else if broken {
         Condition::CorruptLabelReplaceable
+    } else if removed && facts.open {
+        Condition::Removed
     } else if errors && facts.open {
         Condition::FailingDevice
     } else if any(|v| v.slow.is_some()) {

@@ -9,6 +9,7 @@ pub mod datasets;
 pub mod dump;
 pub mod engine;
 pub mod error;
+pub mod events;
 pub mod files;
 pub mod find;
 pub mod health;

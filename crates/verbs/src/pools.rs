@@ -308,6 +308,8 @@ pub enum Condition {
     FaultedReplaceable,
     /// Devices are given up, and too many.
     Faulted,
+    /// A device has gone, and is not missed.
+    Removed,
     /// Somebody took a device out of use.
     Offline,
     /// A device is being filled.

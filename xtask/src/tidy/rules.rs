@@ -40,7 +40,8 @@ pub(crate) const STOREYS: &[Storey] = &[
     storey("verbs", &["rt", "format", "device", "pool", "fs", "verify", "fuse"]),
     storey("wire", &[]),
     storey("client", &["rt", "wire"]),
-    storey("daemon", &["rt", "format", "pool", "fs", "verbs", "wire"]),
+    storey("watch", &["rt", "verbs"]),
+    storey("daemon", &["rt", "format", "pool", "fs", "verbs", "wire", "watch"]),
     storey("cli", &["rt", "verbs", "daemon"]),
     Storey { name: "testkit", uses: &[], tests_use: &[] },
     Storey {
@@ -59,7 +60,7 @@ pub(crate) const ENGINE: &[&str] =
 /// What stands below the command line: the engine, and what clients have.
 pub(crate) const HOUSE: &[&str] = &[
     "rt", "format", "codec", "device", "vdev", "store", "dmu", "pool", "fs", "verify", "verbs",
-    "wire", "client",
+    "wire", "client", "watch",
 ];
 
 /// Crates from outside that the engine must not use, and why.
@@ -153,6 +154,9 @@ pub(crate) const BANS: &[Ban] = &[
     everywhere("#[ignore", "assert what holds today, and say so in SHORTCOMINGS.md"),
     everywhere("#[should_panic", "catch the panic and look at its message"),
 ];
+
+/// The only files that may run a program (`process::Command`), which nobody below may.
+pub(crate) const RUNS_PROGRAMS: &[&str] = &["crates/watch/src/hooks.rs"];
 
 /// What no text file may say: leftovers, and things that are true on one machine only.
 /// Spelled in two halves, so that this table does not accuse itself.

@@ -118,6 +118,14 @@ pub fn open(condition: &Condition) -> Option<Advice> {
              \trepaired using 'zpool clear' may allow some data to be recovered.",
             None,
         ),
+        Condition::Removed => advice(
+            "One or more devices has been removed by the administrator.\n\
+             \tSufficient replicas exist for the pool to continue functioning in a\n\
+             \tdegraded state.",
+            "Online the device using zpool online' or replace the device with\n\
+             \t'zpool replace'.",
+            None,
+        ),
         Condition::BadLog => advice(
             "An intent log record could not be read.\n\
              \tWaiting for administrator intervention to fix the faulted pool.",
@@ -215,7 +223,9 @@ pub fn found(
         Condition::FailingDevice | Condition::FaultedReplaceable | Condition::Faulted => {
             (Some("One or more devices are faulted."), None)
         }
-        Condition::Offline => (Some("One or more devices are offlined."), None),
+        Condition::Removed | Condition::Offline => {
+            (Some("One or more devices are offlined."), None)
+        }
         Condition::Resilvering => (Some("One or more devices were being resilvered."), None),
         Condition::BadLog => (Some("An intent log record cannot be read."), Some("ZFS-8000-K4")),
         Condition::OldVersion => {

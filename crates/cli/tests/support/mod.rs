@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 
-use verbs::{Engine, Error, Result, branches, datasets, dump, files, judge, pools};
+use verbs::{Engine, Error, Result, branches, datasets, dump, events, files, judge, pools};
 
 /// The directory that scenarios ran in when they were recorded.
 pub(crate) const STAGE: &str = "/tmp/t-0000000";
@@ -151,6 +151,18 @@ impl Engine for Told {
 
     fn pool_history(&mut self, _: &pools::History) -> Result<Vec<Result<pools::HistoryReport>>> {
         Ok(self.histories.iter().cloned().map(Ok).collect())
+    }
+
+    fn pool_events(
+        &mut self,
+        query: &events::Query,
+        _: &mut dyn FnMut(events::Heard<'_>) -> bool,
+    ) -> Result<()> {
+        self.ask(query)
+    }
+
+    fn pool_events_clear(&mut self) -> Result<usize> {
+        self.ask("clear")
     }
 
     fn dataset_create(&mut self, request: &datasets::Create) -> Result<Vec<String>> {

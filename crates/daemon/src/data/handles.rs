@@ -68,17 +68,39 @@ impl Session {
     }
 }
 
+/// What clients have moved so far.
+#[derive(Default)]
+pub(crate) struct Moved {
+    /// Bytes that they have read.
+    pub(crate) read: AtomicU64,
+    /// Bytes that they have written.
+    pub(crate) written: AtomicU64,
+    /// Requests of all kinds.
+    pub(crate) requests: AtomicU64,
+}
+
 /// All sessions.
 pub(crate) struct Sessions {
     /// Users who may move files, besides those who command the server.
     movers: Vec<u32>,
     held: Arc<Held>,
     list: Mutex<BTreeMap<Number, rt::sync::Weak<Session>>>,
+    moved: Moved,
 }
 
 impl Sessions {
     pub(crate) fn new(held: Arc<Held>, movers: Vec<u32>) -> Sessions {
-        Sessions { movers, held, list: Mutex::default() }
+        Sessions { movers, held, list: Mutex::default(), moved: Moved::default() }
+    }
+
+    /// What clients have moved so far.
+    pub(crate) fn moved(&self) -> &Moved {
+        &self.moved
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.list.lock().values().filter(|session| session.strong_count() > 0).count() as u64
     }
 
     /// May the peer move files?

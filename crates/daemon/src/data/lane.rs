@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use rt::BufPool;
 use rt::sync::Arc;
+use rt::sync::atomic::Ordering;
 use wire::{Answer, BULK_MAX, HEADER, Head, Hello, PART_MAX, Reply, decode, encode};
 
-use super::handles::{Session, Sessions};
+use super::handles::{Moved, Session, Sessions};
 use super::requests::{Bulk, answer};
 use super::tree::{Result, fail};
 use crate::peer::Peer;
@@ -31,7 +32,7 @@ pub(crate) fn serve(
         Err(failure) => return send(&mut stream, &Err(failure), None),
     };
     send(&mut stream, &Ok(Reply::Welcome(session.number())), None)?;
-    serve_session(&mut stream, &session, buffers)
+    serve_session(&mut stream, &session, sessions.moved(), buffers)
 }
 
 fn greet(
@@ -63,6 +64,7 @@ fn greet(
 fn serve_session(
     stream: &mut UnixStream,
     session: &Session,
+    moved: &Moved,
     buffers: &BufPool,
 ) -> std::io::Result<()> {
     let mut part = Vec::new();
@@ -83,11 +85,21 @@ fn serve_session(
             stream.read_exact(bulk)?;
         }
         let request = decode(&part).map_err(invalid)?;
+        moved.requests.fetch_add(1, Ordering::Relaxed);
         let (answer, bulk) = match answer(session, request, bulk.as_deref().unwrap_or(&[]), buffers)
         {
             Ok((reply, bulk)) => (Ok(reply), bulk),
             Err(failure) => (Err(failure), None),
         };
+        match &answer {
+            Ok(Reply::Bytes) => {
+                let read = bulk.as_ref().map_or(0, |bulk| bulk.bytes().len());
+                moved.read.fetch_add(read as u64, Ordering::Relaxed);
+            }
+            // Bytes come with nothing but a write.
+            Ok(_) => _ = moved.written.fetch_add(head.bulk as u64, Ordering::Relaxed),
+            Err(_) => {}
+        }
         send(stream, &answer, bulk)?;
         part.shrink_to(4096);
     }

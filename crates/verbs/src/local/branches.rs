@@ -10,7 +10,6 @@ use super::Here;
 use super::bookmarks;
 use super::dependents::dependents;
 use super::filesystems::{destroy_all, may_snapshot, pool_of, session};
-use super::lifecycle::note;
 use super::properties::assigned;
 use super::session::{For, Session, open, pool_error};
 use crate::branches::{
@@ -42,7 +41,7 @@ pub(super) fn opened(here: &Here, name: &str, setting: &Setting, doing: &Doing) 
 
 /// Notes what was done, and ends.
 pub(super) fn done(session: Session, setting: &Setting, doing: Doing) -> Result<()> {
-    note(&session.pool, &setting.command).map_err(|e| pool_error(doing.clone(), e))?;
+    session.note(&setting.command).map_err(|e| pool_error(doing.clone(), e))?;
     session.close(doing)
 }
 

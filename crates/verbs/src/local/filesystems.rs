@@ -8,7 +8,6 @@ use pool::props::{Kind, Target};
 
 use super::Here;
 use super::dependents::{Dependent, dependents};
-use super::lifecycle::note;
 use super::limits::{Limit, limits, set_limits};
 use super::properties::{assigned, set_quotas};
 use super::session::{For, Session, locate, open_located, pool_error};
@@ -102,7 +101,7 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
         });
     }
     quotas()?;
-    note(&session.pool, &request.command).map_err(|e| pool_error(doing.clone(), e))?;
+    session.note(&request.command).map_err(|e| pool_error(doing.clone(), e))?;
     session.close(doing)?;
     Ok(notes)
 }
@@ -159,7 +158,7 @@ pub(super) fn destroy(here: &Here, request: &Destroy) -> Result<Destroyed> {
     names.extend(name.contains('/').then(|| name.clone()));
     if !request.dry_run {
         destroy_all(&session.pool, &names, request.defer).map_err(failed)?;
-        note(&session.pool, &request.command).map_err(failed)?;
+        session.note(&request.command).map_err(failed)?;
     }
     session.close(doing)?;
     Ok(Destroyed { names, reclaimed: None })
@@ -269,7 +268,7 @@ fn destroy_snapshots(session: Session, request: &Destroy, doing: Doing) -> Resul
     }
     if !request.dry_run {
         destroy_all(&session.pool, &names, request.defer).map_err(failed)?;
-        note(&session.pool, &request.command).map_err(failed)?;
+        session.note(&request.command).map_err(failed)?;
     }
     names.retain(|name| name.contains('@'));
     session.close(doing)?;

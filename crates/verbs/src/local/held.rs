@@ -8,13 +8,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use pool::devices::Scan;
+use format::NvList;
+use pool::devices::{Member, Scan};
 use pool::{Pool, PoolError};
 use rt::sync::atomic::{AtomicBool, Ordering};
 use rt::sync::{Arc, Mutex, MutexGuard};
 
 use super::Here;
+use super::lookout::{Lookout, Telling};
 use super::session::{self, For, Located, Session};
+use crate::events::{self, Events, Heard, Query};
 use crate::state::Known;
 use crate::{Doing, Error, Result, Why};
 
@@ -22,6 +25,8 @@ use crate::{Doing, Error, Result, Why};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long whoever follows events hears nothing, at most.
+const SILENCE: Duration = Duration::from_millis(500);
 
 /// One of them, with what there is to know of it.
 #[derive(Clone)]
@@ -39,6 +44,8 @@ pub struct Held {
     /// One pool at a time comes or goes.
     coming: Mutex<()>,
     ending: AtomicBool,
+    events: Events,
+    lookout: Lookout,
 }
 
 impl fmt::Debug for Held {
@@ -69,6 +76,61 @@ impl Held {
         self.ending.load(Ordering::Acquire)
     }
 
+    /// What has happened to them.
+    #[must_use]
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Looks at all of them, and tells what has changed since the last look.
+    pub fn look(&self) {
+        let pools: Vec<_> = self.pools.lock().values().cloned().collect();
+        for One { pool, scan, index, .. } in pools {
+            let members = scan.pools.get(index).into_iter().flat_map(|pool| &pool.members);
+            let path = |member: &Member| Some((member.guid, member.candidate.path.clone()?));
+            let paths = members.filter_map(path).collect();
+            self.lookout.look(&pool, &paths, &self.events);
+        }
+    }
+
+    /// Tells events until `sink` gives false.
+    pub(super) fn tell_events(&self, query: &Query, sink: &mut dyn FnMut(Heard<'_>) -> bool) {
+        self.look();
+        let (mut last, mut patience) = (0, Duration::ZERO);
+        loop {
+            for event in self.events.wait_after(last, patience) {
+                last = event.number;
+                let wanted = query.pool.as_ref().is_none_or(|pool| event.pool() == *pool);
+                if wanted && !sink(Heard::Event(&event)) {
+                    return;
+                }
+            }
+            if !query.follow || self.is_ending() || !sink(Heard::Silence) {
+                return;
+            }
+            patience = SILENCE;
+        }
+    }
+
+    /// Tells that something of `class` has happened to a pool.
+    pub(super) fn tell(&self, pool: &Pool, class: &str) {
+        Telling { pool, events: &self.events }.pool(class, NvList::new());
+    }
+
+    /// Tells of a command that has gone into a pool's history.
+    pub(super) fn tell_command(&self, pool: &Pool, command: &str, host: &str) {
+        let mut values = NvList::new();
+        values.put_string("history_hostname", host);
+        values.put_string("history_command", command);
+        values.put_u64("history_time", rt::time::wall_clock().as_secs());
+        Telling { pool, events: &self.events }.pool(events::HISTORY, values);
+    }
+
+    /// Forgets errors of a leaf of a pool, or of all its leaves.
+    pub(super) fn clear(&self, pool: &Pool, leaf: Option<u64>) {
+        self.lookout.clear(pool, leaf, &self.events);
+    }
+
     /// Those that commands may change come and go under this lock.
     pub(super) fn one_at_a_time(&self) -> MutexGuard<'_, ()> {
         self.coming.lock()
@@ -95,6 +157,7 @@ impl Held {
                 let Some(one) = pools.get(name) else { return Ok(()) };
                 // This list, and the session that is to end it.
                 if Arc::strong_count(&one.pool) <= 2 {
+                    self.lookout.forget(one.pool.guid());
                     pools.remove(name);
                     return Ok(());
                 }
@@ -124,6 +187,23 @@ impl Held {
 }
 
 impl Here {
+    /// What this process holds.
+    ///
+    /// # Errors
+    /// It holds nothing, since it is no server.
+    pub(super) fn held(&self) -> Result<&Held> {
+        let why = "no server is running: events are kept by 'thumper serve', as long as it runs";
+        self.held.as_deref().ok_or(Error::NoServer(why))
+    }
+
+    /// Tells that something of `class` has happened to a pool, if it is held.
+    pub(super) fn tell(&self, name: &str, class: &str) {
+        let Some(held) = &self.held else { return };
+        if let Some(pool) = held.pool(name) {
+            held.tell(&pool, class);
+        }
+    }
+
     /// Opens a remembered pool to be held; nothing if it is, or if this process holds none. Why it can only be
     /// read, if so.
     pub(super) fn hold(&self, name: &str) -> Result<Option<String>> {

@@ -17,7 +17,7 @@ use super::{capacity, pool_props};
 use crate::layout::{Class, GroupKind};
 use crate::pools::{Clear, Create, Destroy, Export, Import, Imported, Which};
 use crate::state::Known;
-use crate::{Doing, Error, Result, Why, find, host, inuse};
+use crate::{Doing, Error, Result, Why, events, find, host, inuse};
 
 /// Properties of a pool that hold for this system only and are not stored with it.
 const NOT_STORED: [PoolProp; 3] = [PoolProp::Altroot, PoolProp::Cachefile, PoolProp::Ashift];
@@ -28,16 +28,6 @@ pub(super) fn stored(value: &Value) -> Stored {
         Value::Number(number) => Stored::Number(*number),
         Value::Text(text) => Stored::Text(text.clone()),
     }
-}
-
-/// Notes a command in the history of the pool.
-pub(super) fn note(pool: &Pool, command: &str) -> std::result::Result<(), pool::PoolError> {
-    if command.is_empty() {
-        return Ok(());
-    }
-    let now = rt::time::wall_clock().as_secs();
-    let who = rustix::process::getuid().as_raw().into();
-    pool.note(pool::history::command(now, command, who, &host::hostname()))
 }
 
 fn leaf(name: &str, path: &PathBuf) -> Result<NewLeaf> {
@@ -146,6 +136,7 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
     let known = Known { name: name.clone(), guid, readonly: false, altroot, paths };
     here.state.change(|state| state.remember(known))?;
     here.hold(name)?;
+    here.tell(name, events::POOL_CREATE);
     Ok(Vec::new())
 }
 
@@ -175,9 +166,13 @@ fn leave(
             held.give_up(name, &doing)?;
         }
         if !readonly {
-            let done = note(&session.pool, command).and_then(|()| session.pool.set_state(to));
+            let noted = session.note(command);
+            let done = noted.and_then(|()| session.pool.set_state(to));
             done.map_err(|e| pool_error(doing.clone(), e))?;
         }
+        let destroyed = to == PoolState::Destroyed;
+        let class = if destroyed { events::POOL_DESTROY } else { events::POOL_EXPORT };
+        session.told.iter().for_each(|told| told.tell(&session.pool, class));
         session.close_pool(doing)?;
     }
     if let Some(guid) = guid {
@@ -193,7 +188,8 @@ pub(super) fn destroy(here: &Here, request: &Destroy) -> Result<()> {
     leave(here, &request.name, located, PoolState::Destroyed, &request.command, doing)
 }
 
-/// `zpool clear`: what was faulted or removed is used again. Counts of errors end with each command.
+/// `zpool clear`: what was faulted or removed is used again. Counts of errors end with each command,
+/// or go on in a server until they are cleared.
 pub(super) fn clear(here: &Here, request: &Clear) -> Result<()> {
     let session = session::open(here, &request.name, &request.places, For::Writing)?;
     let doing = || Doing::Clear(request.device.clone().unwrap_or_else(|| request.name.clone()));
@@ -206,7 +202,10 @@ pub(super) fn clear(here: &Here, request: &Clear) -> Result<()> {
     }
     let fail = |error| pool_error(doing(), error);
     session.pool.use_again(guids).map_err(fail)?;
-    note(&session.pool, &request.command).map_err(fail)?;
+    if let Some(held) = here.held.as_ref().filter(|_| session.held) {
+        held.clear(&session.pool, guids);
+    }
+    session.note(&request.command).map_err(fail)?;
     session.close(doing())
 }
 
@@ -318,7 +317,7 @@ fn import_one(here: &Here, request: &Import, guid: u64) -> Result<(String, Vec<S
             }
         }
         let done = session.pool.set_state(PoolState::Active);
-        let done = done.and_then(|()| note(&session.pool, &request.command));
+        let done = done.and_then(|()| session.note(&request.command));
         done.map_err(|e| pool_error(doing.clone(), e))?;
     }
     session.close(doing)?;
@@ -326,5 +325,6 @@ fn import_one(here: &Here, request: &Import, guid: u64) -> Result<(String, Vec<S
     let known = Known { name: name.clone(), guid, readonly, altroot, paths };
     here.state.change(|state| state.remember(known))?;
     here.hold(&name)?;
+    here.tell(&name, events::POOL_IMPORT);
     Ok((name, notes))
 }

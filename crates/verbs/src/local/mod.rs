@@ -19,6 +19,7 @@ mod judge;
 mod keeper;
 mod lifecycle;
 mod limits;
+mod lookout;
 mod mount;
 mod pool_props;
 mod properties;
@@ -42,7 +43,7 @@ use crate::dump::{Dump, Dumped, Fact};
 use crate::files::{Cat, Copied, Get, List, Listed, Mkdir, Move, Put, Remove};
 use crate::judge::{Progress, Verify, VerifyReport};
 use crate::state::{StateFile, default_path};
-use crate::{Doing, Engine, Error, Result, Why, datasets, mounts, pools};
+use crate::{Doing, Engine, Error, Result, Why, datasets, events, mounts, pools};
 
 /// How often data sets are looked at anew, if they change meanwhile.
 const ATTEMPTS_MAX: u32 = 5;
@@ -88,7 +89,9 @@ impl Local {
     /// # Errors
     /// It cannot be opened.
     pub fn hold(&self, name: &str) -> Result<Option<String>> {
-        self.here.hold(name)
+        let reason = self.here.hold(name)?;
+        self.here.tell(name, events::POOL_IMPORT);
+        Ok(reason)
     }
 
     /// The list of remembered pools.
@@ -209,6 +212,19 @@ impl Engine for Local {
             history.map_err(|e| pool_error(Doing::History(name.clone()), e))
         };
         Ok(names.iter().map(report).collect())
+    }
+
+    fn pool_events(
+        &mut self,
+        query: &events::Query,
+        sink: &mut dyn FnMut(events::Heard<'_>) -> bool,
+    ) -> Result<()> {
+        self.here.held()?.tell_events(query, sink);
+        Ok(())
+    }
+
+    fn pool_events_clear(&mut self) -> Result<usize> {
+        Ok(self.here.held()?.events().clear())
     }
 
     fn dataset_create(&mut self, request: &datasets::Create) -> Result<Vec<String>> {

@@ -11,7 +11,7 @@ use pool::dsl::lookup;
 use pool::props::{PoolKey, PoolProp, PoolPropError, Value};
 
 use super::Here;
-use super::lifecycle::{note, stored};
+use super::lifecycle::stored;
 use super::session::{For, Session, locate, open_located, pool_error};
 use crate::pools::{Create, Set};
 use crate::{Doing, Error, Result, Why};
@@ -77,7 +77,7 @@ pub(super) fn set(here: &Here, request: &Set) -> Result<Vec<String>> {
     let located = locate(here, &request.name, &request.places)?;
     let session = open_located(here, &request.name, located, For::Writing, doing.clone())?;
     let notes = set_in(&session, request, &doing)?;
-    note(&session.pool, &request.command).map_err(|e| pool_error(doing.clone(), e))?;
+    session.note(&request.command).map_err(|e| pool_error(doing.clone(), e))?;
     session.close(doing)?;
     Ok(notes)
 }

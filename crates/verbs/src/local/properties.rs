@@ -14,7 +14,7 @@ use super::Here;
 use super::accounts;
 use super::catalogue::Catalogue;
 use super::filesystems::pool_of;
-use super::lifecycle::{note, stored};
+use super::lifecycle::stored;
 use super::limits::refusal;
 use super::session::{For, Session, locate, open_located, pool_error};
 use super::volumes;
@@ -201,7 +201,7 @@ fn set_one(here: &Here, request: &Set, name: &str, notes: &mut Vec<String>) -> R
     }
     errors.extend(set_quotas(&session, name, &assigned.quotas, &doing).err());
     if errors.is_empty() {
-        note(&session.pool, &request.command).map_err(fail)?;
+        session.note(&request.command).map_err(fail)?;
     }
     session.close(doing)?;
     Ok(errors)
@@ -250,7 +250,7 @@ pub(super) fn inherit(here: &Here, request: &Inherit) -> Result<SetReport> {
     {
         let doing = Doing::Inherit(request.key.name(), name.clone());
         let session = session(here, name, &request.places, &doing)?;
-        note(&session.pool, &request.command).map_err(|e| pool_error(doing.clone(), e))?;
+        session.note(&request.command).map_err(|e| pool_error(doing.clone(), e))?;
         session.close(doing)?;
     }
     Ok(report)

@@ -10,7 +10,7 @@ use pool::devices::{Candidate, FoundPool, Scan, VdevError, scan};
 use pool::{Devices, OpenOptions, Pool, PoolError};
 use rt::sync::Arc;
 
-use super::{Here, keeper};
+use super::{Held, Here, keeper};
 use crate::state::Known;
 use crate::{Doing, Error, Result, Why, find, host};
 
@@ -35,6 +35,8 @@ pub(crate) struct Session {
     pub(crate) known: Option<Known>,
     /// It stays open when the session ends.
     pub(super) held: bool,
+    /// Who hears of what is done to it.
+    pub(super) told: Option<Arc<Held>>,
 }
 
 /// The pools and devices that a name may mean.
@@ -145,7 +147,10 @@ pub(crate) fn open_located(
     if let Some(pool) = held {
         return match pool.read_only_reason().filter(|_| mode == For::Writing) {
             Some(reason) => Err(cannot(Why::ReadOnly(reason.to_string()))),
-            None => Ok(Session { pool, scan, index, known, held: true }),
+            None => {
+                let told = here.held.clone();
+                Ok(Session { pool, scan, index, known, held: true, told })
+            }
         };
     }
     let host_id = u64::from(host::hostid(&here.state)?);
@@ -211,7 +216,7 @@ pub(crate) fn open_located(
         })?;
         keeper::keep(&pool).map_err(|error| pool_error(doing, error))?;
     }
-    Ok(Session { pool, scan, index, known, held: false })
+    Ok(Session { pool, scan, index, known, held: false, told: here.held.clone() })
 }
 
 /// What is said of a pool that another system had last.
@@ -256,6 +261,20 @@ impl Session {
             }
             None => Ok(pool),
         }
+    }
+
+    /// Notes a command in the history of the pool.
+    pub(super) fn note(&self, command: &str) -> std::result::Result<(), PoolError> {
+        if command.is_empty() {
+            return Ok(());
+        }
+        let now = rt::time::wall_clock().as_secs();
+        let (who, host) = (rustix::process::getuid().as_raw().into(), host::hostname());
+        self.pool.note(pool::history::command(now, command, who, &host))?;
+        if let Some(told) = &self.told {
+            told.tell_command(&self.pool, command, &host);
+        }
+        Ok(())
     }
 
     /// The pool as it was found.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use format::config::{VdevConfig, aux_from_nvlist};
 use format::features::Feature;
 use format::scan::{Scan as ScanPhys, ScanFlags, ScanFunction, ScanState};
-use pool::devices::{FoundPool, Scan as Devices};
+use pool::devices::{FoundPool, Scan as Devices, Seen};
 use pool::mos::key;
 use pool::props::{PoolKey, PoolProp, Source, Value, default_pool_value};
 use pool::{OpenOptions, Pool, PoolError, Stored};
@@ -16,7 +16,7 @@ use super::catalogue::Catalogue;
 use super::session::Session;
 use crate::health::{self, Facts, Known};
 use crate::layout::Class;
-use crate::pools::{Aux, PoolReport, Scan, Stats, Vdev};
+use crate::pools::{Aux, PoolReport, Scan, State, Stats, Vdev};
 
 type Result<T> = std::result::Result<T, PoolError>;
 
@@ -141,6 +141,7 @@ fn known(
         if path.is_none() {
             known.absent = Some(absent(vdev));
         }
+        known.verdict = verdict(leaf.verdict.get());
         known.path = path;
     }
     let id = vdev.id.and_then(|id| u32::try_from(id).ok());
@@ -151,6 +152,17 @@ fn known(
         known.stats.allocated = *used;
     }
     known
+}
+
+/// What a leaf's watcher says of it, in words of a status.
+fn verdict(seen: Seen) -> Option<(State, Aux)> {
+    match seen {
+        Seen::Fine => None,
+        Seen::Degraded => Some((State::Degraded, Aux::TooManyErrors)),
+        Seen::Faulted => Some((State::Faulted, Aux::TooManyErrors)),
+        Seen::Removed => Some((State::Removed, Aux::CannotOpen)),
+        Seen::Cut => Some((State::Unavail, Aux::TooSmall)),
+    }
 }
 
 /// What is where a device should be that is not there.

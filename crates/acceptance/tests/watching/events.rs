@@ -1,0 +1,214 @@
+//! `zpool events`, and what is run on events.
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use acceptance::thumper;
+
+use crate::site::{Site, until};
+
+/// How soon a dead disk is to be known.
+const SOON: Duration = Duration::from_secs(10);
+
+/// The classes of the events that are kept.
+fn classes(site: &Site) -> Vec<String> {
+    let out = site.run(&["zpool", "events", "-H"]);
+    out.lines().map(|line| line.split('\t').nth(1).unwrap().to_string()).collect()
+}
+
+fn has(site: &Site, class: &str) -> bool {
+    classes(site).iter().any(|other| other == class)
+}
+
+#[test]
+fn what_happens_to_a_pool_is_told_in_openzfs_s_form() {
+    let site = Site::new();
+    let ran = site.try_run(&["zpool", "events"]);
+    assert!(ran.status == 1 && ran.err.contains("no server is running"), "{ran}");
+    let server = site.serve(&[]);
+    assert_eq!(site.run(&["zpool", "events"]), "TIME                           CLASS\n");
+    assert_eq!(site.run(&["zpool", "events", "-c"]), "cleared 0 events\n");
+    site.create();
+    drop(site.run(&["zfs", "create", "tank/a"]));
+    let told = site.run(&["zpool", "events", "-v"]);
+    // The lines that the kernel's have, and nothing but numbers differs.
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines[0], "TIME                           CLASS");
+    let (time, class) = lines[1].split_at(31);
+    assert_eq!(class, "sysevent.fs.zfs.pool_create", "{told}");
+    // `May  1 2024 00:01:35.356002480 `
+    let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    assert!(shape.ends_with(" 0000 00:00:00.000000000 "), "{time:?}");
+    assert_eq!(
+        lines[2..6],
+        [
+            "        version = 0x0",
+            "        class = \"sysevent.fs.zfs.pool_create\"",
+            "        pool = \"tank\"",
+            &format!("        pool_guid = {:#x}", guid(&site)),
+        ]
+    );
+    assert_eq!(lines[6..8], ["        pool_state = 0x0", "        pool_context = 0x0"]);
+    assert!(lines[8].starts_with("        time = 0x") && lines[8].ends_with(' '), "{}", lines[8]);
+    assert_eq!(lines[9..11], ["        eid = 0x1", ""]);
+    assert!(told.contains("        history_command = \"zfs create tank/a\"\n"), "{told}");
+    assert!(has(&site, "sysevent.fs.zfs.config_sync"));
+    assert_eq!(site.run(&["zpool", "events", "-H", "other"]), "");
+    assert_eq!(site.run(&["zpool", "events", "other"]), "TIME                           CLASS\n");
+    for words in [&["-c", "tank"][..], &["-cf"], &["-Z"], &["a", "b"]] {
+        let ran = site.try_run(&[&["zpool", "events"], words].concat());
+        assert!(ran.status == 2 && ran.err.contains("\tevents [-vHf [pool] | -c]\n"), "{ran}");
+    }
+    let count = classes(&site).len();
+    assert_eq!(site.run(&["zpool", "events", "-c"]), format!("cleared {count} events\n"));
+    drop(site.run(&["zpool", "export", "tank"]));
+    assert_eq!(classes(&site).last().unwrap(), "sysevent.fs.zfs.pool_export");
+    let dir = site.images.path().to_str().unwrap().to_string();
+    drop(site.run(&["zpool", "import", "-d", &dir, "tank"]));
+    assert!(has(&site, "sysevent.fs.zfs.pool_import"));
+    drop(site.run(&["zpool", "destroy", "tank"]));
+    assert!(has(&site, "sysevent.fs.zfs.pool_destroy"));
+    drop(server.stop());
+}
+
+fn guid(site: &Site) -> u64 {
+    site.run(&["zpool", "get", "-Hpo", "value", "guid", "tank"]).trim().parse().unwrap()
+}
+
+#[test]
+fn who_follows_hears_at_once_and_may_go() {
+    let site = Site::new();
+    let server = site.serve(&[]);
+    site.create();
+    let state = site.aside.path().join("pools");
+    let mut command = thumper(&state);
+    let mut following =
+        command.args(["zpool", "events", "-fH", "tank"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().ends_with("sysevent.fs.zfs.pool_create"));
+    drop(site.run(&["zfs", "create", "tank/later"]));
+    let found = lines.any(|line| line.unwrap().ends_with("sysevent.fs.zfs.history_event"));
+    assert!(found);
+    following.kill().unwrap();
+    following.wait().unwrap();
+    // A follower that has gone does not keep its place: more of them than there are places come one by one.
+    for _ in 0..70 {
+        let mut follower = thumper(&state);
+        let mut follower =
+            follower.args(["zpool", "events", "-fH"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(follower.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        assert!(first.contains("fs.zfs"), "{first:?}");
+        follower.kill().unwrap();
+        follower.wait().unwrap();
+        // It is noticed within half a second: meanwhile there are not so many.
+        rt::time::sleep(Duration::from_millis(25));
+    }
+    drop(server.stop());
+}
+
+#[test]
+fn a_disk_that_goes_is_told_of_and_one_that_is_back_too() {
+    let site = Site::new();
+    let server = site.serve(&[]);
+    site.create();
+    drop(site.run(&["zpool", "events", "-c"]));
+    let (disk, away) = (site.disk(2), site.aside.path().join("away"));
+    fs::rename(&disk, &away).unwrap();
+    let status = || site.run(&["zpool", "status", "tank"]);
+    let is = |state: &str| {
+        let name = disk.to_str().unwrap().to_string();
+        status().lines().any(|line| line.contains(&name) && line.contains(state))
+    };
+    until("the disk is removed", SOON, || is("REMOVED"));
+    let told = status();
+    assert!(told.contains("state: DEGRADED") && told.contains("has been removed"), "{told}");
+    assert!(has(&site, "resource.fs.zfs.removed"));
+    let verbose = site.run(&["zpool", "events", "-v"]);
+    assert!(verbose.contains("vdev_state = \"REMOVED\" (0x3)\n"), "{verbose}");
+    assert!(verbose.contains("vdev_laststate = \"ONLINE\" (0x7)\n"), "{verbose}");
+    fs::rename(&away, &disk).unwrap();
+    until("the disk is back", SOON, || is("ONLINE"));
+    assert!(status().contains("state: ONLINE"), "{}", status());
+    drop(server.stop());
+}
+
+/// Wrong bytes are counted, told, and at last too many; `zpool clear` forgets them.
+#[test]
+fn a_disk_that_lies_is_degraded_until_it_is_cleared() {
+    let site = Site::new();
+    let server = site.serve(&[]);
+    site.create();
+    let bytes = site.put("file", 3, 6_000_000);
+    drop(server.stop());
+    // All of its data is gone, and its labels say nothing of that.
+    let disk = fs::File::options().write(true).open(site.disk(1)).unwrap();
+    disk.write_all_at(&vec![0x5a; 100 << 20], 5 << 20).unwrap();
+    let server = site.serve(&[]);
+    drop(site.run(&["get", "tank:/file", "back"]));
+    assert!(fs::read(site.aside.path().join("back")).unwrap() == bytes);
+    assert!(has(&site, "ereport.fs.zfs.checksum"));
+    let status = || site.run(&["zpool", "status", "tank"]);
+    assert!(status().contains("too many errors"), "{}", status());
+    assert!(has(&site, "resource.fs.zfs.statechange"));
+    drop(site.run(&["zpool", "clear", "tank"]));
+    assert!(!status().contains("too many errors"), "{}", status());
+    assert!(has(&site, "sysevent.fs.zfs.vdev_clear"));
+    drop(server.stop());
+}
+
+fn put_program(dir: &Path, name: &str, body: &str) {
+    let path = dir.join(name);
+    fs::write(&path, body).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn programs_are_run_on_events_and_mail_is_sent() {
+    let site = Site::new();
+    let hooks = site.aside.path().join("hooks");
+    fs::create_dir(&hooks).unwrap();
+    fs::set_permissions(&hooks, Permissions::from_mode(0o755)).unwrap();
+    let mail = testkit::paths::repository().join("tools/hooks/all-mail.sh");
+    put_program(&hooks, "all-mail.sh", &fs::read_to_string(mail).unwrap());
+    let sendmail = site.aside.path().join("sendmail");
+    let sent = site.aside.path().join("sent");
+    let script = format!("#!/bin/sh\n[ \"$1\" = -t ]\ncat >> {}\n", sent.display());
+    put_program(site.aside.path(), "sendmail", &script);
+    let conf = format!(
+        "MAIL_TO=admin@example.org\nSENDMAIL={}\nSTAMPS={}\n",
+        sendmail.display(),
+        site.aside.path().join("stamps").display()
+    );
+    fs::write(hooks.join("mail.conf"), conf).unwrap();
+    let ran = hooks.join("ran");
+    put_program(&hooks, "pool_create-note", &format!("#!/bin/sh\nenv > {}\n", ran.display()));
+    put_program(&hooks, "all-broken", "#!/bin/sh\nexit 7\n");
+    let server = site.serve(&["--hooks", hooks.to_str().unwrap()]);
+    site.create();
+    until("the program has run", SOON, || {
+        fs::read_to_string(&ran).is_ok_and(|env| env.contains("ZEVENT_POOL=tank\n"))
+    });
+    let (disk, away) = (site.disk(0), site.aside.path().join("away"));
+    let mails = || fs::read_to_string(&sent).unwrap_or_default();
+    fs::rename(&disk, &away).unwrap();
+    let subject = format!("Subject: [thumper] tank: {} is REMOVED\n", disk.display());
+    until("a mail says that it has gone", SOON, || mails().contains(&subject));
+    fs::rename(&away, &disk).unwrap();
+    let back = format!("Subject: [thumper] tank: {} is ONLINE\n", disk.display());
+    until("a mail says that it is back", SOON, || mails().contains(&back));
+    // The same again is not told again.
+    fs::rename(&disk, &away).unwrap();
+    let removed = || classes(&site).iter().filter(|class| class.ends_with(".removed")).count();
+    until("it has gone again", SOON, || removed() == 2);
+    drop(site.run(&["zfs", "create", "tank/after"]));
+    rt::time::sleep(Duration::from_millis(1500));
+    assert_eq!(mails().matches("Subject: ").count(), 2, "{}", mails());
+    assert!(mails().starts_with("To: admin@example.org\n"), "{}", mails());
+    let log = server.stop();
+    assert!(log.contains("all-broken: ended with status 7"), "{log}");
+}

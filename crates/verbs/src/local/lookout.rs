@@ -1,0 +1,333 @@
+//! Looks at the pools that are held, and tells what has changed.
+//!
+//! The one idea: the engine counts and goes on; once a second somebody compares with what he saw before. So nothing
+//! that reads or writes waits for, or knows of, whoever is told. A look asks counters and the names of devices, never
+//! the devices themselves: one that does not answer holds nobody up here.
+//!
+//! A leaf is called faulted when ten of its reads and writes failed within ten minutes, degraded when it gave
+//! wrong bytes as often: the limits that OpenZFS's daemon has. That lasts until `zpool clear`. One whose name is gone from the
+//! system is removed until the name is back.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use format::NvList;
+use format::config::PoolConfig;
+use format::nvlist::Value;
+use pool::Pool;
+use pool::devices::{ErrorCounts, Leaf, Seen};
+use pool::slow::{self, News};
+use rt::sync::Mutex;
+use rt::time::Instant;
+
+use crate::events::{self, Events};
+
+/// So many errors are too many ..
+const ERRORS_MAX: u64 = 10;
+/// .. within this time.
+const WINDOW: Duration = Duration::from_secs(600);
+
+/// What was seen of all pools, by guid.
+#[derive(Default)]
+pub(super) struct Lookout {
+    pools: Mutex<BTreeMap<u64, Watched>>,
+}
+
+/// What was seen of a pool.
+#[derive(Default)]
+struct Watched {
+    leaves: BTreeMap<u64, WatchedLeaf>,
+    /// Blocks lost, by top-level vdev.
+    lost: BTreeMap<u32, u64>,
+    suspended: bool,
+    config: Option<PoolConfig>,
+    /// When leaves were compared with their siblings last.
+    compared: Option<Instant>,
+}
+
+/// What was seen of a leaf.
+#[derive(Default)]
+struct WatchedLeaf {
+    counts: ErrorCounts,
+    failed: Recent,
+    wrong: Recent,
+    /// The file system and number of the file at its path.
+    file: Option<(u64, u64)>,
+    seen: Seen,
+}
+
+/// Errors of the last minutes.
+#[derive(Default)]
+struct Recent(VecDeque<(Instant, u64)>);
+
+impl Recent {
+    /// Adds some; how many there were lately. Those of one second are one entry, so there are few.
+    fn add(&mut self, now: Instant, more: u64) -> u64 {
+        while self.0.front().is_some_and(|(then, _)| now.saturating_since(*then) > WINDOW) {
+            self.0.pop_front();
+        }
+        match self.0.back_mut() {
+            _ if more == 0 => {}
+            Some((then, count)) if now.saturating_since(*then) < Duration::from_secs(1) => {
+                *count += more;
+            }
+            _ => self.0.push_back((now, more)),
+        }
+        self.0.iter().map(|(_, count)| count).sum()
+    }
+}
+
+impl Lookout {
+    /// Looks at a pool whose leaves have these paths, by guid.
+    pub(super) fn look(&self, pool: &Pool, paths: &BTreeMap<u64, PathBuf>, events: &Events) {
+        let mut pools = self.pools.lock();
+        let watched = pools.entry(pool.guid()).or_default();
+        watched.look(&Telling { pool, events }, paths);
+    }
+
+    /// Forgets a pool that is let go.
+    pub(super) fn forget(&self, guid: u64) {
+        self.pools.lock().remove(&guid);
+    }
+
+    /// Forgets the errors of one leaf, or of all.
+    pub(super) fn clear(&self, pool: &Pool, only: Option<u64>, events: &Events) {
+        let mut pools = self.pools.lock();
+        let telling = Telling { pool, events };
+        for leaf in pool.store().tree().leaves() {
+            if only.is_some_and(|guid| leaf.guid() != guid) {
+                continue;
+            }
+            leaf.errors.forget();
+            let watched = pools.get_mut(&pool.guid());
+            let Some(watched) = watched.and_then(|pool| pool.leaves.get_mut(&leaf.guid())) else {
+                continue;
+            };
+            let seen = watched.seen;
+            *watched = WatchedLeaf { file: watched.file, ..WatchedLeaf::default() };
+            leaf.verdict.set(Seen::Fine);
+            if seen != Seen::Fine {
+                telling.pool(events::VDEV_CLEAR, of_leaf(leaf));
+                telling.state_changed(leaf, state_number(seen), HEALTHY);
+            }
+        }
+    }
+}
+
+impl Watched {
+    fn look(&mut self, telling: &Telling<'_>, paths: &BTreeMap<u64, PathBuf>) {
+        let (pool, now) = (telling.pool, rt::time::now());
+        let is_new = self.config.is_none();
+        let config = PoolConfig { txg: 0, ..pool.config() };
+        if self.config.as_ref() != Some(&config) {
+            self.config = Some(config);
+            telling.pool(events::CONFIG_SYNC, NvList::new());
+        }
+        let tree = pool.store().tree();
+        for leaf in tree.leaves() {
+            let path = paths.get(&leaf.guid());
+            if leaf.state.is_online() {
+                self.leaves.entry(leaf.guid()).or_default().look(telling, leaf, path, now);
+            } else if is_new {
+                telling.state_changed(leaf, CLOSED, CANNOT_OPEN);
+            }
+        }
+        for top in tree.tops() {
+            let lost = top.lost_blocks();
+            let before = self.lost.insert(top.id(), lost).unwrap_or(0);
+            if lost > before {
+                let mut values = NvList::new();
+                values.put_u64("vdev_guid", top.config.guid);
+                values.put_string("vdev_type", top.config.kind.name());
+                values.put_u64("blocks_lost", lost - before);
+                telling.pool(events::DATA, values);
+            }
+        }
+        if self.compared.is_none_or(|then| now.saturating_since(then) >= slow::LOOK) {
+            self.compared = Some(now);
+            pool.look_for_slow().iter().for_each(|news| telling.slow(news));
+        }
+        let reason = pool.suspended();
+        if reason.is_some() != self.suspended {
+            self.suspended = reason.is_some();
+            let (class, values) = match reason {
+                Some(reason) => {
+                    let mut values = NvList::new();
+                    values.put_string("reason", reason);
+                    (events::IO_FAILURE, values)
+                }
+                None => {
+                    let mut values = NvList::new();
+                    values.put_u64("vdev_guid", pool.guid());
+                    values.put_u64("vdev_state", HEALTHY);
+                    values.put_u64("vdev_laststate", CANNOT_OPEN);
+                    (events::STATE_CHANGE, values)
+                }
+            };
+            telling.pool(class, values);
+        }
+    }
+}
+
+impl WatchedLeaf {
+    fn look(&mut self, telling: &Telling<'_>, leaf: &Leaf, path: Option<&PathBuf>, now: Instant) {
+        let counts = leaf.errors.get();
+        let before = std::mem::replace(&mut self.counts, counts);
+        let failed = (counts.read + counts.write).saturating_sub(before.read + before.write);
+        let wrong = counts.checksum.saturating_sub(before.checksum);
+        if failed > 0 {
+            telling.report(events::IO, leaf);
+        }
+        if wrong > 0 {
+            telling.report(events::CHECKSUM, leaf);
+        }
+        let (failed, wrong) = (self.failed.add(now, failed), self.wrong.add(now, wrong));
+        let there = path.map_or(There::Yes, |path| self.look_for(path, leaf));
+        let seen = match there {
+            There::No => Seen::Removed,
+            There::Short => Seen::Cut,
+            There::Yes if failed >= ERRORS_MAX || self.seen == Seen::Faulted => Seen::Faulted,
+            There::Yes if wrong >= ERRORS_MAX || self.seen == Seen::Degraded => Seen::Degraded,
+            There::Yes => Seen::Fine,
+        };
+        if seen != self.seen {
+            let before = std::mem::replace(&mut self.seen, seen);
+            leaf.verdict.set(seen);
+            if seen == Seen::Removed {
+                telling.pool(events::REMOVED, of_leaf(leaf));
+            }
+            telling.state_changed(leaf, state_number(before), state_number(seen));
+        }
+    }
+
+    /// Does the path still lead to the device?
+    fn look_for(&mut self, path: &Path, leaf: &Leaf) -> There {
+        let Ok(meta) = std::fs::metadata(path) else { return There::No };
+        let file = (meta.dev(), meta.ino());
+        if *self.file.get_or_insert(file) != file {
+            return There::No;
+        }
+        let size = leaf.device().map_or(0, |device| device.size());
+        // The image may be a partition of the file; of a disk nothing is said here.
+        match meta.is_file() && meta.len() < size {
+            true => There::Short,
+            false => There::Yes,
+        }
+    }
+}
+
+/// Is a device where it was?
+enum There {
+    Yes,
+    No,
+    Short,
+}
+
+/// States as OpenZFS numbers them.
+const CLOSED: u64 = 1;
+const REMOVED: u64 = 3;
+const CANNOT_OPEN: u64 = 4;
+const FAULTED: u64 = 5;
+const DEGRADED: u64 = 6;
+const HEALTHY: u64 = 7;
+
+fn state_number(seen: Seen) -> u64 {
+    match seen {
+        Seen::Fine => HEALTHY,
+        Seen::Degraded => DEGRADED,
+        Seen::Faulted => FAULTED,
+        Seen::Removed => REMOVED,
+        Seen::Cut => CANNOT_OPEN,
+    }
+}
+
+/// Whom something is told of, and to whom.
+pub(super) struct Telling<'a> {
+    pub(super) pool: &'a Pool,
+    pub(super) events: &'a Events,
+}
+
+impl Telling<'_> {
+    /// Something that concerns the pool as a whole.
+    pub(super) fn pool(&self, class: &str, more: NvList) {
+        let mut values = NvList::new();
+        values.put_string("pool", self.pool.name());
+        values.put_u64("pool_guid", self.pool.guid());
+        values.put("pool_state", Value::I32(0));
+        values.put("pool_context", Value::I32(0));
+        more.pairs().iter().for_each(|pair| values.put(&pair.name, pair.value.clone()));
+        self.events.post(class, values);
+    }
+
+    /// Something that is wrong with a leaf.
+    fn report(&self, class: &str, leaf: &Leaf) {
+        let mut values = of_leaf(leaf);
+        let counts = leaf.errors.get();
+        values.put_u64("vdev_read_errors", counts.read);
+        values.put_u64("vdev_write_errors", counts.write);
+        values.put_u64("vdev_cksum_errors", counts.checksum);
+        values.put_u64("parent_guid", leaf.top_guid);
+        self.pool(class, values);
+    }
+
+    /// A leaf is slower than its siblings, or no longer so.
+    fn slow(&self, news: &News) {
+        let (class, slow) = match news {
+            News::Slow(slow) => (events::DELAY, slow),
+            News::Recovered(slow) => (events::VDEV_CLEAR, slow),
+        };
+        let tree = self.pool.store().tree();
+        let Some(leaf) = tree.leaf_by_guid(slow.guid).and_then(|at| tree.leaves().get(at)) else {
+            return;
+        };
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let mut values = of_leaf(leaf);
+        values.put_u64("parent_guid", leaf.top_guid);
+        values.put_string("slow_what", slow.what.name());
+        values.put_u64("zio_delay", nanos(slow.time));
+        values.put_u64("slow_siblings_delay", nanos(slow.siblings));
+        self.pool(class, values);
+    }
+
+    /// A leaf is in state `now`, and was in state `before`.
+    fn state_changed(&self, leaf: &Leaf, before: u64, now: u64) {
+        let mut values = NvList::new();
+        values.put_u64("vdev_guid", leaf.guid());
+        values.put_u64("vdev_state", now);
+        if let Some(path) = &leaf.config.path {
+            values.put_string("vdev_path", path);
+        }
+        values.put_u64("vdev_laststate", before);
+        self.pool(events::STATE_CHANGE, values);
+    }
+}
+
+fn of_leaf(leaf: &Leaf) -> NvList {
+    let mut values = NvList::new();
+    values.put_u64("vdev_guid", leaf.guid());
+    values.put_string("vdev_type", leaf.config.kind.name());
+    if let Some(path) = &leaf.config.path {
+        values.put_string("vdev_path", path);
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_errors_are_forgotten() {
+        let mut recent = Recent::default();
+        let start = rt::time::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(recent.add(at(0), 3), 3);
+        assert_eq!(recent.add(at(0), 2), 5);
+        assert_eq!(recent.add(at(300), 4), 9);
+        assert_eq!(recent.add(at(599), 0), 9);
+        assert_eq!((recent.add(at(601), 0), recent.0.len()), (4, 1));
+        assert_eq!(recent.add(at(2000), 0), 0);
+    }
+}

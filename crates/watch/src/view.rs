@@ -1,0 +1,182 @@
+//! What there is to see: the pools as they are now, and what they did in the last minutes.
+//!
+//! The one idea: counters are read, not kept. A pool's state is asked for when somebody looks, at most twice a
+//! second however many look; only what cannot be asked for later, the traffic of each second, is noted as it goes by.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use rt::sync::{Arc, Mutex};
+use rt::time::Instant;
+use verbs::meters::{Meters, mean};
+use verbs::pools::{PoolReport, Status};
+use verbs::{Engine, Held, Local};
+
+/// Seconds that are remembered.
+pub(crate) const SECONDS_MAX: usize = 300;
+/// How old what is told of a pool may be.
+const FRESH: Duration = Duration::from_millis(500);
+
+/// Who uses the server now, and what they moved so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clients {
+    /// Programs that use its files.
+    pub sessions: u64,
+    /// Their connections.
+    pub connections: u64,
+    /// Commands that run.
+    pub commands: u64,
+    /// Bytes that were read by clients.
+    pub read_bytes: u64,
+    /// Bytes that were written by clients.
+    pub written_bytes: u64,
+    /// Requests of clients.
+    pub requests: u64,
+}
+
+/// Tells of the clients.
+pub type Counting = Arc<dyn Fn() -> Clients + Send + Sync>;
+
+/// What a pool did in one second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Second {
+    /// The number of the second, from the server's start.
+    pub(crate) number: u64,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) write_bytes: u64,
+    /// Mean times in microseconds, 0: there was none.
+    pub(crate) read_us: u64,
+    pub(crate) write_us: u64,
+}
+
+/// A pool, for whoever looks.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    pub(crate) report: PoolReport,
+    /// Why it waits for its devices, if it does.
+    pub(crate) suspended: Option<String>,
+}
+
+/// All there is to see.
+pub(crate) struct View {
+    engine: Local,
+    pub(crate) held: Arc<Held>,
+    counting: Counting,
+    pools: Mutex<(Option<Instant>, Vec<Pool>)>,
+    seconds: Mutex<BTreeMap<String, Seconds>>,
+}
+
+#[derive(Default)]
+struct Seconds {
+    last: Option<(u64, Meters)>,
+    kept: VecDeque<Second>,
+}
+
+impl View {
+    pub(crate) fn new(engine: Local, held: Arc<Held>, counting: Counting) -> View {
+        let pools = Mutex::default();
+        View { engine, held, counting, pools, seconds: Mutex::default() }
+    }
+
+    pub(crate) fn clients(&self) -> Clients {
+        (self.counting)()
+    }
+
+    /// The pools that are held. One that cannot be asked now is told of as it was last.
+    pub(crate) fn pools(&self) -> Vec<Pool> {
+        let mut kept = self.pools.lock();
+        if kept.0.is_some_and(|then| then.elapsed() < FRESH) {
+            return kept.1.clone();
+        }
+        let before = std::mem::take(&mut kept.1);
+        for name in self.held.names() {
+            let Some(pool) = self.held.pool(&name) else { continue };
+            let suspended = pool.suspended();
+            drop(pool);
+            let query = Status { names: vec![name.clone()], ..Status::default() };
+            let mut engine = self.engine.clone();
+            let told = engine.pool_status(&query).ok().and_then(|mut all| all.pop()?.ok());
+            let last = || before.iter().find(|pool| pool.report.name == name);
+            let report = told.or_else(|| last().map(|pool| pool.report.clone()));
+            kept.1.extend(report.map(|report| Pool { report, suspended }));
+        }
+        kept.0 = Some(rt::time::now());
+        kept.1.clone()
+    }
+
+    /// Notes what the pools did since it was called last: once a second.
+    pub(crate) fn note_second(&self) {
+        let number = rt::time::now().since_start().as_secs();
+        let names = self.held.names();
+        let mut seconds = self.seconds.lock();
+        seconds.retain(|name, _| names.contains(name));
+        for name in names {
+            let Some(pool) = self.held.pool(&name) else { continue };
+            let mut meters = Meters::default();
+            pool.meters().iter().for_each(|leaf| meters.add(&leaf.meters));
+            drop(pool);
+            seconds.entry(name).or_default().note(number, meters);
+        }
+    }
+
+    /// What a pool did in the seconds after number `after`, oldest first.
+    pub(crate) fn seconds(&self, name: &str, after: u64) -> Vec<Second> {
+        let seconds = self.seconds.lock();
+        let kept = seconds.get(name).into_iter().flat_map(|seconds| &seconds.kept);
+        kept.filter(|second| second.number > after).copied().collect()
+    }
+}
+
+impl Seconds {
+    fn note(&mut self, number: u64, meters: Meters) {
+        let Some((last, before)) = self.last.replace((number, meters)) else { return };
+        let Some((_, meters)) = &self.last else { return };
+        let took = number.saturating_sub(last).max(1);
+        let since = meters.since(&before);
+        let ((reads, read_bytes), (writes, write_bytes)) = (since.reads(), since.writes());
+        let micros = |time: Option<Duration>| {
+            time.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+        };
+        if self.kept.len() >= SECONDS_MAX {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(Second {
+            number,
+            reads: reads / took,
+            writes: writes / took,
+            read_bytes: read_bytes / took,
+            write_bytes: write_bytes / took,
+            read_us: micros(mean(&since.total_reads)),
+            write_us: micros(mean(&since.total_writes)),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_differences_and_there_are_so_many() {
+        let mut seconds = Seconds::default();
+        let mut meters = Meters::default();
+        for number in 0..SECONDS_MAX as u64 + 10 {
+            meters.classes[1].bytes += 4096;
+            meters.classes[1].alone[12] += 1;
+            meters.total_reads[10] += 1;
+            seconds.note(number, meters.clone());
+        }
+        assert_eq!(seconds.kept.len(), SECONDS_MAX);
+        let last = seconds.kept.back().copied().unwrap_or_default();
+        assert_eq!((last.number, last.reads + last.writes), (SECONDS_MAX as u64 + 9, 1));
+        assert_eq!((last.read_bytes + last.write_bytes, last.read_us), (4096, 1));
+        // Looked at late, a second is no more than a second.
+        let number = SECONDS_MAX as u64 + 13;
+        meters.classes[1].bytes += 4 * 4096;
+        seconds.note(number, meters);
+        let last = seconds.kept.back().copied().unwrap_or_default();
+        assert_eq!(last.read_bytes + last.write_bytes, 4096);
+    }
+}

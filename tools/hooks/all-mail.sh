@@ -1,0 +1,51 @@
+#!/bin/sh
+# Mail on what an administrator should know of: a disk that is given up, gone, slow or back, data that is lost,
+# a pool that is suspended or goes on. For `thumper serve --hooks DIR`: copy it there, and make it executable.
+#
+# Beside it a file mail.conf may say otherwise than here:
+#   MAIL_TO=root              whom to write to
+#   SENDMAIL=sendmail         what takes a message with `-t`
+#   INTERVAL=3600             seconds in which one thing is told of one device once
+#   STAMPS=/run/thumper/mail  where it is kept what was told when
+set -eu
+umask 077
+MAIL_TO=root SENDMAIL=sendmail INTERVAL=3600 STAMPS=/run/thumper/mail
+if [ -f "${ZED_ZEDLET_DIR:-.}/mail.conf" ]; then . "${ZED_ZEDLET_DIR:-.}/mail.conf"; fi
+
+# Values are printed, never run; one line each.
+line() { printf '%s' "$1" | tr -c '[:print:]' ' '; }
+pool=$(line "${ZEVENT_POOL:-?}")
+device=$(line "${ZEVENT_VDEV_PATH:-${ZEVENT_VDEV_GUID:-}}")
+state=$(line "${ZEVENT_VDEV_STATE_STR:-}")
+case ${ZEVENT_SUBCLASS:-} in
+  statechange)
+    what="${device:-the pool} is $state" ;;
+  io_failure)
+    what="the pool is suspended" ;;
+  data)
+    what="blocks are lost" ;;
+  delay)
+    what="$device is slow: its ${ZEVENT_SLOW_WHAT:-I/Os} take $((${ZEVENT_ZIO_DELAY:-0} / 1000000)) ms, \
+its siblings' $((${ZEVENT_SLOW_SIBLINGS_DELAY:-0} / 1000000)) ms" ;;
+  vdev_clear)
+    what="errors of $device are forgotten" ;;
+  *)
+    exit 0 ;;
+esac
+
+# What was told lately is not told again.
+mkdir -p "$STAMPS"
+stamp=$STAMPS/$(printf '%s' "$ZEVENT_SUBCLASS $pool $device $state" | cksum | tr ' ' -)
+now=$(date +%s)
+if [ -f "$stamp" ] && [ $((now - $(date -r "$stamp" +%s))) -lt "$INTERVAL" ]; then exit 0; fi
+: > "$stamp"
+
+{
+  printf 'To: %s\nSubject: [thumper] %s: %s\n\n' "$MAIL_TO" "$pool" "$what"
+  printf 'Pool %s on %s: %s.\n\n' "$pool" "$(hostname)" "$what"
+  printf 'time:   %s\nclass:  %s\nevent:  %s\n' \
+    "${ZEVENT_TIME_STRING:-?}" "${ZEVENT_CLASS:-?}" "${ZEVENT_EID:-?}"
+  if [ -n "$device" ]; then printf 'device: %s\n' "$device"; fi
+  if [ -n "${ZEVENT_REASON:-}" ]; then printf 'reason: %s\n' "$(line "$ZEVENT_REASON")"; fi
+  printf '\nMore: zpool status %s; zpool events -v %s\n' "$pool" "$pool"
+} | "$SENDMAIL" -t
