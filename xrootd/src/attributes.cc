@@ -32,23 +32,6 @@ ssize_t names_of(const Call &call, std::vector<char> &names) {
 
 }  // namespace
 
-void forget_checksums(Site &site, const std::string &path) noexcept {
-  walled([&]() -> int {
-    Call call(site, nullptr, path.c_str());
-    if (call.error) return call.error;
-    std::vector<char> names;
-    auto size = names_of(call, names);
-    const std::string kept = prefix + "XrdCks.";
-    for (ssize_t at = 0; at < size;) {
-      std::string name(names.data() + at);
-      at += static_cast<ssize_t>(name.size()) + 1;
-      if (name.compare(0, kept.size(), kept) != 0) continue;
-      thumper_setxattr(call.client, &call.who, call.path.c_str(), name.c_str(), nullptr, 0);
-    }
-    return 0;
-  });
-}
-
 int Attributes::Get(const char *name, void *value, int size, const char *path, int) {
   return walled([&]() -> int {
     Call call(site_, nullptr, path);

@@ -1,8 +1,8 @@
 // Extended attributes: those of clients, and the checksums that XRootD keeps with its files.
 //
 // The one idea: XRootD leaves out the `user.` before a name, which the pool has as every other system does; so
-// checksums are found again by whatever serves the pool next. XRootD does not say who asks: its own authorization
-// decides.
+// checksums are found again by whatever serves the pool next. Those of adler32 and crc32c the server makes when they are
+// asked for, if it has none of the file as it is. XRootD does not say who asks: its own authorization decides.
 
 #pragma once
 
@@ -26,9 +26,5 @@ class Attributes final : public XrdSysXAttr {
  private:
   Site &site_;
 };
-
-// Takes the checksums that XRootD keeps with a file away. XRootD believes one as long as the file's time of change is
-// the same second; so whoever changes a file says that they are of no use.
-void forget_checksums(Site &site, const std::string &path) noexcept;
 
 }  // namespace thumper

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "XrdSfs/XrdSfsAio.hh"
-#include "attributes.hh"
 #include "wall.hh"
 
 namespace thumper {
@@ -34,7 +33,7 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     int access = flags & O_ACCMODE;
     std::uint32_t how = 0;
     if (access != O_WRONLY) how |= THUMPER_READ;
-    if (access != O_RDONLY) how |= THUMPER_WRITE;
+    if (access != O_RDONLY) how |= THUMPER_WRITE | THUMPER_DIGESTS;
     if (flags & O_CREAT) how |= THUMPER_CREATE;
     if (flags & O_EXCL) how |= THUMPER_NEW;
     if (flags & O_TRUNC) how |= THUMPER_TRUNCATE;
@@ -42,7 +41,6 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     file_ = thumper_open(call.client, &call.who, call.path.c_str(), how, mode, &error);
     if (!file_) return answer(error);
     writable_ = access != O_RDONLY;
-    changed_ = flags & O_TRUNC;
     path_ = call.path;
     person_ = call.person;
     site_.counters().opens++;
@@ -55,7 +53,6 @@ int File::Close(long long *size) {
     if (!file_) return -EBADF;
     thumper_stat stat{};
     if (size && thumper_stat_open(file_, &stat) == 0) *size = static_cast<long long>(stat.size);
-    if (changed_) forget_checksums(site_, path_);
     thumper_file *file = file_;
     file_ = nullptr;
     int status = thumper_close(file, writable_ && site_.options().stable);
@@ -129,7 +126,6 @@ ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
   if (!file_) return -EBADF;
   if (offset < 0) return -EINVAL;
   ssize_t done = thumper_write(file_, buffer, size, static_cast<std::uint64_t>(offset));
-  changed_ = true;
   auto &counters = site_.counters();
   if (done < 0) {
     counters.errors++;
@@ -166,7 +162,6 @@ int File::Fsync(XrdSfsAio *aio) {
 
 int File::Ftruncate(unsigned long long size) {
   if (!file_) return -EBADF;
-  changed_ = true;
   return answer(thumper_truncate_open(file_, size));
 }
 

@@ -5,7 +5,6 @@
 
 #pragma once
 
-#include <atomic>
 #include <string>
 
 #include "XrdOss/XrdOss.hh"
@@ -42,7 +41,6 @@ class File final : public XrdOssDF {
   Site &site_;
   thumper_file *file_ = nullptr;
   bool writable_ = false;
-  std::atomic<bool> changed_{false};
   std::string path_;
   Person person_;
 };

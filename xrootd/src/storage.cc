@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "XrdOuc/XrdOucEnv.hh"
-#include "attributes.hh"
 #include "directory.hh"
 #include "file.hh"
 #include "wall.hh"
@@ -105,9 +104,7 @@ int Storage::Truncate(const char *path, unsigned long long size, XrdOucEnv *env)
   return walled([&]() -> int {
     Call call(site_, env, path);
     if (call.error) return answer(call.error);
-    int status = thumper_truncate(call.client, &call.who, call.path.c_str(), size);
-    if (status == 0) forget_checksums(site_, call.path);
-    return answer(status);
+    return answer(thumper_truncate(call.client, &call.who, call.path.c_str(), size));
   });
 }
 

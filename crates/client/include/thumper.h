@@ -44,6 +44,11 @@
 #define THUMPER_PARENTS 32
 
 /**
+ * With [`THUMPER_WRITE`]: the file's digests are made meanwhile, and kept with it as XRootD keeps them.
+ */
+#define THUMPER_DIGESTS 64
+
+/**
  * A client of one tree. Threads may share it.
  */
 typedef struct thumper_client thumper_client;

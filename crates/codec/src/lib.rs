@@ -7,5 +7,6 @@
 
 pub mod checksum;
 pub mod compress;
+pub mod digest;
 pub mod embedded;
 pub mod parity;

@@ -245,6 +245,20 @@ impl Object {
         records.map(|r| r.len() as u64).sum()
     }
 
+    /// The txg in which its contents changed last: as living txgs have changed them, else the newest birth
+    /// that its pointers tell. 0: it never had any.
+    pub fn contents_txg(&self) -> Result<u64> {
+        let state = self.state.lock();
+        state.newest.as_ref().ok_or_else(|| self.gone())?;
+        let changed =
+            |c: &&Changes| !c.records.is_empty() || c.freed.first_in(0, u64::MAX).is_some();
+        if let Some(changes) = state.changes.iter().rev().find(changed) {
+            return Ok(changes.txg);
+        }
+        let births = state.synced.iter().flat_map(DnodePhys::blkptrs).map(BlkPtr::birth);
+        Ok(births.max().unwrap_or(0))
+    }
+
     /// Has no living txg changed the object?
     pub(crate) fn is_clean(&self) -> bool {
         self.state.lock().changes.is_empty()

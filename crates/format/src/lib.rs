@@ -46,6 +46,7 @@ pub mod space_map;
 pub mod swap;
 pub mod uberblock;
 mod view;
+pub mod xrdcks;
 pub mod zap;
 pub mod zil;
 pub mod znode;

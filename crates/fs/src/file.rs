@@ -3,10 +3,13 @@
 //! The block of a file grows with it while there is one; once it is larger than the record size
 //! every block has exactly that. FORMAT: section 11.7.
 
+use std::cmp::Ordering;
+
 use dmu::{Object, Tx};
 use rt::sync::Arc;
 
 use crate::attrs::{mode, modified};
+use crate::digests::Written;
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 use crate::new::Contents;
@@ -40,6 +43,7 @@ impl Filesystem {
     pub fn write(&self, number: u64, offset: u64, data: &[u8]) -> Result<()> {
         let mut at = offset;
         for chunk in data.chunks(CHUNK) {
+            let digested = self.digest_written(number, at, chunk);
             let _lock = self.lock(number);
             let object = self.object(number)?;
             if self.dataset.has_user_quotas() {
@@ -47,7 +51,7 @@ impl Filesystem {
             }
             let tx = self.enter(chunk.len() as u64)?;
             let size = self.file_size(&object)?;
-            self.write_locked(&tx, &object, size, at, chunk)?;
+            self.write_digested(&tx, &object, size, at, chunk, digested)?;
             self.tell_written(&tx, number, at, chunk.len() as u64);
             at += chunk.len() as u64;
         }
@@ -85,7 +89,8 @@ impl Filesystem {
                 self.charge(Payers::of(&self.znode_of(&object)?), chunk.len() as u64, 0)?;
             }
             let tx = self.enter(chunk.len() as u64)?;
-            self.write_locked(&tx, &object, at, at, chunk)?;
+            let digested = self.digest_written(number, at, chunk);
+            self.write_digested(&tx, &object, at, at, chunk, digested)?;
             self.tell_written(&tx, number, at, chunk.len() as u64);
             at += chunk.len() as u64;
         }
@@ -132,8 +137,25 @@ impl Filesystem {
         }
     }
 
+    /// As [`Filesystem::write_locked`]: what is kept of the file's digests goes, and those of the new bytes are noted.
+    fn write_digested(
+        &self,
+        tx: &Tx<'_>,
+        object: &Arc<Object>,
+        size: u64,
+        at: u64,
+        data: &[u8],
+        digested: Written,
+    ) -> Result<()> {
+        self.forget_digests(tx, object)?;
+        let done = self.write_locked(tx, object, size, at, data);
+        let end = at + data.len() as u64;
+        self.note_written(object.number(), at, end, digested, done.is_ok());
+        done
+    }
+
     /// Writes to a file whose size is `size`, and sets size and times.
-    pub(crate) fn write_locked(
+    fn write_locked(
         &self,
         tx: &Tx<'_>,
         object: &Arc<Object>,
@@ -180,12 +202,17 @@ impl Filesystem {
                 false => (size, 0),
             };
             let tx = self.enter_to_free(blocks)?;
-            if size < old {
-                object.free_bytes(&tx, cut, u64::MAX - cut)?;
-            } else if size > old {
+            self.forget_digests(&tx, &object)?;
+            let changed = match size.cmp(&old) {
+                Ordering::Less => {
+                    object.free_bytes(&tx, cut, u64::MAX - cut).map_err(FsError::from)
+                }
                 // A longer file needs a block that can become one of many.
-                self.grow_block(&tx, &object, size)?;
-            }
+                Ordering::Greater => self.grow_block(&tx, &object, size),
+                Ordering::Equal => Ok(()),
+            };
+            self.note_cut(number, cut.min(old), u64::MAX);
+            changed?;
             // What is a hole already may lie beyond the old end.
             let now = if cut == size { size } else { cut.min(old) };
             self.change_znode(&tx, &object, |znode| {
@@ -210,7 +237,10 @@ impl Filesystem {
             end = end.min(self.file_size(&object)?);
             let (from, blocks) = self.portion(&object, offset, end)?;
             let tx = self.enter_to_free(blocks)?;
-            object.free_bytes(&tx, from, end.saturating_sub(from))?;
+            self.forget_digests(&tx, &object)?;
+            let cut = object.free_bytes(&tx, from, end.saturating_sub(from));
+            self.note_cut(number, from, end);
+            cut?;
             self.change_znode(&tx, &object, modified)?;
             if from < end {
                 self.tell_cut(&tx, number, from, end - from);

@@ -20,6 +20,7 @@ use rt::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use crate::accounts::quota_zaps;
 use crate::attrs::{self, Attrs, mode, modified, object_kind};
+use crate::digests::Digests;
 use crate::error::{FsError, Result, shown};
 use crate::in_use::InUse;
 use crate::names::{DirEntry, entry_value};
@@ -66,6 +67,7 @@ pub(crate) struct Shared {
     pub(crate) layouts: RwLock<Layouts>,
     pub(crate) quotas: Quotas,
     pub(crate) in_use: InUse,
+    pub(crate) digests: Digests,
     pub(crate) tree: Mutex<()>,
     locks: Vec<Mutex<()>>,
 }
@@ -123,6 +125,7 @@ impl Filesystem {
             layouts: RwLock::new(layouts),
             quotas: Quotas::default(),
             in_use: InUse::default(),
+            digests: Digests::default(),
             tree: Mutex::new(()),
             locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
         });
@@ -271,7 +274,7 @@ impl Filesystem {
         Ok(target)
     }
 
-    fn view<'a>(
+    pub(crate) fn view<'a>(
         &'a self,
         header: &'a DnodePhys,
         spill: Option<&'a [u8]>,

@@ -69,6 +69,14 @@ impl Filesystem {
         })
     }
 
+    /// Are digests of files made while they are written? Not if the property `thumper:digests` is `off`.
+    pub fn wants_digests(&self) -> Result<bool> {
+        let mos = self.pool.mos();
+        let found = lookup::find(mos, &self.name())?;
+        let stored = property::get(mos, &found, "thumper:digests", true)?;
+        Ok(!matches!(stored, Some((property::Stored::Text(text), _)) if text == b"off"))
+    }
+
     /// Are names that differ in case or form the same name?
     pub fn folds_names(&self) -> bool {
         self.normflags != 0

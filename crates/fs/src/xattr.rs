@@ -15,7 +15,7 @@ use crate::new::{NewObject, Who};
 /// The longest value kept with the system attributes, in bytes.
 const SA_VALUE_MAX: usize = 32 << 10;
 /// The longest packed list kept with the system attributes, in bytes.
-const SA_LIST_MAX: usize = 64_000;
+pub(crate) const SA_LIST_MAX: usize = 64_000;
 
 fn unpack(packed: &[u8]) -> format::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let list = NvList::parse(packed)?;

@@ -54,6 +54,8 @@ pub struct Open {
     pub truncate: bool,
     /// Directories on the way are made, too.
     pub parents: bool,
+    /// To be written: the file's digests are made meanwhile, and kept with it.
+    pub digests: bool,
 }
 
 /// What a client asks.

@@ -32,7 +32,7 @@ pub(crate) const STOREYS: &[Storey] = &[
     storey("store", &["rt", "codec", "format", "device", "vdev"]),
     storey("dmu", &["rt", "codec", "format", "store"]),
     storey("pool", &["rt", "codec", "format", "device", "vdev", "store", "dmu"]),
-    storey("fs", &["rt", "format", "dmu", "pool"]),
+    storey("fs", &["rt", "codec", "format", "dmu", "pool"]),
     // the judge never shares the writer's arithmetic: no store, no dmu, no pool
     storey("verify", &["rt", "codec", "format", "device", "vdev"]),
     // the mount; its threads are those of the foreign crate that speaks with the kernel

@@ -101,36 +101,79 @@ fn adler32(bytes: &[u8]) -> u32 {
     b << 16 | a
 }
 
-/// Checksums are right, are kept with the file in the form that XRootD knows, and are never those of other bytes.
+/// What the plug-in has read so far, in bytes, as xrootd tells its administrator.
+fn bytes_read(gate: &Gate) -> u64 {
+    let told = gate.xrdfs(&["query", "stats", "a"]).expect_ok().out;
+    let (_, rest) = told.split_once("<rbytes>").unwrap_or_else(|| panic!("{told}"));
+    rest.split('<').next().unwrap().parse().unwrap()
+}
+
+/// Checksums are there when an upload ends, in the form that XRootD knows: neither it nor anybody reads a file for them.
+/// They are right, and never those of other bytes.
 #[test]
-fn checksums_stay_with_their_files() {
+fn checksums_come_with_their_files() {
     let site = Site::new();
     let gate = site.gate("gate", &site.osslib("pool=tank"));
     let client = site.client("tank");
     let bytes = noise(3, 3_000_000);
     let from = site.file("data", &bytes);
     let url = gate.url("/sum");
+    xrdcp(&[&from, &gate.url("/alone")]);
+    let names: [&[u8]; 2] = [b"user.XrdCks.adler32", b"user.XrdCks.crc32c"];
+    // Nobody has asked for them yet.
+    assert_eq!(client.xattrs(&ROOT, b"/alone").unwrap(), names);
     xrdcp(&["--cksum", "adler32", &from, &url]);
-    xrdcp(&["--cksum", "adler32", &url, site.path("back").to_str().unwrap()]);
     let right = format!("adler32 {:08x}", adler32(&bytes));
     assert_eq!(checksum(&gate, "/sum"), right);
+    let crc = |path: &str| {
+        let word = format!("{path}?cks.type=crc32c");
+        gate.xrdfs(&["query", "checksum", &word]).expect_ok().out
+    };
+    let ours = tool("xrdcrc32c", &[&from], &[]).expect_ok().out;
+    assert_eq!(crc("/sum").split_whitespace().nth(1), ours.split_whitespace().next());
+    assert_eq!(bytes_read(&gate), 0);
+    xrdcp(&["--cksum", "adler32", &url, site.path("back").to_str().unwrap()]);
+    assert_eq!(bytes_read(&gate), bytes.len() as u64);
     let name = b"user.XrdCks.adler32";
     let kept = client.xattr(&ROOT, b"/sum", name).unwrap();
     assert_eq!((kept.len(), &kept[..8]), (96, &b"adler32\0"[..]));
     assert_eq!(kept[31..36], [&[4][..], &adler32(&bytes).to_be_bytes()].concat());
-    // That is where the answer comes from: with other bytes there it is another.
+    // Nobody is believed who says something else of it, not even with the right time.
     let mut other = kept;
     other[32..36].copy_from_slice(b"\x01\x02\x03\x04");
+    other[72..].fill(0);
     client.set_xattr(&ROOT, b"/sum", name, Some(&other)).unwrap();
-    assert_eq!(checksum(&gate, "/sum"), "adler32 01020304");
-    // And with the file written anew it is not given again, in the same second or later.
+    assert_eq!(checksum(&gate, "/sum"), right);
+    // Written anew, in part, longer, shorter, under another name: in the same second or later.
     let bytes = noise(4, 3_000_000);
     let from = site.file("data", &bytes);
     xrdcp(&["-f", &from, &url]);
     assert_eq!(checksum(&gate, "/sum"), format!("adler32 {:08x}", adler32(&bytes)));
-    let crc = gate.xrdfs(&["query", "checksum", "/sum?cks.type=crc32c"]).expect_ok().out;
-    let ours = tool("xrdcrc32c", &[&from], &[]).expect_ok().out;
-    assert_eq!(crc.split_whitespace().nth(1), ours.split_whitespace().next());
+    let script = site.file("change.py", CHANGE.as_bytes());
+    drop(tool("/usr/bin/python3", &[&script, &url], &[]).expect_ok());
+    let mut bytes = bytes;
+    bytes[1000..1007].copy_from_slice(b"changed");
+    bytes.extend_from_slice(b"more");
+    assert_eq!(checksum(&gate, "/sum"), format!("adler32 {:08x}", adler32(&bytes)));
+    drop(gate.xrdfs(&["truncate", "/sum", "2000000"]).expect_ok());
+    drop(gate.xrdfs(&["mv", "/sum", "/moved"]).expect_ok());
+    let right = format!("adler32 {:08x}", adler32(&bytes[..2_000_000]));
+    assert_eq!(checksum(&gate, "/moved"), right);
+    // Of another algorithm XRootD makes it itself.
+    let md5 = gate.xrdfs(&["query", "checksum", "/moved?cks.type=md5"]).expect_ok().out;
+    let file = site.file("cut", &bytes[..2_000_000]);
+    let ours = tool("md5sum", &[&file], &[]).expect_ok().out;
+    assert_eq!(md5.split_whitespace().nth(1), ours.split_whitespace().next());
     drop((gate, client));
     site.end();
 }
+
+/// A change in the middle and one behind the end.
+const CHANGE: &str = r#"
+import sys
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+def ok(r): assert r[0].ok, r[0].message; return r[1]
+f = client.File(); ok(f.open(sys.argv[1], OpenFlags.UPDATE))
+ok(f.write(b'changed', 1000, 7)); ok(f.write(b'more', 3000000, 4)); ok(f.close())
+"#;

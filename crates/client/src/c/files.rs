@@ -96,6 +96,7 @@ pub unsafe extern "C" fn thumper_open(
             new: has(THUMPER_NEW),
             truncate: has(THUMPER_TRUNCATE),
             parents: has(THUMPER_PARENTS),
+            digests: has(THUMPER_DIGESTS),
         };
         out = Box::into_raw(Box::new(thumper_file(client.0.open(&who, path, how, mode)?)));
         Ok(())

@@ -38,6 +38,8 @@ pub const THUMPER_NEW: u32 = 8;
 pub const THUMPER_TRUNCATE: u32 = 16;
 /// With [`THUMPER_CREATE`]: directories on the way are made, too.
 pub const THUMPER_PARENTS: u32 = 32;
+/// With [`THUMPER_WRITE`]: the file's digests are made meanwhile, and kept with it as XRootD keeps them.
+pub const THUMPER_DIGESTS: u32 = 64;
 
 /// A client of one tree. Threads may share it.
 pub struct thumper_client(Arc<Client>);

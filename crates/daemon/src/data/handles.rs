@@ -22,10 +22,15 @@ pub(super) struct Handle {
     pub(super) place: Place,
     pub(super) read: bool,
     pub(super) write: bool,
+    /// Digests of what is written are made.
+    pub(super) digests: bool,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if self.digests {
+            self.place.fs.unwatch(self.place.object);
+        }
         // What has no name any more and cannot be freed now is freed when the file system is opened anew.
         drop(self.place.fs.let_go(self.place.object));
     }

@@ -1,7 +1,7 @@
 //! What each request does.
 
 use format::znode::Time;
-use fs::{Attrs, FsError, NewObject, Setattr, When, Who, code, mode};
+use fs::{Algorithm, Attrs, FsError, NewObject, Setattr, When, Who, code, mode};
 use rt::BufPool;
 use rt::buf::PooledBuf;
 use wire::{BULK_MAX, Entry, Open, Reply, Request, Space, Stat, Subject, Target};
@@ -41,7 +41,7 @@ pub(super) fn answer(
         Request::Close { handle, stable } => {
             let closed = session.close(handle);
             if let Some(handle) = closed.filter(|handle| stable && handle.write) {
-                handle.place.fs.fsync(handle.place.object).map_err(told)?;
+                sync(&handle)?;
             }
             Reply::Done
         }
@@ -65,8 +65,7 @@ pub(super) fn answer(
             Reply::Done
         }
         Request::Sync { handle } => {
-            let Place { fs, object } = &session.handle(handle)?.place;
-            fs.fsync(*object).map_err(told)?;
+            sync(&*session.handle(handle)?)?;
             Reply::Done
         }
         Request::Truncate { who, of, size } => {
@@ -116,8 +115,13 @@ pub(super) fn answer(
             Reply::Done
         }
         Request::GetXattr { who, of, name } => {
-            let place = with(session, &who, &of, READ)?;
-            match place.fs.xattr(place.object, &name).map_err(told)? {
+            let Place { fs, object } = with(session, &who, &of, READ)?;
+            let value = match Algorithm::of_attribute(&name) {
+                // What a file system has may be of other contents; this is of those that are there.
+                Some(algorithm) => fs.digest(object, algorithm),
+                None => fs.xattr(object, &name),
+            };
+            match value.map_err(told)? {
                 Some(value) => Reply::Value(value),
                 None => return fail(code::NODATA, "No data available"),
             }
@@ -182,6 +186,16 @@ fn owned(session: &Session, who: &Subject, of: &Target) -> Result<Place> {
     }
 }
 
+/// Puts what was written on stable storage, the digests of it first: they go with the same txg, if it comes to one.
+fn sync(handle: &Handle) -> Result<()> {
+    let Place { fs, object } = &handle.place;
+    if handle.digests {
+        // Without them nothing is missing that was promised.
+        drop(fs.keep_digests(*object));
+    }
+    fs.fsync(*object).map_err(told)
+}
+
 fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> Result<Reply> {
     let (place, is_new) = match session.tree.find(who, path, true) {
         Ok(_) if how.new && how.create => {
@@ -204,9 +218,14 @@ fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> 
         return denied(path);
     }
     place.fs.hold(place.object).map_err(told)?;
-    let handle = Handle { place: place.clone(), read: how.read, write: how.write };
+    let (read, write) = (how.read, how.write);
+    let mut handle = Handle { place: place.clone(), read, write, digests: false };
     if how.truncate && how.write && attrs.size > 0 {
         place.fs.truncate(place.object, 0).map_err(told)?;
+    }
+    if how.digests && how.write && place.fs.wants_digests().map_err(told)? {
+        place.fs.watch(place.object).map_err(told)?;
+        handle.digests = true;
     }
     let stat = stat(&place)?;
     Ok(Reply::Opened(session.keep(handle)?, stat))
