@@ -1,28 +1,17 @@
 //! `zpool events`, and what is run on events.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::time::Duration;
 
 use acceptance::thumper;
 
-use crate::site::{Site, until};
+use crate::site::{Site, put_program, until};
 
 /// How soon a dead disk is to be known.
 const SOON: Duration = Duration::from_secs(10);
-
-/// The classes of the events that are kept.
-fn classes(site: &Site) -> Vec<String> {
-    let out = site.run(&["zpool", "events", "-H"]);
-    out.lines().map(|line| line.split('\t').nth(1).unwrap().to_string()).collect()
-}
-
-fn has(site: &Site, class: &str) -> bool {
-    classes(site).iter().any(|other| other == class)
-}
 
 #[test]
 fn what_happens_to_a_pool_is_told_in_openzfs_s_form() {
@@ -56,22 +45,22 @@ fn what_happens_to_a_pool_is_told_in_openzfs_s_form() {
     assert!(lines[8].starts_with("        time = 0x") && lines[8].ends_with(' '), "{}", lines[8]);
     assert_eq!(lines[9..11], ["        eid = 0x1", ""]);
     assert!(told.contains("        history_command = \"zfs create tank/a\"\n"), "{told}");
-    assert!(has(&site, "sysevent.fs.zfs.config_sync"));
+    assert!(site.has_event("sysevent.fs.zfs.config_sync"));
     assert_eq!(site.run(&["zpool", "events", "-H", "other"]), "");
     assert_eq!(site.run(&["zpool", "events", "other"]), "TIME                           CLASS\n");
     for words in [&["-c", "tank"][..], &["-cf"], &["-Z"], &["a", "b"]] {
         let ran = site.try_run(&[&["zpool", "events"], words].concat());
         assert!(ran.status == 2 && ran.err.contains("\tevents [-vHf [pool] | -c]\n"), "{ran}");
     }
-    let count = classes(&site).len();
+    let count = site.classes().len();
     assert_eq!(site.run(&["zpool", "events", "-c"]), format!("cleared {count} events\n"));
     drop(site.run(&["zpool", "export", "tank"]));
-    assert_eq!(classes(&site).last().unwrap(), "sysevent.fs.zfs.pool_export");
+    assert_eq!(site.classes().last().unwrap(), "sysevent.fs.zfs.pool_export");
     let dir = site.images.path().to_str().unwrap().to_string();
     drop(site.run(&["zpool", "import", "-d", &dir, "tank"]));
-    assert!(has(&site, "sysevent.fs.zfs.pool_import"));
+    assert!(site.has_event("sysevent.fs.zfs.pool_import"));
     drop(site.run(&["zpool", "destroy", "tank"]));
-    assert!(has(&site, "sysevent.fs.zfs.pool_destroy"));
+    assert!(site.has_event("sysevent.fs.zfs.pool_destroy"));
     drop(server.stop());
 }
 
@@ -127,7 +116,7 @@ fn a_disk_that_goes_is_told_of_and_one_that_is_back_too() {
     until("the disk is removed", SOON, || is("REMOVED"));
     let told = status();
     assert!(told.contains("state: DEGRADED") && told.contains("has been removed"), "{told}");
-    assert!(has(&site, "resource.fs.zfs.removed"));
+    assert!(site.has_event("resource.fs.zfs.removed"));
     let verbose = site.run(&["zpool", "events", "-v"]);
     assert!(verbose.contains("vdev_state = \"REMOVED\" (0x3)\n"), "{verbose}");
     assert!(verbose.contains("vdev_laststate = \"ONLINE\" (0x7)\n"), "{verbose}");
@@ -151,40 +140,20 @@ fn a_disk_that_lies_is_degraded_until_it_is_cleared() {
     let server = site.serve(&[]);
     drop(site.run(&["get", "tank:/file", "back"]));
     assert!(fs::read(site.aside.path().join("back")).unwrap() == bytes);
-    assert!(has(&site, "ereport.fs.zfs.checksum"));
+    assert!(site.has_event("ereport.fs.zfs.checksum"));
     let status = || site.run(&["zpool", "status", "tank"]);
     assert!(status().contains("too many errors"), "{}", status());
-    assert!(has(&site, "resource.fs.zfs.statechange"));
+    assert!(site.has_event("resource.fs.zfs.statechange"));
     drop(site.run(&["zpool", "clear", "tank"]));
     assert!(!status().contains("too many errors"), "{}", status());
-    assert!(has(&site, "sysevent.fs.zfs.vdev_clear"));
+    assert!(site.has_event("sysevent.fs.zfs.vdev_clear"));
     drop(server.stop());
-}
-
-fn put_program(dir: &Path, name: &str, body: &str) {
-    let path = dir.join(name);
-    fs::write(&path, body).unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
 fn programs_are_run_on_events_and_mail_is_sent() {
     let site = Site::new();
-    let hooks = site.aside.path().join("hooks");
-    fs::create_dir(&hooks).unwrap();
-    fs::set_permissions(&hooks, Permissions::from_mode(0o755)).unwrap();
-    let mail = testkit::paths::repository().join("tools/hooks/all-mail.sh");
-    put_program(&hooks, "all-mail.sh", &fs::read_to_string(mail).unwrap());
-    let sendmail = site.aside.path().join("sendmail");
-    let sent = site.aside.path().join("sent");
-    let script = format!("#!/bin/sh\n[ \"$1\" = -t ]\ncat >> {}\n", sent.display());
-    put_program(site.aside.path(), "sendmail", &script);
-    let conf = format!(
-        "MAIL_TO=admin@example.org\nSENDMAIL={}\nSTAMPS={}\n",
-        sendmail.display(),
-        site.aside.path().join("stamps").display()
-    );
-    fs::write(hooks.join("mail.conf"), conf).unwrap();
+    let hooks = site.hooks_with_mail();
     let ran = hooks.join("ran");
     put_program(&hooks, "pool_create-note", &format!("#!/bin/sh\nenv > {}\n", ran.display()));
     put_program(&hooks, "all-broken", "#!/bin/sh\nexit 7\n");
@@ -194,21 +163,20 @@ fn programs_are_run_on_events_and_mail_is_sent() {
         fs::read_to_string(&ran).is_ok_and(|env| env.contains("ZEVENT_POOL=tank\n"))
     });
     let (disk, away) = (site.disk(0), site.aside.path().join("away"));
-    let mails = || fs::read_to_string(&sent).unwrap_or_default();
     fs::rename(&disk, &away).unwrap();
     let subject = format!("Subject: [thumper] tank: {} is REMOVED\n", disk.display());
-    until("a mail says that it has gone", SOON, || mails().contains(&subject));
+    until("a mail says that it has gone", SOON, || site.mails().contains(&subject));
     fs::rename(&away, &disk).unwrap();
     let back = format!("Subject: [thumper] tank: {} is ONLINE\n", disk.display());
-    until("a mail says that it is back", SOON, || mails().contains(&back));
+    until("a mail says that it is back", SOON, || site.mails().contains(&back));
     // The same again is not told again.
     fs::rename(&disk, &away).unwrap();
-    let removed = || classes(&site).iter().filter(|class| class.ends_with(".removed")).count();
+    let removed = || site.classes().iter().filter(|class| class.ends_with(".removed")).count();
     until("it has gone again", SOON, || removed() == 2);
     drop(site.run(&["zfs", "create", "tank/after"]));
     rt::time::sleep(Duration::from_millis(1500));
-    assert_eq!(mails().matches("Subject: ").count(), 2, "{}", mails());
-    assert!(mails().starts_with("To: admin@example.org\n"), "{}", mails());
+    assert_eq!(site.mails().matches("Subject: ").count(), 2, "{}", site.mails());
+    assert!(site.mails().starts_with("To: admin@example.org\n"), "{}", site.mails());
     let log = server.stop();
     assert!(log.contains("all-broken: ended with status 7"), "{log}");
 }

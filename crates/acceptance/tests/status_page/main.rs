@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod browser;
+mod disks;
 mod events;
 mod page;
 mod site;
+mod troubles;

@@ -58,7 +58,7 @@ fn parsed(text: &str) -> Vec<String> {
 }
 
 /// Clients that write and read files of their own until they are told to end.
-struct Load {
+pub(crate) struct Load {
     end: Arc<AtomicBool>,
     written: Arc<AtomicU64>,
     read: Arc<AtomicU64>,
@@ -66,7 +66,7 @@ struct Load {
 }
 
 impl Load {
-    fn start(site: &Site, clients: usize) -> Load {
+    pub(crate) fn start(site: &Site, clients: usize) -> Load {
         let (end, written, read) = (Arc::default(), Arc::default(), Arc::default());
         let mut load = Load { end, written, read, threads: Vec::new() };
         for number in 0..clients {
@@ -97,7 +97,7 @@ impl Load {
     }
 
     /// Ends it; bytes that were read and written.
-    fn end(self) -> (u64, u64) {
+    pub(crate) fn end(self) -> (u64, u64) {
         self.end.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(rt::thread::JoinHandle::join);
         (self.read.load(Ordering::Relaxed), self.written.load(Ordering::Relaxed))
@@ -183,7 +183,7 @@ fn the_listener_is_loopback_and_takes_nothing_but_questions() {
 }
 
 /// The cells of the row of a disk, and its colours.
-fn row(browser: &Browser, disk: &str) -> Value {
+pub(crate) fn row(browser: &Browser, disk: &str) -> Value {
     browser.script(&format!(
         "const row = [...document.querySelectorAll('tr.disk')].find(r => r.cells[0].textContent === {});
          if (!row) return null;
@@ -194,7 +194,7 @@ fn row(browser: &Browser, disk: &str) -> Value {
 }
 
 /// Is `rgb(r, g, b)` a red?
-fn is_red(colour: &str) -> bool {
+pub(crate) fn is_red(colour: &str) -> bool {
     let numbers: Vec<u32> = colour
         .split(|c: char| !c.is_ascii_digit())
         .filter_map(|number| number.parse().ok())

@@ -1,7 +1,8 @@
 //! A pool of image files, its server, and what is done to both.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use acceptance::{Server, thumper};
@@ -38,10 +39,44 @@ impl Site {
     }
 
     pub(crate) fn create(&self) {
-        let disks = self.images.disks();
+        self.create_on(&self.images.disks());
+    }
+
+    pub(crate) fn create_on(&self, disks: &[PathBuf]) {
         let mut words = vec!["zpool", "create", "tank", "raidz2"];
         words.extend(disks.iter().map(|disk| disk.to_str().unwrap()));
         drop(self.run(&words));
+    }
+
+    /// A directory of hooks with the script that writes mail; what it sends comes to the file `sent`.
+    pub(crate) fn hooks_with_mail(&self) -> PathBuf {
+        let hooks = self.aside.path().join("hooks");
+        fs::create_dir(&hooks).unwrap();
+        fs::set_permissions(&hooks, Permissions::from_mode(0o755)).unwrap();
+        let mail = testkit::paths::repository().join("tools/hooks/all-mail.sh");
+        put_program(&hooks, "all-mail.sh", &fs::read_to_string(mail).unwrap());
+        let aside = |name: &str| self.aside.path().join(name).display().to_string();
+        let script = format!("#!/bin/sh\n[ \"$1\" = -t ]\ncat >> {}\n", aside("sent"));
+        put_program(self.aside.path(), "sendmail", &script);
+        let (sendmail, stamps) = (aside("sendmail"), aside("stamps"));
+        let conf = format!("MAIL_TO=admin@example.org\nSENDMAIL={sendmail}\nSTAMPS={stamps}\n");
+        fs::write(hooks.join("mail.conf"), conf).unwrap();
+        hooks
+    }
+
+    /// The mails that were sent so far.
+    pub(crate) fn mails(&self) -> String {
+        fs::read_to_string(self.aside.path().join("sent")).unwrap_or_default()
+    }
+
+    /// The classes of the events that are kept.
+    pub(crate) fn classes(&self) -> Vec<String> {
+        let out = self.run(&["zpool", "events", "-H"]);
+        out.lines().map(|line| line.split('\t').nth(1).unwrap().to_string()).collect()
+    }
+
+    pub(crate) fn has_event(&self, class: &str) -> bool {
+        self.classes().iter().any(|other| other == class)
     }
 
     /// Puts a file of noise.
@@ -56,6 +91,13 @@ impl Site {
     pub(crate) fn disk(&self, index: usize) -> PathBuf {
         self.images.disks()[index].clone()
     }
+}
+
+/// Makes a file that can be run.
+pub(crate) fn put_program(dir: &Path, name: &str, body: &str) {
+    let path = dir.join(name);
+    fs::write(&path, body).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Waits until it holds; what it was that long.
