@@ -230,6 +230,17 @@ fn tree(vdev: &Vdev, name: &[u8], naming: Naming, style: Style) -> Json {
     map.insert("read_errors".into(), number(stats.read_errors, style));
     map.insert("write_errors".into(), number(stats.write_errors, style));
     map.insert("checksum_errors".into(), number(stats.checksum_errors, style));
+    if let Some(slow) = &vdev.slow {
+        let nanoseconds = |time: std::time::Duration| number(time.as_nanos() as u64, style);
+        let verdict = json!({
+            "what": slow.what.name(),
+            "count": number(slow.count, style),
+            "mean_ns": nanoseconds(slow.time),
+            "siblings_mean_ns": nanoseconds(slow.siblings),
+            "since": number(slow.since.as_secs(), style),
+        });
+        map.insert("slow".into(), verdict);
+    }
     if vdev.not_present {
         map.insert("not_present".into(), number(1, style));
     }

@@ -587,3 +587,39 @@ fn json_says_what_the_columns_say() {
     let get = parse("zpool get -j ashift tank");
     assert_eq!(get["pools"]["tank"]["properties"]["ashift"]["source"]["type"], "DEFAULT");
 }
+
+/// OpenZFS has no word for it; the figures stand where it says what is wrong with a device.
+#[test]
+fn a_slow_device_is_named() {
+    let mut report = raidz2();
+    report.condition = Condition::SlowDevice;
+    report.tree.children[0].children[1].slow = Some(verbs::meters::Slow {
+        guid: 0,
+        name: "d1".into(),
+        what: verbs::meters::What::Reads,
+        count: 77,
+        time: std::time::Duration::from_millis(41),
+        siblings: std::time::Duration::from_micros(8_250),
+        since: std::time::Duration::from_secs(1_714_521_680),
+    });
+    let mut engine = Told { pools: vec![report], ..Told::default() };
+    let (out, err, status) = run(&mut engine, &words("zpool status tank"));
+    assert_eq!((err.as_str(), status), ("", 0));
+    let row = format!(
+        "\t    {STAGE}/d1  ONLINE       0     0     0  slow: reads take 41ms, those of its siblings 8250us\n"
+    );
+    assert!(out.contains(&row), "{out}");
+    assert!(
+        out.contains("status: One or more devices take much longer than their siblings"),
+        "{out}"
+    );
+    assert!(out.contains("action: Check the device with 'zpool iostat -lv'"), "{out}");
+    let (out, ..) = run(&mut engine, &words("zpool status -x"));
+    assert!(out.contains("slow: reads"), "{out}");
+    let (out, ..) = run(&mut engine, &words("zpool status -j --json-int"));
+    let verdict = out.split("\"slow\": {").nth(1).and_then(|rest| rest.split('}').next()).unwrap();
+    let verdict: Vec<&str> = verdict.split(|c: char| c.is_whitespace() || c == ',').collect();
+    for word in ["\"reads\"", "77", "41000000", "8250000", "1714521680"] {
+        assert!(verdict.contains(&word), "{word}: {verdict:?}");
+    }
+}

@@ -9,6 +9,7 @@
 //! below [`TIME_MIN`], nothing is said, and what was said stands until the leaf was seen to keep up again.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::time::Duration;
 
 use device::meter::{Meters, Times, mean};
@@ -83,6 +84,23 @@ pub struct Slow {
     pub siblings: Duration,
     /// When it was first found, since 1970.
     pub since: Duration,
+}
+
+/// As `reads take 41ms, those of its siblings 8ms`.
+impl fmt::Display for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (time, siblings) = (short(self.time), short(self.siblings));
+        write!(f, "{} take {time}, those of its siblings {siblings}", self.what.name())
+    }
+}
+
+/// A time in whole seconds, milliseconds or microseconds.
+fn short(time: Duration) -> String {
+    match time.as_micros() {
+        micros @ 0..10_000 => format!("{micros}us"),
+        micros @ 10_000..10_000_000 => format!("{}ms", micros / 1_000),
+        micros => format!("{}s", micros / 1_000_000),
+    }
 }
 
 /// What has changed.

@@ -97,7 +97,11 @@ fn remark(vdev: &Vdev) -> Option<Vec<u8>> {
         let path = vdev.path.as_ref()?;
         return Some([b"was ", path.as_os_str().as_bytes()].concat());
     }
-    vdev.aux.map(|aux| aux_text(aux).into())
+    match (vdev.aux, &vdev.slow) {
+        (Some(aux), _) => Some(aux_text(aux).into()),
+        (None, Some(slow)) => Some(format!("slow: {slow}").into_bytes()),
+        (None, None) => None,
+    }
 }
 
 fn aux_text(aux: Aux) -> &'static str {

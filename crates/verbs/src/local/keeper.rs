@@ -16,13 +16,18 @@ const LOOKS_PER_ATTEMPT: u32 = 20;
 
 type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
-/// What is told of a suspended pool goes here: one for the process, since it concerns all that it does.
+/// What is told of a suspended pool, and of slow devices, goes here: one for the process, since it concerns all that it does.
 static TELL: OnceLock<Tell> = OnceLock::new();
 
 /// Who hears of pools that are suspended and go on. Without one nobody is told, and pools wait all the same.
 pub fn on_suspended(tell: impl Fn(&str) + Send + Sync + 'static) {
     // The first one stays: a process has one place for such news.
     drop(TELL.set(Box::new(tell)));
+}
+
+/// Tells whoever listens.
+pub(super) fn say(line: &str) {
+    TELL.get().into_iter().for_each(|tell| tell(line));
 }
 
 /// Makes an open pool wait for its devices, if its property says so.
@@ -37,7 +42,6 @@ pub(super) fn keep(pool: &Arc<Pool>) -> Result<(), PoolError> {
     pool.set_patient(true)?;
     let Some(gate) = pool.gate().map(Arc::downgrade) else { return Ok(()) };
     let name = pool.name().to_string();
-    let say = |line: String| TELL.get().into_iter().for_each(|tell| tell(&line));
     let body = move || {
         let mut told = 0u32;
         loop {
@@ -46,13 +50,13 @@ pub(super) fn keep(pool: &Arc<Pool>) -> Result<(), PoolError> {
             let Some(gate) = gate.upgrade() else { return };
             match gate.reason() {
                 None if told > 0 => {
-                    say(format!("pool '{name}' goes on"));
+                    say(&format!("pool '{name}' goes on"));
                     told = 0;
                 }
                 None => {}
                 Some(reason) => {
                     if told == 0 {
-                        say(format!(
+                        say(&format!(
                             "pool '{name}' is suspended: {reason}\n\
                              It goes on when its devices are back. What it has acknowledged is on disk; \
                              an interrupt lets go of the rest."

@@ -22,6 +22,7 @@ use pool::slow::{self, News};
 use rt::sync::Mutex;
 use rt::time::Instant;
 
+use super::keeper;
 use crate::events::{self, Events};
 
 /// So many errors are too many ..
@@ -278,6 +279,7 @@ impl Telling<'_> {
             News::Slow(slow) => (events::DELAY, slow),
             News::Recovered(slow) => (events::VDEV_CLEAR, slow),
         };
+        keeper::say(&told(self.pool.name(), news));
         let tree = self.pool.store().tree();
         let Some(leaf) = tree.leaf_by_guid(slow.guid).and_then(|at| tree.leaves().get(at)) else {
             return;
@@ -301,6 +303,14 @@ impl Telling<'_> {
         }
         values.put_u64("vdev_laststate", before);
         self.pool(events::STATE_CHANGE, values);
+    }
+}
+
+/// What the log says of a device that is slow, or no longer so.
+fn told(pool: &str, news: &News) -> String {
+    match news {
+        News::Slow(slow) => format!("pool '{pool}': '{}' is slow: {slow}", slow.name),
+        News::Recovered(slow) => format!("pool '{pool}': '{}' keeps up again", slow.name),
     }
 }
 
@@ -329,5 +339,24 @@ mod tests {
         assert_eq!(recent.add(at(599), 0), 9);
         assert_eq!((recent.add(at(601), 0), recent.0.len()), (4, 1));
         assert_eq!(recent.add(at(2000), 0), 0);
+    }
+
+    #[test]
+    fn slow_devices_are_told_of() {
+        let slow = slow::Slow {
+            guid: 1,
+            name: "/dev/sdc".into(),
+            what: slow::What::Writes,
+            count: 60,
+            time: Duration::from_millis(2_300),
+            siblings: Duration::from_micros(450),
+            since: Duration::ZERO,
+        };
+        assert_eq!(
+            told("tank", &News::Slow(slow.clone())),
+            "pool 'tank': '/dev/sdc' is slow: writes take 2300ms, those of its siblings 450us"
+        );
+        let recovered = told("tank", &News::Recovered(slow));
+        assert_eq!(recovered, "pool 'tank': '/dev/sdc' keeps up again");
     }
 }
