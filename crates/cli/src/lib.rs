@@ -194,6 +194,24 @@ const ZFS: &[Verb] = &[
         run: zfs::branch::release,
     },
     Verb {
+        name: "mount",
+        usage: "mount\nmount [-fO] <-a | filesystem>",
+        appendix: Appendix::Pointer,
+        run: zfs::places::mount,
+    },
+    Verb {
+        name: "unmount",
+        usage: "unmount [-fu] <-a | filesystem|mountpoint>",
+        appendix: Appendix::Pointer,
+        run: zfs::places::unmount,
+    },
+    Verb {
+        name: "umount",
+        usage: "unmount [-fu] <-a | filesystem|mountpoint>",
+        appendix: Appendix::Pointer,
+        run: zfs::places::unmount,
+    },
+    Verb {
         name: "diff",
         usage: "diff [-FHt] <snapshot> [snapshot|filesystem]",
         appendix: Appendix::Pointer,
@@ -318,7 +336,8 @@ const OWN: &[Verb] = &[
     },
     Verb {
         name: "serve",
-        usage: "serve [-s socket] [-u user,..] [--hooks dir] [--listen-metrics address] [--foreground] [--log-json]\n    [pool] ...",
+        usage: "serve [-s socket] [-u user,..] [--hooks dir] [--listen-metrics address] [--foreground] [--log-json]\n    \
+                [--mount] [pool] ...",
         appendix: Appendix::Text(serve::HELP),
         run: serve::serve,
     },
@@ -359,7 +378,6 @@ const LATER_ZFS: &[&str] = &[
     "hold",
     "holds",
     "load-key",
-    "mount",
     "program",
     "project",
     "promote",
@@ -373,10 +391,8 @@ const LATER_ZFS: &[&str] = &[
     "share",
     "snap",
     "snapshot",
-    "umount",
     "unallow",
     "unload-key",
-    "unmount",
     "unshare",
     "upgrade",
     "wait",

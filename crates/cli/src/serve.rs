@@ -22,6 +22,7 @@ that is typed meanwhile. In the foreground; it tells systemd (Type=notify) when 
 \t            answers there to browsers (/, a status page) and to collectors (/metrics, in OpenMetrics' form), on the
 \t            loopback unless the address says otherwise: whoever reaches it may look
 \t--log-json  a line of the log is a JSON object
+\t--mount     file systems are mounted where their properties mountpoint and canmount say
 \t-s          where commands find it, instead of THUMPER_SOCKET or /run/thumper/socket
 \t-u          users, with commas between: their programs may move files, for whomever they name, as XRootD's
 \t            user with the plug-in; they command nothing
@@ -52,7 +53,8 @@ fn number(user: &str) -> Result<u32, Stop> {
 
 /// `thumper serve`.
 pub(crate) fn serve(door: &mut Door<'_>, words: &[OsString]) -> Ran {
-    let words = sort(words, "s:u:", &["log-json", "foreground", "hooks:", "listen-metrics:"]);
+    let long = ["log-json", "foreground", "mount", "hooks:", "listen-metrics:"];
+    let words = sort(words, "s:u:", &long);
     let mut options = Options { socket: socket(), ..Options::default() };
     for opt in &words.opts {
         match opt {
@@ -63,6 +65,7 @@ pub(crate) fn serve(door: &mut Door<'_>, words: &[OsString]) -> Ran {
                 let at = daemon::address(&at.to_string_lossy());
                 options.page = Some(at.map_err(Stop::Usage)?);
             }
+            Opt::Long(word) if word == "mount" => options.mount = true,
             Opt::Value('s', path) => options.socket = path.into(),
             Opt::Value('u', users) => {
                 for user in users.to_string_lossy().split(',') {

@@ -48,6 +48,8 @@ pub struct Options {
     pub socket: PathBuf,
     /// How it talks of itself.
     pub log: Form,
+    /// File systems are mounted where their properties say.
+    pub mount: bool,
     /// Users, besides root and the server's own, whose programs may move files, for whomever they name. They command
     /// nothing.
     pub movers: Vec<u32>,
@@ -109,7 +111,7 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
         Door::new(at).map_err(|error| ServeError::Page(at, error)).map(|door| (at, door))
     });
     let door = door.transpose()?;
-    let held = Arc::new(Held::default());
+    let held = Arc::new(if options.mount { Held::mounting() } else { Held::default() });
     if let Some(hooks) = hooks {
         hooks.start(&held, Arc::new(move |line| log.say(line)));
     }
@@ -225,6 +227,8 @@ fn take(engine: &Local, held: &Held, options: &Options) -> Result<(), ServeError
             }
             Err(error) => options.log.say(format!("pool '{name}' is not served: {error}")),
         }
+        let mut engine = engine.clone();
+        engine.mount_all(&name).iter().for_each(|error| options.log.say(error.to_string()));
     }
     Ok(())
 }

@@ -18,6 +18,8 @@ pub struct Create {
     pub properties: Vec<(String, Vec<u8>)>,
     /// Nothing is made, only said.
     pub dry_run: bool,
+    /// It is not mounted where a server mounts file systems.
+    pub unmounted: bool,
     /// Directories to look for the pool in, if it is not remembered.
     pub places: Vec<PathBuf>,
     /// What goes into the pool's history.

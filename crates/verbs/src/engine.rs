@@ -205,6 +205,24 @@ pub trait Engine {
     /// See [`Engine::pool_create`].
     fn unmount(&mut self, request: &mounts::Unmount) -> Result<()>;
 
+    /// `zfs mount` without words: what is mounted where its properties say, and where that is.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn mounted(&mut self) -> Result<Vec<(String, std::path::PathBuf)>>;
+
+    /// `zfs mount`. Says what could not be mounted, of all that were to be.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn attach(&mut self, request: &mounts::Attach) -> Result<Vec<Error>>;
+
+    /// `zfs unmount`. Says what could not be unmounted, of all that were to be.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn detach(&mut self, request: &mounts::Detach) -> Result<Vec<Error>>;
+
     /// `verify`. `progress` hears of it now and then.
     ///
     /// # Errors

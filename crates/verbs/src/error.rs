@@ -161,6 +161,27 @@ pub enum Why {
     /// Somebody uses it.
     #[error("pool is busy")]
     PoolBusy,
+    /// Somebody uses what is mounted.
+    #[error("pool or dataset is busy")]
+    MountBusy,
+    /// It is mounted.
+    #[error("filesystem already mounted")]
+    Mounted,
+    /// It is not mounted.
+    #[error("not currently mounted")]
+    NotMounted,
+    /// Nothing of ours is mounted there.
+    #[error("not a mountpoint")]
+    NoMountpoint,
+    /// It has no place.
+    #[error("no mountpoint set")]
+    NoPlace,
+    /// Its place is another program's matter.
+    #[error("legacy mountpoint\nuse mount(8) to mount this filesystem")]
+    LegacyPlace,
+    /// It is not to be mounted.
+    #[error("'canmount' property is set to 'off'")]
+    MountOff,
     /// Another process writes to the pool.
     #[error("pool is in use by another process, which holds its devices")]
     Held,

@@ -39,3 +39,30 @@ pub struct Unmount {
     /// Where to look for pools.
     pub dirs: Vec<PathBuf>,
 }
+
+/// `zfs mount`: mounts file systems where their properties say.
+#[derive(Clone, Debug, Default)]
+pub struct Attach {
+    /// Which; `None`: all that are to be mounted by themselves.
+    pub name: Option<String>,
+}
+
+/// What is to be unmounted, with all that is below.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// All of every pool.
+    All,
+    /// A file system.
+    Named(String),
+    /// What is mounted on a directory.
+    At(PathBuf),
+}
+
+/// `zfs unmount`.
+#[derive(Clone, Debug)]
+pub struct Detach {
+    /// What.
+    pub what: What,
+    /// Also while files are in use.
+    pub force: bool,
+}

@@ -86,6 +86,8 @@ pub struct Import {
     pub destroyed: bool,
     /// Nothing is written, ever.
     pub readonly: bool,
+    /// Its file systems are not mounted where a server does that.
+    pub unmounted: bool,
     /// Properties of the pool, checked.
     pub properties: Vec<(PoolKey, Value)>,
     /// What goes into the pools' history.

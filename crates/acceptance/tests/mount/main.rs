@@ -8,6 +8,7 @@ mod kernel;
 mod kills;
 mod many;
 mod model;
+mod places;
 mod programs;
 mod served;
 mod words;

@@ -100,6 +100,7 @@ pub(crate) fn create(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         volume,
         properties: typed,
         dry_run,
+        unmounted,
         places: door.places.clone(),
         command: door.command.clone(),
     };

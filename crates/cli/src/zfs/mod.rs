@@ -8,6 +8,7 @@ pub mod get;
 pub mod inherit;
 pub mod list;
 pub mod order;
+pub mod places;
 pub mod space;
 
 use std::ffi::{OsStr, OsString};

@@ -20,6 +20,7 @@ struct Options {
     destroyed: bool,
     force: bool,
     missing_log: bool,
+    unmounted: bool,
     altroot: Option<OsString>,
     typed: Typed,
     json: Option<crate::json::Style>,
@@ -37,8 +38,9 @@ fn options(words: &Words) -> Result<Options, Stop> {
             Opt::Flag('f') => options.force = true,
             Opt::Flag('m') => options.missing_log = true,
             Opt::Value('R', root) => options.altroot = Some(root.clone()),
-            // Nothing is mounted here, no key is loaded, and devices are searched as they are.
-            Opt::Flag('N' | 'l' | 's') => {}
+            Opt::Flag('N') => options.unmounted = true,
+            // No key is loaded, and devices are searched as they are.
+            Opt::Flag('l' | 's') => {}
             Opt::Flag('j') | Opt::Long(_) => options.json = Some(crate::json::style(&words.opts)),
             Opt::Value('o', word) => {
                 // Without a sign these are options of mount, which nobody needs here.
@@ -105,6 +107,7 @@ pub(crate) fn import(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         missing_log: options.missing_log,
         destroyed: options.destroyed,
         readonly,
+        unmounted: options.unmounted,
         properties,
         command: door.command.clone(),
     };

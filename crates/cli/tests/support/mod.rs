@@ -117,6 +117,18 @@ impl Engine for Told {
         self.ask(request)
     }
 
+    fn mounted(&mut self) -> Result<Vec<(String, std::path::PathBuf)>> {
+        self.ask("mounted")
+    }
+
+    fn attach(&mut self, request: &verbs::mounts::Attach) -> Result<Vec<Error>> {
+        self.ask(request)
+    }
+
+    fn detach(&mut self, request: &verbs::mounts::Detach) -> Result<Vec<Error>> {
+        self.ask(request)
+    }
+
     fn pool_export(&mut self, request: &pools::Export) -> Result<Vec<Error>> {
         self.ask(request)
     }

@@ -16,6 +16,7 @@ use rt::sync::{Arc, Mutex, MutexGuard};
 
 use super::Here;
 use super::lookout::{Lookout, Telling};
+use super::places::Places;
 use super::session::{self, For, Located, Session};
 use crate::events::{self, Events, Heard, Query};
 use crate::state::Known;
@@ -46,6 +47,8 @@ pub struct Held {
     ending: AtomicBool,
     events: Events,
     lookout: Lookout,
+    /// What is mounted of them, if this process mounts file systems where their properties say.
+    places: Option<Places>,
 }
 
 impl fmt::Debug for Held {
@@ -55,6 +58,16 @@ impl fmt::Debug for Held {
 }
 
 impl Held {
+    /// None yet; their file systems will be mounted where their properties say.
+    #[must_use]
+    pub fn mounting() -> Held {
+        Held { places: Some(Places::default()), ..Held::default() }
+    }
+
+    pub(super) fn places(&self) -> Option<&Places> {
+        self.places.as_ref()
+    }
+
     /// Their names.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
@@ -179,6 +192,7 @@ impl Held {
 
     /// Closes all of them; what went wrong, by name. They stay remembered.
     pub fn close(&self) -> Vec<(String, PoolError)> {
+        self.places.iter().for_each(Places::end);
         let _alone = self.one_at_a_time();
         let pools = std::mem::take(&mut *self.pools.lock());
         let failed = |(name, one): (String, One)| Some((name, one.pool.close().err()?));

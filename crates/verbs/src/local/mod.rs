@@ -21,6 +21,7 @@ mod lifecycle;
 mod limits;
 mod lookout;
 mod mount;
+mod places;
 mod pool_props;
 mod properties;
 mod query;
@@ -32,13 +33,14 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use pool::props::PoolProp;
+use pool::props::{Key, PoolProp, Prop, Value};
 use rt::sync::Arc;
 
 pub use held::Held;
 pub use keeper::on_suspended;
 use session::{For, Session, open, pool_error};
 
+use crate::branches::Branch;
 use crate::dump::{Dump, Dumped, Fact};
 use crate::files::{Cat, Copied, Get, List, Listed, Mkdir, Move, Put, Remove};
 use crate::judge::{Progress, Verify, VerifyReport};
@@ -94,6 +96,11 @@ impl Local {
         Ok(reason)
     }
 
+    /// Mounts the file systems of a pool that is held, if that is done here. What could not be.
+    pub fn mount_all(&mut self, pool: &str) -> Vec<Error> {
+        self.settle(pool, &|_| true)
+    }
+
     /// The list of remembered pools.
     #[must_use]
     pub fn state(&self) -> &StateFile {
@@ -147,25 +154,46 @@ impl Local {
     }
 }
 
+/// The first of what went wrong.
+fn all_right(errors: Vec<Error>) -> Result<()> {
+    errors.into_iter().next().map_or(Ok(()), Err)
+}
+
 impl Engine for Local {
     fn is_ending(&self) -> bool {
         self.here.held.as_ref().is_some_and(|held| held.is_ending())
     }
 
     fn pool_create(&mut self, request: &pools::Create) -> Result<Vec<String>> {
-        lifecycle::create(&self.here, request)
+        let notes = lifecycle::create(&self.here, request)?;
+        if !request.dry_run {
+            all_right(self.settle(&request.name, &|_| true))?;
+        }
+        Ok(notes)
     }
 
     fn pool_destroy(&mut self, request: &pools::Destroy) -> Result<()> {
-        lifecycle::destroy(&self.here, request)
+        let doomed = |name: &str| places::is_below(name, &request.name);
+        self.unplaced(request.force, &doomed, &str::to_string, |ours| {
+            lifecycle::destroy(&ours.here, request)
+        })
     }
 
     fn pool_export(&mut self, request: &pools::Export) -> Result<Vec<Error>> {
-        lifecycle::export(&self.here, request)
+        let doomed = |name: &str| {
+            request.all || request.names.iter().any(|pool| places::is_below(name, pool))
+        };
+        self.unplaced(request.force, &doomed, &str::to_string, |ours| {
+            lifecycle::export(&ours.here, request)
+        })
     }
 
     fn pool_import(&mut self, request: &pools::Import) -> Result<pools::Imported> {
-        lifecycle::import(&self.here, request)
+        let mut imported = lifecycle::import(&self.here, request)?;
+        for (name, _) in imported.pools.iter().filter(|_| !request.unmounted) {
+            imported.errors.extend(self.settle(name, &|_| true));
+        }
+        Ok(imported)
     }
 
     fn pool_find(&mut self, request: &pools::Find) -> Result<Vec<pools::FoundPool>> {
@@ -228,11 +256,24 @@ impl Engine for Local {
     }
 
     fn dataset_create(&mut self, request: &datasets::Create) -> Result<Vec<String>> {
-        filesystems::create(&self.here, request)
+        let notes = filesystems::create(&self.here, request)?;
+        if !request.dry_run && !request.unmounted && request.volume.is_none() {
+            let (pool, name) = (filesystems::pool_of(&request.name), &request.name);
+            let made = |due: &str| due == name || request.parents && places::is_below(name, due);
+            all_right(self.settle(pool, &made))?;
+        }
+        Ok(notes)
     }
 
     fn dataset_destroy(&mut self, request: &datasets::Destroy) -> Result<datasets::Destroyed> {
-        filesystems::destroy(&self.here, request)
+        let (name, below) = (&request.name, request.recursive || request.dependents);
+        if request.dry_run || name.contains(['@', '#']) {
+            return filesystems::destroy(&self.here, request);
+        }
+        let doomed = |there: &str| there == name || below && places::is_below(there, name);
+        self.unplaced(request.force, &doomed, &str::to_string, |ours| {
+            filesystems::destroy(&ours.here, request)
+        })
     }
 
     fn dataset_query(&mut self, query: &datasets::Query) -> Result<datasets::QueryReport> {
@@ -258,11 +299,40 @@ impl Engine for Local {
                 Err(error) => report.errors.push(error),
             }
         }
+        let placed = self.placed();
+        let is_placed = |name: &String| placed.iter().any(|(there, _)| there == name);
+        for dataset in report.datasets.iter_mut().filter(|dataset| is_placed(&dataset.name)) {
+            let mounted = dataset.properties.iter_mut();
+            for (_, value, _) in mounted.filter(|(key, ..)| *key == Key::Native(Prop::Mounted)) {
+                *value = Value::Number(1);
+            }
+        }
         Ok(report)
     }
 
-    fn dataset_branch(&mut self, request: &crate::branches::Branch) -> Result<()> {
-        branches::change(&self.here, request)
+    fn dataset_branch(&mut self, request: &Branch) -> Result<()> {
+        let same = str::to_string;
+        match request {
+            Branch::Rename(rename) if !rename.from.contains('@') => {
+                let doomed = |name: &str| places::is_below(name, &rename.from);
+                let now = |name: &str| match name.strip_prefix(&rename.from) {
+                    Some(below) => format!("{}{below}", rename.to),
+                    None => name.into(),
+                };
+                self.unplaced(false, &doomed, &now, |ours| branches::change(&ours.here, request))
+            }
+            Branch::Rollback(rollback) => {
+                let fs = rollback.name.split('@').next().unwrap_or_default();
+                self.unplaced(false, &|name| name == fs, &same, |ours| {
+                    branches::change(&ours.here, request)
+                })
+            }
+            Branch::Clone(fork) => {
+                branches::change(&self.here, request)?;
+                all_right(self.settle(&fork.name, &|due| due == fork.name))
+            }
+            _ => branches::change(&self.here, request),
+        }
     }
 
     fn dataset_holds(&mut self, request: &crate::branches::Hold) -> Result<crate::branches::Holds> {
@@ -270,11 +340,15 @@ impl Engine for Local {
     }
 
     fn dataset_set(&mut self, request: &datasets::Set) -> Result<datasets::SetReport> {
-        properties::set(&self.here, request)
+        let keys: Vec<&[u8]> = request.properties.iter().map(|(key, _)| key.as_bytes()).collect();
+        self.replaced(&request.names, &keys, |ours| properties::set(&ours.here, request))
     }
 
     fn dataset_inherit(&mut self, request: &datasets::Inherit) -> Result<datasets::SetReport> {
-        properties::inherit(&self.here, request)
+        let key = request.key.name();
+        self.replaced(&request.names, &[key.as_bytes()], |ours| {
+            properties::inherit(&ours.here, request)
+        })
     }
 
     fn dataset_space(&mut self, request: &datasets::Space) -> Result<Vec<datasets::SpaceRow>> {
@@ -323,6 +397,18 @@ impl Engine for Local {
 
     fn unmount(&mut self, request: &mounts::Unmount) -> Result<()> {
         mount::unmount(&self.here, request)
+    }
+
+    fn mounted(&mut self) -> Result<Vec<(String, PathBuf)>> {
+        Ok(self.placed())
+    }
+
+    fn attach(&mut self, request: &mounts::Attach) -> Result<Vec<Error>> {
+        self.mount_placed(request)
+    }
+
+    fn detach(&mut self, request: &mounts::Detach) -> Result<Vec<Error>> {
+        self.unmount_placed(request)
     }
 
     fn verify(

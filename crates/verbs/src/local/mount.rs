@@ -26,7 +26,7 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 /// How long who has unmounted waits for the pool to be let go.
 const CLOSE_MAX: Duration = Duration::from_secs(120);
 
-fn mount_error(what: &'static str, name: String, error: MountError) -> Error {
+pub(super) fn mount_error(what: &'static str, name: String, error: MountError) -> Error {
     match error {
         MountError::Fs(error) => fs_error(what, &name, error),
         other => Error::cannot(Doing::File(what, name), Why::Host(other.to_string())),

@@ -1,0 +1,165 @@
+//! A server that mounts file systems where their properties say: `places.transcript` is what OpenZFS answered, with
+//! `$T` for a directory of the test.
+//!
+//! Seen red: without the unmounting before a rename, with what was unmounted by hand mounted again by `set`.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use acceptance::{Server, Stage};
+use testkit::Ran;
+
+use crate::served::{detach, judged, wanted};
+
+/// Takes away what a server that was killed has left mounted below a directory.
+struct Tidy(PathBuf);
+
+impl Drop for Tidy {
+    fn drop(&mut self) {
+        let list = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let on = list.lines().filter_map(|line| line.split(' ').nth(4)).map(Path::new);
+        on.filter(|on| on.starts_with(&self.0))
+            .collect::<Vec<_>>()
+            .iter()
+            .rev()
+            .for_each(|on| detach(on));
+    }
+}
+
+/// A pool with file systems of every kind, on `$A/t`, and its server.
+fn site() -> (Stage, Tidy, Server) {
+    let stage = Stage::new(1, 256 << 20);
+    let tidy = Tidy(stage.aside("t").parent().unwrap().into());
+    let server = Server::start_with(&stage.aside("pools"), &["--mount"]);
+    for words in [
+        "zpool create -o ashift=12 -m $A/t tank $D/d00",
+        "zfs create tank/a",
+        "zfs create tank/a/b",
+        "zfs create -o mountpoint=none tank/none",
+        "zfs create -o mountpoint=legacy tank/leg",
+        "zfs create -o canmount=off tank/off",
+        "zfs create -o canmount=noauto tank/no",
+        "zfs create -V 1M tank/vol",
+        "zfs snapshot tank/a@s",
+    ] {
+        drop(stage.ok(words));
+    }
+    (stage, tidy, server)
+}
+
+/// One command with what it answered.
+struct Asked<'a> {
+    command: &'a str,
+    answer: Vec<&'a str>,
+    status: i32,
+}
+
+/// The commands of the transcript; a line `cd DIR` is a command without an answer.
+fn transcript(text: &str) -> Vec<Asked<'_>> {
+    let mut all: Vec<Asked<'_>> = Vec::new();
+    for line in text.lines() {
+        if let Some(command) = line.strip_prefix("$ ").or(line.strip_prefix("cd ")) {
+            all.push(Asked { command, answer: Vec::new(), status: -1 });
+        } else if let (Some(status), Some(asked)) = (line.strip_prefix("= "), all.last_mut()) {
+            asked.status = status.parse().unwrap();
+        } else if let Some(asked) = all.last_mut() {
+            asked.answer.push(line);
+        }
+    }
+    all
+}
+
+#[test]
+fn file_systems_are_mounted_as_openzfs_mounts_them() {
+    if !wanted("file systems are mounted as OpenZFS mounts them") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let top = stage.aside("").display().to_string();
+    let top = top.trim_end_matches('/');
+    let text = include_str!("places.transcript").replace("$T", top);
+    // Somebody whose working directory it would be.
+    let mut inside = None;
+    for (number, asked) in transcript(&text).iter().enumerate() {
+        let Asked { command, answer, status } = asked;
+        if command.starts_with('/') {
+            inside = (*command != "/").then(|| File::open(command).unwrap());
+            continue;
+        }
+        let ran = match command.strip_prefix("ls ") {
+            Some(words) => Ran::of(Command::new("ls").args(words.split(' '))),
+            None => stage.run(command),
+        };
+        let said = format!("{}{}", ran.out, ran.err);
+        let place = format!("command {number}, `{command}`: {said}");
+        assert_eq!(ran.status, *status, "{place}");
+        if !command.starts_with("ls ") {
+            assert_eq!(said.lines().collect::<Vec<_>>(), *answer, "{place}");
+        }
+    }
+    drop(inside);
+    drop(server.stop());
+    judged(&stage);
+}
+
+#[test]
+fn files_of_a_served_pool_are_where_its_file_systems_are() {
+    if !wanted("files of a served pool are where its file systems are") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let (top, below) = (stage.aside("t"), stage.aside("t/a/b"));
+    std::fs::write(below.join("file"), "through the mount").unwrap();
+    std::fs::write(top.join("above"), "of the root").unwrap();
+    assert_eq!(stage.ok("cat tank/a/b:/file").out, "through the mount");
+    assert_eq!(stage.ok("zfs get -Ho value mounted tank/a/b").out.trim(), "yes");
+    assert_eq!(stage.ok("zfs get -Ho value mounted tank/no").out.trim(), "no");
+    let options = |path: &Path| {
+        let list = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let on = format!(" {} ", path.display());
+        list.lines().find(|line| line.contains(&on)).unwrap().to_string()
+    };
+    drop(stage.ok("zfs set readonly=on tank/a"));
+    assert!(options(&below).contains(" ro,"), "{}", options(&below));
+    assert!(std::fs::write(below.join("file"), "no").is_err());
+    drop(stage.ok("zfs inherit readonly tank/a"));
+    // What a rollback takes back is not in the mount either.
+    drop(stage.ok("zfs snapshot tank/a/b@then"));
+    std::fs::write(below.join("file"), "later").unwrap();
+    drop(stage.ok("zfs rollback tank/a/b@then"));
+    assert_eq!(std::fs::read_to_string(below.join("file")).unwrap(), "through the mount");
+    drop(stage.ok("zfs clone tank/a/b@then tank/fork"));
+    assert!(top.join("fork/file").exists());
+    drop(stage.ok("zfs destroy tank/fork"));
+    assert!(!top.join("fork").exists());
+
+    // After a kill the mounts are dead; the next server brings them back.
+    std::fs::write(below.join("kept"), "kept").unwrap();
+    File::open(below.join("kept")).unwrap().sync_all().unwrap();
+    server.kill();
+    assert!(File::open(below.join("kept")).is_err());
+    let server = Server::start_with(&stage.aside("pools"), &["--mount"]);
+    // It answers when it has mounted all.
+    assert!(stage.ok("zfs mount").out.contains("tank/a/b "));
+    assert_eq!(std::fs::read_to_string(below.join("kept")).unwrap(), "kept");
+    drop(stage.ok("zpool export tank"));
+    assert!(!below.exists() && !top.exists());
+    drop(stage.ok("zpool import -N -d $D tank"));
+    assert_eq!(stage.ok("zfs mount").out, "");
+    drop(stage.ok("zfs mount -a"));
+    assert!(below.join("kept").exists());
+    drop(server.stop());
+    assert!(!below.join("kept").exists());
+    judged(&stage);
+}
+
+#[test]
+fn who_mounts_nothing_says_who_does() {
+    let stage = Stage::new(1, 128 << 20);
+    drop(stage.ok("zpool create tank $D/d00"));
+    let ran = stage.run("zfs mount tank");
+    assert_eq!(ran.status, 1);
+    assert!(ran.err.contains("thumper serve --mount"), "{}", ran.err);
+    assert_eq!(stage.ok("zfs mount").out, "");
+}
