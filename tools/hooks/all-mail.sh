@@ -16,6 +16,8 @@ if [ -f "${ZED_ZEDLET_DIR:-.}/mail.conf" ]; then . "${ZED_ZEDLET_DIR:-.}/mail.co
 line() { printf '%s' "$1" | tr -c '[:print:]' ' '; }
 pool=$(line "${ZEVENT_POOL:-?}")
 device=$(line "${ZEVENT_VDEV_PATH:-${ZEVENT_VDEV_GUID:-}}")
+# The pool's own guid stands for the pool.
+if [ "$device" = "${ZEVENT_POOL_GUID:-}" ]; then device=; fi
 state=$(line "${ZEVENT_VDEV_STATE_STR:-}")
 case ${ZEVENT_SUBCLASS:-} in
   statechange)

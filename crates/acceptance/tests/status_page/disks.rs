@@ -83,8 +83,8 @@ impl Disks {
         self.disks[number].micros.store(time.as_micros() as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn fail(&self, number: usize) {
-        self.disks[number].fails.store(true, Ordering::Relaxed);
+    pub(crate) fn fail(&self, number: usize, fails: bool) {
+        self.disks[number].fails.store(fails, Ordering::Relaxed);
     }
 }
 

@@ -5,7 +5,8 @@
 //! the devices themselves: one that does not answer holds nobody up here.
 //!
 //! A leaf is called faulted when ten of its reads and writes failed within ten minutes, degraded when it gave
-//! wrong bytes as often: the limits that OpenZFS's daemon has. That lasts until `zpool clear`. One whose name is gone from the
+//! wrong bytes as often: the limits that OpenZFS's daemon has. That lasts until `zpool clear`, or until a pool
+//! that waited for its disks goes on. One whose name is gone from the
 //! system is removed until the name is back.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -43,6 +44,8 @@ struct Watched {
     /// Blocks lost, by top-level vdev.
     lost: BTreeMap<u32, u64>,
     suspended: bool,
+    /// It was suspended, and did not wait at the last look.
+    tries: bool,
     config: Option<PoolConfig>,
     /// When leaves were compared with their siblings last.
     compared: Option<Instant>,
@@ -151,6 +154,20 @@ impl Watched {
             pool.look_for_slow().iter().for_each(|news| telling.slow(news));
         }
         let reason = pool.suspended();
+        // While it tries again it waits for nothing: what it comes to is seen at the next look.
+        let settles =
+            reason.is_none() && self.suspended && !std::mem::replace(&mut self.tries, true);
+        self.tries &= reason.is_none();
+        if settles {
+            return;
+        }
+        if reason.is_none() && self.suspended {
+            // What they failed has been done by now.
+            for leaf in tree.leaves() {
+                let watched = self.leaves.get_mut(&leaf.guid());
+                watched.into_iter().for_each(|watched| watched.trust_again(telling, leaf));
+            }
+        }
         if reason.is_some() != self.suspended {
             self.suspended = reason.is_some();
             let (class, values) = match reason {
@@ -200,6 +217,15 @@ impl WatchedLeaf {
                 telling.pool(events::REMOVED, of_leaf(leaf));
             }
             telling.state_changed(leaf, state_number(before), state_number(seen));
+        }
+    }
+
+    /// A leaf that was given up did what it had failed to do.
+    fn trust_again(&mut self, telling: &Telling<'_>, leaf: &Leaf) {
+        if self.seen == Seen::Faulted {
+            (self.seen, self.failed) = (Seen::Fine, Recent::default());
+            leaf.verdict.set(Seen::Fine);
+            telling.state_changed(leaf, FAULTED, HEALTHY);
         }
     }
 
