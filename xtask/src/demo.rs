@@ -3,6 +3,8 @@
 //! Everything is done by the program as anybody would call it, and looked at from outside: zdb
 //! judges the pool, diff and sha256sum judge the files.
 
+mod served;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -24,6 +26,11 @@ const DISK_BYTES: u64 = 256 << 20;
 struct Stage {
     dir: PathBuf,
     thumper: PathBuf,
+}
+
+/// Where the server listens.
+fn socket() -> PathBuf {
+    std::env::temp_dir().join(format!("thumper-demo-{}/socket", std::process::id()))
 }
 
 impl Stage {
@@ -50,8 +57,12 @@ impl Stage {
         let shown: Vec<_> = words.iter().map(|w| w.as_ref().to_string_lossy()).collect();
         println!("$ {} {}", name.to_string_lossy(), shown.join(" "));
         let mut command = Command::new(program);
-        command.current_dir(&self.dir).args(words);
-        run(command.env("THUMPER_STATE", self.path("state")))
+        run(self.known(command.current_dir(&self.dir).args(words)))
+    }
+
+    /// The same with the list of pools, and the server, of this stage.
+    fn known<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.env("THUMPER_STATE", self.path("state")).env("THUMPER_SOCKET", socket())
     }
 
     fn thumper<S: AsRef<OsStr>>(&self, words: &[S]) -> Result<()> {
@@ -60,7 +71,7 @@ impl Stage {
 }
 
 pub(crate) fn demo() -> Result<()> {
-    packages::ensure(&[&packages::REFEREES, &packages::UNPACK])?;
+    packages::ensure(&[&packages::REFEREES, &packages::UNPACK, &packages::XROOTD])?;
     let began = Instant::now();
     println!("\nBuilding thumper ...");
     run(cargo().args(["build", "--quiet", "--locked", "-p", "cli"]))?;
@@ -69,6 +80,11 @@ pub(crate) fn demo() -> Result<()> {
     fill(&stage)?;
     hurt(&stage)?;
     foreign(&stage)?;
+    stage.thumper(&["zpool", "export", "demo"])?;
+    match Path::new("/dev/fuse").exists() {
+        true => served::tell(&stage)?,
+        false => println!("\nNOT SHOWN: the served pool (no /dev/fuse: `modprobe fuse`)"),
+    }
     println!(
         "\nAll of it held. ({:.0} s; what was made is in {})",
         began.elapsed().as_secs_f64(),
@@ -129,7 +145,7 @@ fn hurt(stage: &Stage) -> Result<()> {
     println!("\n4. One disk is deleted, another is overwritten with noise.\n");
     fs::remove_file(stage.disk(3))?;
     println!("$ rm {}", stage.disk(3).display());
-    noise(&stage.disk(7))?;
+    noise(&stage.disk(7), DISK_BYTES)?;
     println!("$ head -c {DISK_BYTES} /dev/urandom > {}", stage.disk(7).display());
     println!("\n5. Every file comes back, bit for bit.\n");
     stage.thumper(&["zpool", "import", "-d", "disks", "demo"])?;
@@ -187,8 +203,8 @@ fn truth(name: &str, dataset: &str) -> Result<BTreeMap<String, String>> {
 }
 
 /// Overwrites a file with noise from end to end.
-fn noise(path: &Path) -> Result<()> {
-    let mut random = File::open("/dev/urandom")?.take(DISK_BYTES);
+fn noise(path: &Path, bytes: u64) -> Result<()> {
+    let mut random = File::open("/dev/urandom")?.take(bytes);
     let mut file = fs::OpenOptions::new().write(true).open(path)?;
     std::io::copy(&mut random, &mut file)?;
     file.flush()?;
