@@ -25,7 +25,7 @@ pub(crate) const REFEREES: Need = Need {
 /// What is run in a mounted file system, and what a user mounts with.
 pub(crate) const MOUNTED: Need = Need {
     what: "the tests of the mount",
-    packages: &["fuse3", "fio", "rsync", "git", "sqlite3", "mount", "python3"],
+    packages: &["fuse3", "fio", "rsync", "git", "sqlite3", "mount", "python3", "curl", "systemd"],
     without: "with THUMPER_NO_MOUNT=1 the tests of the mount are left out, and say so",
 };
 
