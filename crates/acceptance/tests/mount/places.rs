@@ -134,6 +134,12 @@ fn files_of_a_served_pool_are_where_its_file_systems_are() {
     drop(stage.ok("zfs destroy tank/fork"));
     assert!(!top.join("fork").exists());
 
+    // What clients of the server do is seen a second later.
+    assert!(!below.join("moved").exists());
+    drop(stage.ok("mv tank/a/b:/file tank/a/b:/moved"));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert!(below.join("moved").exists() && !below.join("file").exists());
+
     // After a kill the mounts are dead; the next server brings them back.
     std::fs::write(below.join("kept"), "kept").unwrap();
     File::open(below.join("kept")).unwrap().sync_all().unwrap();

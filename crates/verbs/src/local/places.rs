@@ -23,6 +23,8 @@ use crate::{Doing, Engine, Error, Result, Why, datasets};
 
 /// How long the end of the server waits for a mount that is in use.
 const BUSY_MAX: Duration = Duration::from_secs(2);
+/// How long the kernel takes names for right.
+const NAMES_FOR: Duration = Duration::from_secs(1);
 /// Properties that are options of the mount, or say where it is.
 const OF_MOUNTS: [Prop; 9] = [
     Prop::Mountpoint,
@@ -108,8 +110,9 @@ impl Places {
             drop(fuse::unmount(dir, true));
         }
         std::fs::create_dir_all(dir).map_err(|e| cannot_mount(name, host(e)))?;
-        let options =
-            Options { read_only: pool.read_only_reason().is_some(), ..Options::default() };
+        // Clients of the server change names, too, and the kernel does not hear of it.
+        let (read_only, names_for) = (pool.read_only_reason().is_some(), NAMES_FOR);
+        let options = Options { read_only, names_for, ..Options::default() };
         let mounted = fuse::mount(pool, name, dir, &options);
         let mounted = mounted.map_err(|e| mount_error("mount", name.into(), e))?;
         self.mounts.lock().insert(name.into(), mounted);
