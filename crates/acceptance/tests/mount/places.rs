@@ -137,7 +137,7 @@ fn files_of_a_served_pool_are_where_its_file_systems_are() {
     // What clients of the server do is seen a second later.
     assert!(!below.join("moved").exists());
     drop(stage.ok("mv tank/a/b:/file tank/a/b:/moved"));
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    rt::time::sleep(std::time::Duration::from_millis(1500));
     assert!(below.join("moved").exists() && !below.join("file").exists());
 
     // After a kill the mounts are dead; the next server brings them back.
