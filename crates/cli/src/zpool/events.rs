@@ -122,3 +122,76 @@ fn shown(value: &Value) -> String {
         other => format!("{other:?}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// As `zpool events -v` of OpenZFS 2.1.11 printed them.
+    const RECORDED: &str = "\
+May  1 2024 00:03:09.916005936 resource.fs.zfs.statechange
+        version = 0x0
+        class = \"resource.fs.zfs.statechange\"
+        pool = \"tank\"
+        pool_guid = 0x126002ff8ab22f3e
+        pool_state = 0x0
+        pool_context = 0x0
+        vdev_guid = 0x61a3db84d8dd807
+        vdev_state = \"OFFLINE\" (0x2)
+        vdev_path = \"/d/d2\"
+        vdev_laststate = \"ONLINE\" (0x7)
+        time = 0x663186bd 0x36992430 
+        eid = 0x2e
+";
+    const REPORT: &str = "        class = \"ereport.fs.zfs.checksum\"
+        ena = 0x36ceb0b73600001
+        detector = (embedded nvlist)
+                version = 0x0
+                scheme = \"zfs\"
+                pool = 0x126002ff8ab22f3e
+        (end detector)
+        zio_level = 0xffffffffffffffff
+";
+
+    #[test]
+    fn events_look_as_openzfs_prints_them() {
+        let mut list = NvList::new();
+        list.put("version", Value::U64(0));
+        list.put_string("class", "resource.fs.zfs.statechange");
+        list.put_string("pool", "tank");
+        list.put_u64("pool_guid", 0x126002ff8ab22f3e);
+        list.put("pool_state", Value::I32(0));
+        list.put("pool_context", Value::I32(0));
+        list.put_u64("vdev_guid", 0x61a3db84d8dd807);
+        list.put_u64("vdev_state", 2);
+        list.put_string("vdev_path", "/d/d2");
+        list.put_u64("vdev_laststate", 7);
+        list.put("time", Value::I64Array(vec![0x663186bd, 0x36992430]));
+        list.put_u64("eid", 0x2e);
+        let time = Duration::new(0x663186bd, 0x36992430);
+        let event = Event { number: 0x2e, time, values: list };
+        let mut text = row(&event, &jiff::tz::TimeZone::UTC, false);
+        values(&event.values, 8, &mut text);
+        assert_eq!(text, RECORDED);
+        let scripted = row(&event, &jiff::tz::TimeZone::UTC, true);
+        let tab = "May  1 2024 00:03:09.916005936\tresource.fs.zfs.statechange\n";
+        assert_eq!(scripted, tab);
+    }
+
+    #[test]
+    fn lists_in_lists_are_further_to_the_right() {
+        let (mut list, mut inner) = (NvList::new(), NvList::new());
+        inner.put("version", Value::U64(0));
+        inner.put_string("scheme", "zfs");
+        inner.put_u64("pool", 0x126002ff8ab22f3e);
+        list.put_string("class", "ereport.fs.zfs.checksum");
+        list.put_u64("ena", 0x36ceb0b73600001);
+        list.put_list("detector", inner);
+        list.put("zio_level", Value::I64(-1));
+        let mut text = String::new();
+        values(&list, 8, &mut text);
+        assert_eq!(text, REPORT);
+    }
+}
