@@ -69,7 +69,7 @@ pub fn address(word: &str) -> std::result::Result<SocketAddr, String> {
     };
     let port = word.strip_prefix("localhost:").or_else(|| word.strip_prefix(':')).unwrap_or(word);
     let found = word.parse().ok().or_else(|| loopback(port));
-    found.ok_or_else(|| format!("'{word}' is no port, and no address with one (127.0.0.1:9134)"))
+    found.ok_or_else(|| format!("'{word}' is no port, and no address with one (127.0.0.1:9100)"))
 }
 
 /// Answers for ever, in threads of its own.
@@ -364,8 +364,8 @@ mod tests {
     #[test]
     fn a_port_alone_is_the_loopback_s() {
         for (word, expected) in [
-            ("9134", Some("127.0.0.1:9134")),
-            (":9134", Some("127.0.0.1:9134")),
+            ("9100", Some("127.0.0.1:9100")),
+            (":9100", Some("127.0.0.1:9100")),
             ("localhost:1", Some("127.0.0.1:1")),
             ("0.0.0.0:80", Some("0.0.0.0:80")),
             ("[::1]:80", Some("[::1]:80")),
