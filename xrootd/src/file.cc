@@ -136,7 +136,7 @@ ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
   return done;
 }
 
-// Asked not to (`Features`), XRootD does not use these; whoever does gets his answer before the call returns.
+// XRootD's asynchronous calls: the answer is there before the call returns.
 int File::Read(XrdSfsAio *aio) {
   aio->Result = Read(const_cast<void *>(aio->sfsAio.aio_buf), aio->sfsAio.aio_offset, aio->sfsAio.aio_nbytes);
   aio->doneRead();

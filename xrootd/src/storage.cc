@@ -15,8 +15,9 @@ XrdOssDF *Storage::newDir(const char *tident) { return new (std::nothrow) Direct
 
 XrdOssDF *Storage::newFile(const char *tident) { return new (std::nothrow) File(site_, tident); }
 
-// There is no descriptor to send from, and threads of XRootD wait for their own requests.
-uint64_t Storage::Features() { return XRDOSS_HASNOSF | XRDOSS_HASNAIO; }
+// There is no descriptor to send from. Its asynchronous calls XRootD may use: they are answered at once, but their
+// buffers go from client to client, where each of a thousand clients would else keep one of a mebibyte.
+uint64_t Storage::Features() { return XRDOSS_HASNOSF; }
 
 int Storage::Chmod(const char *path, mode_t mode, XrdOucEnv *env) {
   return walled([&]() -> int {

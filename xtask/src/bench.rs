@@ -7,11 +7,39 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::packages;
 use crate::run::{cargo, run, target_dir};
 
+/// Runs `bench/serve/sites`: loads of many clients of an xrootd, so many rounds, with files of so many bytes.
+fn serve(words: &[&str]) -> Result<()> {
+    let (rounds, size) = match words {
+        [] => ("3", "4000000"),
+        [rounds] => (*rounds, "4000000"),
+        [rounds, size] => (*rounds, *size),
+        _ => bail!("usage: cargo xtask bench serve [ROUNDS [BYTES]]"),
+    };
+    for (word, what) in [(rounds, "ROUNDS"), (size, "BYTES")] {
+        ensure!(word.parse().is_ok_and(|n: u64| n > 0), "{what} is a number of at least 1");
+    }
+    packages::ensure(&[&packages::XROOTD, &packages::KERNEL_PEERS])?;
+    run(cargo().args(["build", "--release", "--quiet", "--locked", "-p", "cli", "-p", "client"]))?;
+    let built = target_dir().join("release");
+    let into = target_dir().join("xrootd/release");
+    let mut cmake = Command::new("cmake");
+    cmake.arg("-S").arg(crate::top().join("xrootd")).arg("-B").arg(&into);
+    run(cmake.arg(format!("-DTHUMPER_CLIENT={}", built.join("libclient.a").display())))?;
+    run(Command::new("cmake").arg("--build").arg(&into))?;
+    let mut sites = Command::new(crate::top().join("bench/serve/sites"));
+    sites.arg("--dir").arg(memory()).args(["--rounds", rounds, "--size", size]);
+    sites.arg("--thumper").arg(built.join("thumper"));
+    run(sites.arg("--plugin").arg(into.join("libXrdThumper-5.so")))
+}
+
 /// Runs `bench/runall` for some rounds (5 unless said), in memory: the rows of the goals, or all. Or `bench/grow`,
 /// at a tenth of the goal's sizes, or at another part of them (1: all of it).
 pub(crate) fn bench(words: &[&str]) -> Result<()> {
     if let ["grow", part @ ..] = words {
         return grow(part);
+    }
+    if let ["serve", rest @ ..] = words {
+        return serve(rest);
     }
     let (rounds, all) = match words {
         [] => ("5", false),

@@ -190,6 +190,7 @@ impl Gate {
              all.pidpath {at}/run\n\
              all.export /\n\
              xrootd.chksum max 2 adler32 crc32c md5\n\
+             xrootd.async segsize 256k\n\
              ofs.persist off\n"
         );
         text.write_str(lines).unwrap();
