@@ -6,8 +6,18 @@
 //! cache or for a writer.
 //!
 //! Before an asker waits, the account calls its reclaimers (caches), so that what is only kept
-//! for speed gives way to what is needed.
+//! for speed gives way to what is needed. What nobody can do without and nobody may wait for (a record
+//! that a change has made dirty, the map of free space) is *taken*: its holder bounds it by itself, and
+//! for it, too, caches give way.
+//!
+//! Each clone of an account stands for one [`Holder`], so that it can be told who has what.
 
+mod holders;
+pub mod process;
+
+pub use holders::{Holder, Holding, Snapshot};
+
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,10 +28,12 @@ const RECLAIM_AGAIN: Duration = Duration::from_millis(20);
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// Caches, dirty data, readers, the verifier's tables: everything that can wait.
+    /// Readers, clients, the verifier's tables: everything that can wait.
     Normal,
     /// Sync and free paths: may use the reserve as well, and go before the others.
     Reserve,
+    /// Caches: may use what nobody else wants, and give it back when they are told to.
+    Elastic,
 }
 
 /// A grant that can never be given.
@@ -36,9 +48,14 @@ pub struct TooMuch {
 
 /// Something that holds memory it could do without, such as a cache.
 pub trait Reclaim: Send + Sync {
-    /// Drop grants of about `bytes` bytes if possible, without waiting for memory. Called with no
-    /// lock of the account held.
+    /// Drop grants of about `bytes` bytes if possible, without waiting for memory, nor for a lock that is held
+    /// while memory is asked for. Called with no lock of the account held.
     fn reclaim(&self, bytes: u64);
+
+    /// Nobody has done anything for a while: keep little.
+    fn rest(&self) {
+        self.reclaim(u64::MAX);
+    }
 }
 
 struct Waiter {
@@ -50,10 +67,13 @@ struct Waiter {
 struct State {
     used: u64,
     used_max: u64,
+    /// Of that, what [`Class::Normal`] has.
+    normal: u64,
+    held: [(u64, u64); Holder::COUNT],
     ticket_next: u64,
-    normal: VecDeque<Waiter>,
-    reserve: VecDeque<Waiter>,
-    reclaimers: Vec<Weak<dyn Reclaim>>,
+    waiting: VecDeque<Waiter>,
+    reserve_waiting: VecDeque<Waiter>,
+    reclaimers: Vec<(Class, Weak<dyn Reclaim>)>,
 }
 
 struct Shared {
@@ -61,11 +81,55 @@ struct Shared {
     freed: Condvar,
     cap: u64,
     reserve: u64,
+    members: AtomicU64,
+}
+
+/// One of those who share an account: see [`Account::join`].
+#[derive(Debug)]
+pub struct Member(Account);
+
+impl Member {
+    /// The account.
+    pub fn account(&self) -> &Account {
+        &self.0
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.0.shared.members.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// An account of memory with a hard cap. Clones are the same account.
 #[derive(Clone)]
-pub struct Account(Arc<Shared>);
+pub struct Account {
+    shared: Arc<Shared>,
+    holder: Holder,
+}
+
+impl State {
+    fn add(&mut self, holder: Holder, class: Class, bytes: u64) {
+        self.used += bytes;
+        self.used_max = self.used_max.max(self.used);
+        if class == Class::Normal {
+            self.normal += bytes;
+        }
+        let (held, held_max) = &mut self.held[holder as usize];
+        *held += bytes;
+        *held_max = (*held_max).max(*held);
+    }
+
+    fn remove(&mut self, holder: Holder, class: Class, bytes: u64) {
+        const GRANTED: &str = "INV-5: what is released was granted";
+        self.used = self.used.checked_sub(bytes).expect(GRANTED);
+        if class == Class::Normal {
+            self.normal = self.normal.checked_sub(bytes).expect(GRANTED);
+        }
+        let held = &mut self.held[holder as usize].0;
+        *held = held.checked_sub(bytes).expect(GRANTED);
+    }
+}
 
 impl Account {
     /// An account of `cap_bytes`, of which `reserve_bytes` are for [`Class::Reserve`] alone.
@@ -74,53 +138,137 @@ impl Account {
     /// When the reserve is larger than the cap.
     pub fn new(cap_bytes: u64, reserve_bytes: u64) -> Account {
         assert!(reserve_bytes <= cap_bytes, "the reserve is a part of the cap");
-        Account(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             state: Mutex::new(State::default()),
             freed: Condvar::new(),
             cap: cap_bytes,
             reserve: reserve_bytes,
-        }))
+            members: AtomicU64::new(0),
+        });
+        Account { shared, holder: Holder::Other }
+    }
+
+    /// The same account, for what `holder` has of it.
+    pub fn of(&self, holder: Holder) -> Account {
+        Account { shared: self.shared.clone(), holder }
+    }
+
+    /// The cap, in bytes.
+    pub fn cap(&self) -> u64 {
+        self.shared.cap
+    }
+
+    /// One more shares what is bounded for all together, as long as the member is kept.
+    pub fn join(&self) -> Member {
+        self.shared.members.fetch_add(1, Ordering::Relaxed);
+        Member(self.clone())
+    }
+
+    /// How many share it, at least one.
+    pub fn members(&self) -> u64 {
+        self.shared.members.load(Ordering::Relaxed).max(1)
     }
 
     /// The most that `class` can hold, in bytes.
     pub fn max(&self, class: Class) -> u64 {
         match class {
-            Class::Normal => self.0.cap - self.0.reserve,
-            Class::Reserve => self.0.cap,
+            Class::Normal => self.shared.cap - self.shared.reserve,
+            Class::Reserve | Class::Elastic => self.shared.cap,
         }
     }
 
     /// Bytes granted now.
     pub fn used(&self) -> u64 {
-        self.0.state.lock().used
+        self.shared.state.lock().used
     }
 
     /// The most bytes that were ever granted at once.
     pub fn used_max(&self) -> u64 {
-        self.0.state.lock().used_max
+        self.shared.state.lock().used_max
+    }
+
+    /// Bytes that this holder has now.
+    pub fn held(&self) -> u64 {
+        self.shared.state.lock().held[self.holder as usize].0
+    }
+
+    /// The most bytes that this holder ever had at once.
+    pub fn held_max(&self) -> u64 {
+        self.shared.state.lock().held[self.holder as usize].1
+    }
+
+    /// Who has what.
+    pub fn snapshot(&self) -> Snapshot {
+        let waited_for = self.wanted();
+        let state = self.shared.state.lock();
+        let holding = |holder: Holder| {
+            let (bytes, bytes_max) = state.held[holder as usize];
+            Holding { holder, bytes, bytes_max }
+        };
+        Snapshot {
+            cap: self.shared.cap,
+            used: state.used,
+            used_max: state.used_max,
+            waited_for,
+            holdings: Holder::ALL.map(holding).to_vec(),
+        }
     }
 
     /// Bytes that askers wait for: above zero, who can give memory back should.
     pub fn wanted(&self) -> u64 {
-        let state = self.0.state.lock();
-        state.normal.iter().chain(&state.reserve).map(|w| w.bytes).sum()
+        let state = self.shared.state.lock();
+        state.waiting.iter().chain(&state.reserve_waiting).map(|w| w.bytes).sum()
     }
 
-    /// Has `reclaimer` called whenever somebody would have to wait, as long as it lives.
-    pub fn add_reclaimer(&self, reclaimer: Weak<dyn Reclaim>) {
-        let mut state = self.0.state.lock();
-        state.reclaimers.retain(|r| r.strong_count() > 0);
-        state.reclaimers.push(reclaimer);
+    /// Has `reclaimer`, whose grants are of `class`, called whenever somebody would have to wait for what it has,
+    /// as long as it lives. Those that come first are called last.
+    pub fn add_reclaimer(&self, class: Class, reclaimer: Weak<dyn Reclaim>) {
+        let mut state = self.shared.state.lock();
+        state.reclaimers.retain(|(_, other)| other.strong_count() > 0);
+        state.reclaimers.push((class, reclaimer));
     }
 
     /// A grant of `bytes`, if it can be had now without overtaking anybody who waits.
     pub fn try_grant(&self, class: Class, bytes: u64) -> Option<Grant> {
-        let mut state = self.0.state.lock();
+        let mut state = self.shared.state.lock();
+        self.may(&state, class, bytes).then(|| self.book(&mut state, class, bytes))
+    }
+
+    /// As [`Account::try_grant`], if this holder has no more than `max` bytes then.
+    pub fn try_grant_within(&self, class: Class, bytes: u64, max: u64) -> Option<Grant> {
+        let mut state = self.shared.state.lock();
+        let held = state.held[self.holder as usize].0;
+        let may = held.saturating_add(bytes) <= max && self.may(&state, class, bytes);
+        may.then(|| self.book(&mut state, class, bytes))
+    }
+
+    /// A grant of `bytes` at once, whoever waits: for what its holder bounds by itself and nobody may wait for.
+    /// Caches give way; the cap is exceeded if that is not enough.
+    pub fn take(&self, bytes: u64) -> Grant {
+        let mut state = self.shared.state.lock();
+        let grant = self.book(&mut state, Class::Reserve, bytes);
+        let over = state.used.saturating_sub(self.shared.cap);
+        drop(state);
+        self.reclaim(over, 0);
+        grant
+    }
+
+    /// Has all that is only kept for speed given back: nobody has done anything for a while.
+    pub fn rest(&self) {
+        let reclaimers = self.shared.state.lock().reclaimers.clone();
+        let alive = reclaimers.iter().filter_map(|(_, reclaimer)| reclaimer.upgrade());
+        alive.for_each(|reclaimer| reclaimer.rest());
+    }
+
+    /// Is `class` granted so much at once?
+    fn may(&self, state: &State, class: Class, bytes: u64) -> bool {
         let first = match class {
-            Class::Normal => state.normal.is_empty() && state.reserve.is_empty(),
-            Class::Reserve => state.reserve.is_empty(),
+            Class::Normal | Class::Elastic => {
+                state.waiting.is_empty() && state.reserve_waiting.is_empty()
+            }
+            Class::Reserve => state.reserve_waiting.is_empty(),
         };
-        (first && self.fits(&state, class, bytes)).then(|| self.take(&mut state, bytes))
+        first && self.fits(state, class, bytes)
     }
 
     /// A grant of `bytes`, waiting for it in the order of asking.
@@ -132,75 +280,96 @@ impl Account {
         if let Some(grant) = self.try_grant(class, bytes) {
             return Ok(grant);
         }
-        let mut state = self.0.state.lock();
+        let mut state = self.shared.state.lock();
         let ticket = state.ticket_next;
         state.ticket_next += 1;
         Self::queue(&mut state, class).push_back(Waiter { ticket, bytes });
         loop {
             let first = Self::queue(&mut state, class).front().is_some_and(|w| w.ticket == ticket);
-            let turn = first && (class == Class::Reserve || state.reserve.is_empty());
+            let turn = first && (class == Class::Reserve || state.reserve_waiting.is_empty());
             if turn && self.fits(&state, class, bytes) {
                 return Ok(self.take_in_turn(state, class, bytes));
             }
             if turn {
-                let missing = (state.used + bytes).saturating_sub(max);
+                let over = (state.used + bytes).saturating_sub(self.shared.cap);
+                let normal = if class == Class::Normal { state.normal + bytes } else { 0 };
                 drop(state);
-                self.reclaim(missing);
-                state = self.0.state.lock();
+                self.reclaim(over, normal.saturating_sub(max));
+                state = self.shared.state.lock();
                 if self.fits(&state, class, bytes) {
                     continue;
                 }
             }
             // A cache may let go of something later without dropping its grant: ask it again.
-            state = self.0.freed.wait_timeout(state, RECLAIM_AGAIN).0;
+            state = self.shared.freed.wait_timeout(state, RECLAIM_AGAIN).0;
         }
     }
 
     fn take_in_turn(&self, mut state: MutexGuard<'_, State>, class: Class, bytes: u64) -> Grant {
         Self::queue(&mut state, class).pop_front();
-        let grant = self.take(&mut state, bytes);
+        let grant = self.book(&mut state, class, bytes);
         drop(state);
         // The next in line may fit as well.
-        self.0.freed.notify_all();
+        self.shared.freed.notify_all();
         grant
     }
 
     fn queue(state: &mut State, class: Class) -> &mut VecDeque<Waiter> {
         match class {
-            Class::Normal => &mut state.normal,
-            Class::Reserve => &mut state.reserve,
+            Class::Normal | Class::Elastic => &mut state.waiting,
+            Class::Reserve => &mut state.reserve_waiting,
         }
     }
 
     fn fits(&self, state: &State, class: Class, bytes: u64) -> bool {
-        state.used.checked_add(bytes).is_some_and(|used| used <= self.max(class))
+        let below = |used: u64, max: u64| used.checked_add(bytes).is_some_and(|used| used <= max);
+        let own = class != Class::Normal || below(state.normal, self.max(Class::Normal));
+        own && below(state.used, self.shared.cap)
     }
 
-    fn take(&self, state: &mut State, bytes: u64) -> Grant {
-        state.used += bytes;
-        state.used_max = state.used_max.max(state.used);
-        assert!(state.used <= self.0.cap, "INV-5: the account never exceeds its cap");
-        Grant { account: self.clone(), bytes }
+    fn book(&self, state: &mut State, class: Class, bytes: u64) -> Grant {
+        state.add(self.holder, class, bytes);
+        Grant { account: self.clone(), class, bytes }
     }
 
-    fn give(&self, bytes: u64) {
+    fn give(&self, class: Class, bytes: u64) {
         if bytes == 0 {
             return;
         }
-        let mut state = self.0.state.lock();
-        state.used = state.used.checked_sub(bytes).expect("INV-5: what is released was granted");
-        let waited_for = !(state.normal.is_empty() && state.reserve.is_empty());
+        let mut state = self.shared.state.lock();
+        state.remove(self.holder, class, bytes);
+        let waited_for = !(state.waiting.is_empty() && state.reserve_waiting.is_empty());
         drop(state);
         if waited_for {
-            self.0.freed.notify_all();
+            self.shared.freed.notify_all();
         }
     }
 
-    fn reclaim(&self, bytes: u64) {
-        let reclaimers = self.0.state.lock().reclaimers.clone();
-        for reclaimer in reclaimers.iter().filter_map(Weak::upgrade) {
-            reclaimer.reclaim(bytes);
+    /// Has `over` bytes given back by whoever can, and `normal` bytes by those who have them of [`Class::Normal`].
+    fn reclaim(&self, over: u64, normal: u64) {
+        if over == 0 && normal == 0 {
+            return;
         }
+        let state = self.shared.state.lock();
+        let goals = (state.used.saturating_sub(over), state.normal.saturating_sub(normal));
+        let reclaimers = state.reclaimers.clone();
+        drop(state);
+        for (class, reclaimer) in reclaimers.iter().rev() {
+            let (used, normal) = {
+                let state = self.shared.state.lock();
+                (state.used.saturating_sub(goals.0), state.normal.saturating_sub(goals.1))
+            };
+            let wanted = if *class == Class::Normal { used.max(normal) } else { used };
+            if let Some(reclaimer) = reclaimer.upgrade().filter(|_| wanted > 0) {
+                reclaimer.reclaim(wanted);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Account(of {} bytes)", self.shared.cap)
     }
 }
 
@@ -208,6 +377,7 @@ impl Account {
 #[must_use = "the memory is given back when the grant is dropped"]
 pub struct Grant {
     account: Account,
+    class: Class,
     bytes: u64,
 }
 
@@ -221,29 +391,52 @@ impl Grant {
     pub fn shrink(&mut self, bytes: u64) {
         let surplus = self.bytes.saturating_sub(bytes);
         self.bytes -= surplus;
-        self.account.give(surplus);
+        self.account.give(self.class, surplus);
+    }
+
+    /// Makes it `bytes` larger, if that can be had now; whether it was.
+    pub fn try_grow(&mut self, bytes: u64) -> bool {
+        let more = self.account.try_grant(self.class, bytes);
+        more.map(|more| self.merge(more)).is_some()
+    }
+
+    /// Makes it `bytes` large, as [`Account::take`] does if that is more than it is.
+    pub fn set(&mut self, bytes: u64) {
+        self.shrink(bytes);
+        let missing = bytes - self.bytes;
+        if missing > 0 {
+            let account = self.account.clone();
+            let mut state = account.shared.state.lock();
+            state.add(account.holder, self.class, missing);
+            self.bytes = bytes;
+            let over = state.used.saturating_sub(account.shared.cap);
+            drop(state);
+            account.reclaim(over, 0);
+        }
     }
 
     /// A grant of its own for `bytes` of this one (at most all of them).
     pub fn split(&mut self, bytes: u64) -> Grant {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        Grant { account: self.account.clone(), bytes }
+        Grant { account: self.account.clone(), class: self.class, bytes }
     }
 
     /// Takes over `other`'s bytes.
     ///
     /// # Panics
-    /// When it is from another account.
+    /// When it is from another account, or for another holder or class.
     pub fn merge(&mut self, mut other: Grant) {
-        assert!(Arc::ptr_eq(&self.account.0, &other.account.0), "grants of one account");
+        let same = Arc::ptr_eq(&self.account.shared, &other.account.shared);
+        let same = same && self.account.holder == other.account.holder;
+        assert!(same && self.class == other.class, "grants of one holder");
         self.bytes += std::mem::take(&mut other.bytes);
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        self.account.give(self.bytes);
+        self.account.give(self.class, self.bytes);
     }
 }
 

@@ -1,14 +1,15 @@
 //! The pool of recycled buffers.
 //!
 //! The one idea: `get` never waits and never fails. What limits memory in use is the account
-//! (INV-5); the pool's cap limits only what lies idle. When more than that comes back, idle memory
-//! goes to the system.
+//! (INV-5); the pool's cap limits only what lies idle, which the account knows of in steps. When more than
+//! that comes back, or others need the memory, idle memory goes to the system.
 //!
 //! Buffers are cut from regions on huge pages, several of one size from each. A region goes back to
 //! the system as a whole, when none of its buffers is in use.
 
 use super::memory::{HUGE, Memory, Piece};
-use crate::sync::{Arc, Mutex};
+use crate::mem::{Account, Class, Grant, Holder, Reclaim};
+use crate::sync::{Arc, Mutex, Weak};
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 
@@ -16,6 +17,8 @@ use std::ops::{Deref, DerefMut};
 const CLASS_MIN: usize = 4 << 10;
 /// The largest class, in bytes. Larger buffers are made to measure and never kept.
 const CLASS_MAX: usize = 16 << 20;
+/// Idle bytes are leased in steps: most that go and come are no matter of the account's.
+const STEP: u64 = 4 << 20;
 /// Number of classes.
 const CLASSES: usize = 13 * 4;
 
@@ -47,6 +50,8 @@ struct Idle {
     bytes: usize,
     /// Regions of which every buffer lies idle.
     regions: usize,
+    /// For them, if the pool belongs to an account.
+    lease: Option<Grant>,
 }
 
 struct Shared {
@@ -70,8 +75,18 @@ impl BufPool {
     /// while each of their regions has another buffer that is in use.)
     pub fn new(idle_bytes_max: usize) -> BufPool {
         let classes = std::iter::repeat_with(Vec::new).take(CLASSES).collect();
-        let idle = Idle { classes, bytes: 0, regions: 0 };
+        let idle = Idle { classes, bytes: 0, regions: 0, lease: None };
         BufPool(Arc::new(Shared { idle: Mutex::new(idle), idle_max: idle_bytes_max }))
+    }
+
+    /// The same, with what lies idle leased from `account`: it goes to the system when others need it.
+    pub fn of(account: &Account, idle_bytes_max: usize) -> BufPool {
+        let pool = BufPool::new(idle_bytes_max);
+        let lease = account.of(Holder::Buffers).try_grant(Class::Elastic, 0);
+        pool.0.idle.lock().lease = lease;
+        let weak: Weak<dyn Reclaim> = Arc::<Shared>::downgrade(&pool.0);
+        account.add_reclaimer(Class::Elastic, weak);
+        pool
     }
 
     /// A buffer of `len` bytes with whatever its last owner left in it: for those who overwrite
@@ -94,6 +109,9 @@ impl BufPool {
         let piece = pieces.pop().expect("a region holds at least one buffer");
         let mut idle = self.0.idle.lock();
         pieces.into_iter().for_each(|piece| idle.put(class, piece));
+        let freed = idle.settle(self.0.idle_max);
+        drop(idle);
+        drop(freed);
         piece
     }
 
@@ -130,7 +148,25 @@ impl Idle {
         self.regions -= usize::from(piece.region_is_idle());
         self.bytes -= piece.len();
         piece.set_idle(false);
+        if let Some(lease) = &mut self.lease
+            && lease.bytes() > self.bytes as u64 + 4 * STEP
+        {
+            lease.shrink((self.bytes as u64).next_multiple_of(STEP));
+        }
         Some(piece)
+    }
+
+    /// More lies idle than did: what there is no lease for, or no room, is taken out.
+    fn settle(&mut self, idle_max: usize) -> Vec<Piece> {
+        let (mut keep, mut slack) = (idle_max, 0);
+        if let Some(lease) = &mut self.lease {
+            let wanted = (self.bytes.min(idle_max) as u64).next_multiple_of(STEP);
+            if wanted > lease.bytes() && !lease.try_grow(wanted - lease.bytes()) {
+                // To look for what can go is work: not for each buffer.
+                (keep, slack) = (lease.bytes() as usize, STEP as usize);
+            }
+        }
+        if self.bytes > keep + slack && self.regions > 0 { self.trim(keep) } else { Vec::new() }
     }
 
     fn put(&mut self, class: usize, piece: Piece) {
@@ -164,7 +200,20 @@ impl Idle {
                 freed.extend(out);
             }
         }
+        if let Some(lease) = &mut self.lease {
+            lease.shrink((self.bytes as u64).next_multiple_of(STEP));
+        }
         freed
+    }
+}
+
+impl Reclaim for Shared {
+    fn reclaim(&self, bytes: u64) {
+        let Some(mut idle) = self.idle.try_lock() else { return };
+        let keep = (idle.bytes as u64).saturating_sub(bytes) / STEP * STEP;
+        let freed = idle.trim(keep as usize);
+        drop(idle);
+        drop(freed);
     }
 }
 
@@ -199,11 +248,9 @@ impl Drop for PooledBuf {
         let Some((class, _)) = class_of(piece.len()) else { return };
         let mut idle = home.idle.lock();
         idle.put(class, piece);
-        if idle.bytes > home.idle_max && idle.regions > 0 {
-            let freed = idle.trim(home.idle_max);
-            drop(idle);
-            drop(freed); // unmapped after the lock is given back
-        }
+        let freed = idle.settle(home.idle_max);
+        drop(idle);
+        drop(freed); // unmapped after the lock is given back
     }
 }
 

@@ -93,7 +93,7 @@ fn a_cache_gives_way() {
     let held = (0..10).map(|_| account.try_grant(Class::Normal, 10).expect("fits")).collect();
     let cache = Arc::new(Cache { held: Mutex::new(held), calls: AtomicU64::new(0) });
     let weak: Weak<dyn Reclaim> = Arc::downgrade(&(cache.clone() as Arc<dyn Reclaim>));
-    account.add_reclaimer(weak);
+    account.add_reclaimer(Class::Elastic, weak);
     let grant = account.grant(Class::Normal, 35).expect("the cache gave way");
     assert_eq!((account.used(), cache.calls.load(Ordering::Relaxed)), (95, 1));
     drop((grant, cache));
@@ -120,4 +120,64 @@ fn many_askers_never_exceed_the_cap() {
     threads.into_iter().for_each(thread::JoinHandle::join);
     assert_eq!(account.used(), 0);
     assert!(account.used_max() <= 1000);
+}
+
+#[test]
+fn readers_have_theirs_whatever_writers_have() {
+    let account = Account::new(100, 60);
+    let dirty = account.of(Holder::Dirty).take(60);
+    let clients = account.of(Holder::Clients);
+    let frames = clients.try_grant(Class::Normal, 40).expect("the reserve is not theirs");
+    assert!(clients.try_grant(Class::Normal, 1).is_none());
+    drop(dirty);
+    assert!(clients.try_grant(Class::Normal, 1).is_none());
+    let snapshot = account.snapshot();
+    assert_eq!((snapshot.cap, snapshot.used, snapshot.used_max), (100, 40, 100));
+    let held = |holder: Holder| snapshot.holdings[holder as usize];
+    assert_eq!((held(Holder::Dirty).bytes, held(Holder::Dirty).bytes_max), (0, 60));
+    assert_eq!((held(Holder::Clients).bytes, clients.held(), clients.held_max()), (40, 40, 40));
+    drop(frames);
+    let within = |bytes| clients.try_grant_within(Class::Normal, bytes, 30);
+    let first = within(20).expect("below its bound");
+    assert!(within(11).is_none() && within(10).is_some());
+    drop(first);
+}
+
+#[test]
+fn a_cache_gives_way_to_what_is_taken() {
+    let account = Account::new(100, 50);
+    let elastic = account.of(Holder::Cache);
+    let held = (0..10).map(|_| elastic.try_grant(Class::Elastic, 10).expect("fits")).collect();
+    assert!(elastic.try_grant(Class::Elastic, 1).is_none());
+    let cache = Arc::new(Cache { held: Mutex::new(held), calls: AtomicU64::new(0) });
+    let weak: Weak<dyn Reclaim> = Arc::downgrade(&(cache.clone() as Arc<dyn Reclaim>));
+    account.add_reclaimer(Class::Elastic, weak);
+    let mut dirty = account.take(25);
+    assert_eq!((account.used(), elastic.held()), (95, 70));
+    dirty.set(60);
+    assert_eq!((account.used(), elastic.held()), (100, 40));
+    dirty.set(5);
+    assert_eq!((account.used(), dirty.bytes()), (45, 5));
+    // What is short in the part that waits is not the cache's fault.
+    let all = account.try_grant(Class::Normal, 50).expect("fits");
+    let (asker, calls) = (account.clone(), cache.calls.load(Ordering::Relaxed));
+    let waiting = thread::spawn("asker", move || drop(asker.grant(Class::Normal, 1)));
+    eventually(|| account.wanted() == 1);
+    time::sleep(Duration::from_millis(50));
+    assert_eq!(cache.calls.load(Ordering::Relaxed), calls);
+    drop(all);
+    waiting.join();
+    account.rest();
+    assert_eq!(elastic.held(), 0);
+}
+
+#[test]
+fn those_who_share_are_counted() {
+    let account = Account::new(100, 0);
+    let (first, second) = (account.join(), account.of(Holder::Dirty).join());
+    assert_eq!(account.members(), 2);
+    drop(first);
+    assert_eq!((account.members(), second.account().cap()), (1, 100));
+    drop(second);
+    assert_eq!(account.members(), 1);
 }

@@ -287,7 +287,7 @@ fn the_account_holds_its_cap_and_serves_everybody_whatever_the_schedule() {
         let held = (0..3).filter_map(|_| account.try_grant(Class::Normal, 2)).collect();
         let cache = Arc::new(Cache(Mutex::new(held)));
         let weak: Weak<dyn Reclaim> = Arc::downgrade(&(cache.clone() as Arc<dyn Reclaim>));
-        account.add_reclaimer(weak);
+        account.add_reclaimer(Class::Normal, weak);
         let threads: Vec<_> = (0..3u64)
             .map(|n| {
                 let account = account.clone();
