@@ -109,7 +109,13 @@ pub const POOL: &str = "tank";
 pub type Words<'a> = &'a [(&'a str, &'a str)];
 
 fn options() -> OpenOptions {
-    OpenOptions { workers: 2, host_id: 0x7468_756d, host_name: "thumper".into(), new_name: None }
+    OpenOptions {
+        workers: 2,
+        host_id: 0x7468_756d,
+        host_name: "thumper".into(),
+        new_name: None,
+        memory: None,
+    }
 }
 
 /// A pool of ours, open for writing, and the file system that operations go to.

@@ -86,7 +86,7 @@ fn assert_is_whole_at(dir: &Path, txg: u64) {
     let tree = Arc::new(found.open_tree().unwrap());
     let uberblock: Vec<_> = found.uberblocks.iter().filter(|u| u.txg == txg).cloned().collect();
     let host_name = "thumper".into();
-    let options = OpenOptions { workers: 1, host_id: 1, host_name, new_name: None };
+    let options = OpenOptions { workers: 1, host_id: 1, host_name, new_name: None, memory: None };
     let pool = Pool::open(Devices::ReadOnly(tree), &uberblock, &options).unwrap();
     let fs = Filesystem::open(&pool, engine::POOL).unwrap();
     let file = fs.resolve(b"file").unwrap();

@@ -15,7 +15,13 @@ use testkit::{Images, Vm, tool, vm};
 const ME: Who = Who { uid: 1000, gid: 100 };
 
 fn options() -> OpenOptions {
-    OpenOptions { workers: 2, host_id: 0x7468_756d, host_name: "thumper".into(), new_name: None }
+    OpenOptions {
+        workers: 2,
+        host_id: 0x7468_756d,
+        host_name: "thumper".into(),
+        new_name: None,
+        memory: None,
+    }
 }
 
 fn create(images: &Images) -> Arc<Pool> {

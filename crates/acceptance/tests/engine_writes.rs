@@ -20,7 +20,13 @@ fn leaf(path: &Path) -> NewLeaf {
 }
 
 fn options() -> OpenOptions {
-    OpenOptions { workers: 2, host_id: 0x7468_756d, host_name: "thumper".into(), new_name: None }
+    OpenOptions {
+        workers: 2,
+        host_id: 0x7468_756d,
+        host_name: "thumper".into(),
+        new_name: None,
+        memory: None,
+    }
 }
 
 fn create(images: &testkit::Images, joined: Joined, ashift: u32, record: u64) -> Arc<Pool> {

@@ -119,8 +119,13 @@ fn what_is_left_is_worked_off_by_itself() {
     let scan = vdev::import::scan(&[images.path().to_path_buf()]).unwrap();
     let found = scan.choose(engine::POOL).unwrap();
     let tree = rt::sync::Arc::new(found.open_tree().unwrap());
-    let options =
-        pool::OpenOptions { workers: 1, host_id: 1, host_name: "reader".into(), new_name: None };
+    let options = pool::OpenOptions {
+        workers: 1,
+        host_id: 1,
+        host_name: "reader".into(),
+        new_name: None,
+        memory: None,
+    };
     let pool =
         pool::Pool::open(pool::Devices::ReadOnly(tree), &found.uberblocks, &options).unwrap();
     let fs = Filesystem::open(&pool, engine::POOL).unwrap();

@@ -33,7 +33,8 @@ const READ_ONLY: [(&str, &str); 5] = [
 
 fn open(dir: &Path, name: &str) -> Arc<Pool> {
     let host_name = "thumper".into();
-    let options = OpenOptions { workers: 2, host_id: 0x7468_756d, host_name, new_name: None };
+    let options =
+        OpenOptions { workers: 2, host_id: 0x7468_756d, host_name, new_name: None, memory: None };
     let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
     let found = scan.choose(name).unwrap();
     let tree = found.open_write_tree(&found.root).unwrap();

@@ -59,7 +59,13 @@ fn files(disks: &[PathBuf], away: &[usize], lying: Option<usize>) -> Vec<Entry> 
     }
     let scan = import::scan_devices(devices);
     let found = scan.choose(engine::POOL).unwrap();
-    let options = OpenOptions { workers: 1, host_id: 1, host_name: "test".into(), new_name: None };
+    let options = OpenOptions {
+        workers: 1,
+        host_id: 1,
+        host_name: "test".into(),
+        new_name: None,
+        memory: None,
+    };
     let tree = Arc::new(found.open_tree().unwrap());
     let pool = Pool::open(Devices::ReadOnly(tree), &found.uberblocks, &options).unwrap();
     let fs = Filesystem::open(&pool, engine::POOL).unwrap();

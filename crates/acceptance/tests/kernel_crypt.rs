@@ -66,8 +66,13 @@ zpool export tank
 fn open(dir: &Path) -> Arc<Pool> {
     let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
     let found = scan.choose(POOL).unwrap();
-    let options =
-        OpenOptions { workers: 1, host_id: 1, host_name: "thumper".into(), new_name: None };
+    let options = OpenOptions {
+        workers: 1,
+        host_id: 1,
+        host_name: "thumper".into(),
+        new_name: None,
+        memory: None,
+    };
     let devices = Devices::Writable(found.open_write_tree(&found.root).unwrap());
     let pool = Pool::open(devices, &found.uberblocks, &options).unwrap();
     assert_eq!(pool.read_only_reason(), None);

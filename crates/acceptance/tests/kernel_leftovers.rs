@@ -21,7 +21,7 @@ fn look(dir: &Path) -> Arc<Pool> {
     let found = scan.choose(POOL).unwrap();
     let tree = Arc::new(found.open_tree().unwrap());
     let host_name = "thumper".into();
-    let options = OpenOptions { workers: 1, host_id: 1, host_name, new_name: None };
+    let options = OpenOptions { workers: 1, host_id: 1, host_name, new_name: None, memory: None };
     Pool::open(Devices::ReadOnly(tree), &found.uberblocks, &options).unwrap()
 }
 

@@ -209,7 +209,8 @@ fn open((scan, devices): (Scan, BTreeMap<u64, Arc<dyn WriteDevice>>)) -> Arc<Poo
     } else {
         WriteTree::open(&found.root, devices)
     };
-    let options = OpenOptions { workers: 2, host_id: 1, host_name: "t".into(), new_name: None };
+    let options =
+        OpenOptions { workers: 2, host_id: 1, host_name: "t".into(), new_name: None, memory: None };
     let pool = Pool::open(Devices::Writable(tree.unwrap()), &found.uberblocks, &options).unwrap();
     assert_eq!(pool.read_only_reason(), None);
     pool
@@ -240,7 +241,8 @@ fn listed(fs: &Filesystem) -> Vec<Entry> {
 fn replay(dir: &Path) -> (Vec<Entry>, String) {
     let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
     let found = scan.choose("cut").unwrap();
-    let options = OpenOptions { workers: 2, host_id: 1, host_name: "t".into(), new_name: None };
+    let options =
+        OpenOptions { workers: 2, host_id: 1, host_name: "t".into(), new_name: None, memory: None };
     let tree = Arc::new(found.open_tree().unwrap());
     let plain = Pool::open(Devices::ReadOnly(tree), &found.uberblocks, &options).unwrap();
     let log = fs::Replay::read(&plain, "cut").unwrap().unwrap();

@@ -49,7 +49,13 @@ fn main() -> Result<()> {
 }
 
 fn open_options(options: &Options) -> OpenOptions {
-    OpenOptions { workers: options.threads, host_id: 1, host_name: "bench".into(), new_name: None }
+    OpenOptions {
+        workers: options.threads,
+        host_id: 1,
+        host_name: "bench".into(),
+        new_name: None,
+        memory: None,
+    }
 }
 
 /// Runs `work` for `0..count` on `threads` threads.

@@ -37,6 +37,9 @@ mod read;
 
 pub(crate) use dying::Left;
 
+/// Memory for what a txg changes of an object beside its records, about, in bytes.
+const CHANGES_BYTES: u64 = 2048;
+
 /// The bytes of one record, shared with whoever reads them.
 pub(crate) type Record = Arc<PooledBuf>;
 
@@ -259,9 +262,9 @@ impl Object {
         Ok(births.max().unwrap_or(0))
     }
 
-    /// Has no living txg changed the object?
-    pub(crate) fn is_clean(&self) -> bool {
-        self.state.lock().changes.is_empty()
+    /// Would it be the same if it were loaded anew? `None`: somebody has its state just now.
+    pub(crate) fn is_only_remembered(&self) -> Option<bool> {
+        self.state.try_lock().map(|state| state.changes.is_empty())
     }
 
     // ---- changing ----
@@ -278,7 +281,7 @@ impl Object {
             }
             state.changes.push_back(Changes { txg: tx.txg(), ..Changes::default() });
             self.dirty.add(tx.txg(), self.clone());
-            tx.dirtied(1024, 2048);
+            tx.dirtied(CHANGES_BYTES, 2048);
         }
         state.changes.back_mut().expect("just made")
     }
@@ -318,7 +321,7 @@ impl Object {
             return Err(DmuError::Limit { object: self.number, what });
         }
         let changes = self.touch(&mut state, tx);
-        tx.dirtied(buf.len() as u64, self.store.dsize_max(buf.len() as u64));
+        tx.dirtied(buf.capacity() as u64, self.store.dsize_max(buf.len() as u64));
         changes.freed.remove(block, 1);
         changes.records.insert(block, Arc::new(buf));
         let head = state.newest.as_mut().expect("looked at above");

@@ -11,8 +11,10 @@ use format::objset::{
 };
 use format::zap::Value;
 use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
+use rt::Grant;
+use rt::mem::{Class, Holder, Reclaim};
 use rt::sync::atomic::Ordering;
-use rt::sync::{Arc, Mutex};
+use rt::sync::{Arc, Mutex, Weak};
 use store::{BlockWrite, Store};
 
 use crate::dirty::DirtyLists;
@@ -29,6 +31,10 @@ use crate::zap_object::Zap;
 const SHARDS: usize = 16;
 /// Clean objects that stay in memory, per shard.
 const SHARD_OBJECTS_MAX: usize = 4096;
+/// Memory that an object takes beside its records and what a txg has changed, about, in bytes.
+const OBJECT_BYTES: u64 = 3 << 10;
+/// Objects of a shard are leased so many at a time.
+const OBJECTS_STEP: u64 = 32;
 
 /// Who owns an object: whom its space is charged to. Found in the bonus by `owner_of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +57,7 @@ pub struct Objset {
     meta: Arc<Object>,
     /// The accounting objects: user, group, project; made when first needed.
     accounting: Mutex<[Option<Arc<Object>>; 3]>,
-    objects: Vec<Mutex<BTreeMap<u64, Arc<Object>>>>,
+    objects: Arc<Loaded>,
     numbers: Mutex<Numbers>,
     phys: Mutex<ObjsetPhys>,
     policy: Mutex<Arc<Policy>>,
@@ -61,6 +67,45 @@ pub struct Objset {
     pub(crate) reaper: Reaper,
     /// Root on disk and size of the object set there.
     root: Mutex<BlkPtr>,
+}
+
+/// The objects in memory, by number. Those that nobody uses give way when others need memory.
+struct Loaded(Vec<Mutex<Shard>>);
+
+struct Shard {
+    objects: BTreeMap<u64, Arc<Object>>,
+    lease: Grant,
+}
+
+impl Shard {
+    /// Their number has changed.
+    fn settle(&mut self) {
+        let wanted = (self.objects.len() as u64).next_multiple_of(OBJECTS_STEP) * OBJECT_BYTES;
+        if wanted != self.lease.bytes() {
+            self.lease.set(wanted);
+        }
+    }
+
+    /// Lets go of those that nobody uses, and that are as on disk.
+    fn forget(&mut self) {
+        let is_used = |object: &Arc<Object>| {
+            Arc::strong_count(object) > 1 || object.is_only_remembered() != Some(true)
+        };
+        self.objects.retain(|_, object| is_used(object));
+    }
+}
+
+impl Reclaim for Loaded {
+    fn reclaim(&self, bytes: u64) {
+        let mut left = bytes;
+        for shard in &self.0 {
+            let Some(mut shard) = shard.try_lock().filter(|_| left > 0) else { continue };
+            let before = shard.lease.bytes();
+            shard.forget();
+            shard.settle();
+            left = left.saturating_sub(before.saturating_sub(shard.lease.bytes()));
+        }
+    }
 }
 
 /// Numbers of the accounting objects, in the order of the object set.
@@ -107,10 +152,15 @@ impl Objset {
         };
         let accounting = [0, 1, 2]
             .map(|i| phys.accounting[i].as_ref().map(|dnode| object(ACCOUNTING[i], dnode)));
+        let account = store.account().of(Holder::Objects);
+        let shard = |_| Mutex::new(Shard { objects: BTreeMap::new(), lease: account.take(0) });
+        let objects = Arc::new(Loaded((0..SHARDS).map(shard).collect()));
+        let weak: Weak<dyn Reclaim> = Arc::<Loaded>::downgrade(&objects);
+        account.add_reclaimer(Class::Elastic, weak);
         Objset {
             meta: object(0, &phys.meta),
             accounting: Mutex::new(accounting),
-            objects: (0..SHARDS).map(|_| Mutex::new(BTreeMap::new())).collect(),
+            objects,
             numbers: Mutex::new(Numbers::new()),
             phys: Mutex::new(phys),
             policy: Mutex::new(Arc::new(policy)),
@@ -158,8 +208,8 @@ impl Objset {
         self.policy.lock().clone()
     }
 
-    fn shard(&self, number: u64) -> &Mutex<BTreeMap<u64, Arc<Object>>> {
-        &self.objects[number as usize % SHARDS]
+    fn shard(&self, number: u64) -> &Mutex<Shard> {
+        &self.objects.0[number as usize % SHARDS]
     }
 
     /// The object with this number.
@@ -178,7 +228,7 @@ impl Objset {
         if number == 0 {
             return Ok(self.meta.clone());
         }
-        if let Some(object) = self.shard(number).lock().get(&number) {
+        if let Some(object) = self.shard(number).lock().objects.get(&number) {
             return Ok(object.clone());
         }
         let (loaded, mut shard) = loop {
@@ -192,10 +242,12 @@ impl Objset {
                 break (loaded, shard);
             }
         };
-        if shard.len() > SHARD_OBJECTS_MAX {
-            shard.retain(|_, o| Arc::strong_count(o) > 1 || !o.is_clean());
+        if shard.objects.len() > SHARD_OBJECTS_MAX {
+            shard.forget();
         }
-        Ok(shard.entry(number).or_insert(loaded).clone())
+        let object = shard.objects.entry(number).or_insert(loaded).clone();
+        shard.settle();
+        Ok(object)
     }
 
     /// The object with this number, which must be of this kind.
@@ -295,7 +347,10 @@ impl Objset {
             DnodePhys::new(kind, block_size, bonus_kind, bonus.len() as u16, slots.max(1));
         dnode.set_bonus(bonus).map_err(|source| DmuError::Format { object: number, source })?;
         let object = Object::create(number, self.store.clone(), self.dirty.clone(), dnode, tx);
-        self.shard(number).lock().insert(number, object.clone());
+        let mut shard = self.shard(number).lock();
+        shard.objects.insert(number, object.clone());
+        shard.settle();
+        drop(shard);
         Ok(object)
     }
 
@@ -324,7 +379,8 @@ impl Objset {
 
     /// Was the object with this number freed in a txg that is not synced yet?
     pub fn is_going(&self, number: u64) -> bool {
-        self.shard(number).lock().get(&number).is_some_and(|object| !object.exists())
+        let shard = self.shard(number).lock();
+        shard.objects.get(&number).is_some_and(|object| !object.exists())
     }
 
     /// Has `txg` changed anything, or is anything left to be freed?
@@ -371,7 +427,10 @@ impl Objset {
                 phys.accounting[i] = item.new.clone();
             } else if item.new.is_none() {
                 let (number, old) = (item.object.number(), item.old.as_ref());
-                self.shard(number).lock().remove(&number);
+                let mut shard = self.shard(number).lock();
+                shard.objects.remove(&number);
+                shard.settle();
+                drop(shard);
                 let slots = old.map_or(1, DnodePhys::slots) as u64;
                 self.numbers.lock().freed(cx.txg, number, slots);
             }
@@ -496,8 +555,10 @@ impl Objset {
 
     /// Forgets clean objects that nobody uses.
     pub fn shrink(&self) {
-        for shard in &self.objects {
-            shard.lock().retain(|_, o| Arc::strong_count(o) > 1 || !o.is_clean());
+        for shard in &self.objects.0 {
+            let mut shard = shard.lock();
+            shard.forget();
+            shard.settle();
         }
     }
 }

@@ -23,8 +23,9 @@ use crate::tree::{Root, child_of};
 
 /// Bytes and blocks that a worker takes at a time: what its core's cache holds.
 const RUN: (usize, usize) = (1 << 20, 64);
-/// For disks: a mebibyte and more to each, which waits for its head once.
-const RUN_TO_DISKS: (usize, usize) = (16 << 20, 1024);
+/// For disks as many blocks as are a mebibyte and more to each, which waits for its head once; the writer says how many
+/// bytes there is memory for.
+const BLOCKS_TO_DISKS: usize = 1024;
 
 /// What a sync pass works with.
 pub struct Syncing<'a> {
@@ -330,7 +331,11 @@ impl Syncing<'_> {
 
     /// Writes blocks of one level in runs on the workers; returns their pointers in order.
     fn write_jobs(&self, works: &[Work], level: u8, jobs: &[Job<'_>]) -> Result<Vec<BlkPtr>> {
-        let (bytes_max, blocks_max) = if self.store().is_on_disks() { RUN_TO_DISKS } else { RUN };
+        let (bytes_max, blocks_max) = match self.store().is_on_disks() {
+            true => (self.writer.run_bytes(), BLOCKS_TO_DISKS),
+            false => RUN,
+        };
+        self.writer.expect(jobs.iter().map(|job| job.data.len() as u64).sum());
         let mut runs = Vec::new();
         let (mut from, mut bytes) = (0, 0);
         for (i, job) in jobs.iter().enumerate() {

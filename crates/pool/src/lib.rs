@@ -53,6 +53,7 @@ pub use features::Features;
 pub use format::features::Feature;
 pub use intent::IntentLog;
 pub use ledger::Ledger;
+pub use memory::{CAP_LEAST, account, default_cap_bytes};
 pub use mos::Mos;
 pub use open::{Devices, OpenOptions};
 pub use pool::Pool;

@@ -9,10 +9,11 @@ use format::config::PoolConfig;
 use format::features::Feature;
 use format::uberblock::Uberblock;
 use rt::buf::BufPool;
+use rt::mem::{Account, Holder};
 use rt::sync::atomic::AtomicBool;
 use rt::sync::{Arc, Mutex};
 use rt::workers::Workers;
-use store::{Allocator, Gate, Store, TopSpace, Writer};
+use store::{Allocator, Gate, Store, Streams, TopSpace, Writer};
 use vdev::{Tree, WriteTree};
 
 use crate::claim::{self, Left};
@@ -22,9 +23,9 @@ use crate::error::{PoolError, Result};
 use crate::features::Features;
 use crate::logging::{self, Logs};
 use crate::logmaps;
-use crate::memory::{CACHE_BYTES, Memory};
+use crate::memory::Memory;
 use crate::mos::{Mos, key};
-use crate::pool::{BUFFERS_IDLE_BYTES, Freeing, Pool, Writing};
+use crate::pool::{Freeing, Pool, Writing};
 use crate::removed;
 use crate::space::{ALLOCATION_BIAS, CHECKPOINT};
 use crate::spacemaps::{PoolSpaceMaps, Slabs};
@@ -55,7 +56,7 @@ impl Devices {
 }
 
 /// Options of an open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Number of workers; 0: one per core.
     pub workers: usize,
@@ -65,13 +66,17 @@ pub struct OpenOptions {
     pub host_name: String,
     /// A new name for the pool.
     pub new_name: Option<String>,
+    /// The account of its memory (INV-5), made by [`crate::account`]; `None`: one of its own.
+    pub memory: Option<Account>,
 }
 
 /// The reading side of a pool on `tree`, and where its sync waits when devices fail.
-pub(crate) fn parts(tree: Arc<Tree>) -> (Arc<Store>, Arc<Gate>) {
-    let buffers = Arc::new(BufPool::new(BUFFERS_IDLE_BYTES));
-    let streams = Memory::of(&tree).streams();
-    (Arc::new(Store::new(tree, buffers, CACHE_BYTES, streams)), Arc::default())
+pub(crate) fn parts(tree: Arc<Tree>, memory: Option<&Account>) -> (Arc<Store>, Arc<Gate>) {
+    let account = memory.cloned().unwrap_or_else(crate::memory::own_account);
+    let memory = Memory::of(&tree, &account);
+    let buffers = Arc::new(BufPool::of(&account, memory.buffers_idle));
+    let streams = Streams::new(&account, memory.ahead);
+    (Arc::new(Store::new(tree, buffers, memory.cache, streams)), Arc::default())
 }
 
 pub(crate) fn workers(count: usize) -> Workers {
@@ -117,7 +122,7 @@ impl Pool {
         uberblocks: &[Uberblock],
         options: &OpenOptions,
     ) -> Result<Arc<Pool>> {
-        let (store, gate) = parts(devices.tree());
+        let (store, gate) = parts(devices.tree(), options.memory.as_ref());
         let mut last = None;
         for uberblock in uberblocks {
             match Self::load(&store, &gate, uberblock) {
@@ -321,11 +326,23 @@ pub(crate) fn writing(
     let count = workers.count() + 1;
     let allocator = Arc::new(Allocator::new(spaces, count));
     allocator.set_space_maps(maps.clone());
-    let memory = Memory::of(out.tree());
+    let memory = Memory::of(out.tree(), store.account());
+    let txgs = Txgs::new(txg, memory.dirty_max, store.account());
+    let lease = |holder| Mutex::new(store.account().of(holder).take(0));
+    let (map_lease, logs_lease) = (lease(Holder::Space), lease(Holder::Logs));
     Ok(Writing {
-        writer: Writer::new(store, out, gate, allocator, min_alloc, count),
+        writer: Writer::new(
+            store,
+            out,
+            gate,
+            allocator,
+            min_alloc,
+            (count, memory.run_bytes(count)),
+        ),
+        map_lease,
+        logs_lease,
         space_maps: maps,
-        txgs: Txgs::new(txg, memory.dirty_max),
+        txgs,
         dirty_sync: memory.dirty_sync,
         tasks: Mutex::default(),
         syncing: Mutex::default(),

@@ -23,13 +23,13 @@ use crate::spacemaps::PoolSpaceMaps;
 use crate::sync::TaskContext;
 use crate::zil::Dying;
 
-/// Idle memory of recycled buffers, at most.
-pub(crate) const BUFFERS_IDLE_BYTES: usize = 384 << 20;
-
 /// The writing half of a pool: exists only if it was opened for writing (INV-4).
 pub(crate) struct Writing {
     /// Where blocks are written.
     pub(crate) writer: Writer,
+    /// For the map of free space, and for records of intent logs: settled with each txg.
+    pub(crate) map_lease: Mutex<rt::Grant>,
+    pub(crate) logs_lease: Mutex<rt::Grant>,
     /// Space maps of the metaslabs.
     pub(crate) space_maps: Arc<PoolSpaceMaps>,
     /// Open, quiescing and syncing txgs.
@@ -213,10 +213,16 @@ impl Pool {
     pub(crate) fn enter<'a>(&'a self, promise: Promise<'a>) -> Result<Tx<'a>> {
         let writing = self.writing()?;
         let txgs = &writing.txgs;
-        if txgs.dirty_open() >= writing.dirty_sync {
+        let sync_at = writing.dirty_sync.min(txgs.dirty_max() / 2);
+        if txgs.dirty_open() >= sync_at {
             self.ask_for_sync(txgs.open());
         }
-        promise.enter().map_err(|_| self.suspended_error())
+        let crowded = |txg, dirty| {
+            if dirty >= sync_at {
+                self.ask_for_sync(txg);
+            }
+        };
+        promise.enter(crowded).map_err(|_| self.suspended_error())
     }
 
     /// Why the pool is suspended: devices failed beyond redundancy. `None`: it is not.
@@ -374,9 +380,9 @@ impl Pool {
         Ok(self.heads.lock().entry(object).or_insert(made).clone())
     }
 
-    /// The account that what is read ahead asks for memory (INV-5).
+    /// The account of its memory (INV-5), as what is read ahead sees it.
     pub fn memory(&self) -> &rt::Account {
-        self.mos_objset().store().streams().account()
+        self.store.account()
     }
 
     /// Shorthand for the objects of the MOS.

@@ -25,6 +25,8 @@ const SLOP_MAX: u64 = 128 << 30;
 const SLOP_MIN: u64 = 128 << 20;
 /// Bytes that a change may cost besides its data: dnodes, indirect blocks, directories, the MOS.
 const OVERHEAD_BYTES: u64 = 1 << 20;
+/// Memory that a change of names makes dirty, about: some blocks of a directory.
+const NAMES_BYTES: u64 = 64 << 10;
 /// How often a full pool is synced before a change is refused: freed space rests for three txgs.
 const RETRIES: u32 = 4;
 
@@ -216,7 +218,9 @@ impl Pool {
             let reason = "it was rolled back or destroyed; open it anew".into();
             return Err(PoolError::ReadOnly { name: dataset.name(), reason });
         }
-        let promise = writing.txgs.promise(self.worst_case(bytes, dataset.record()));
+        // The records at both ends may be changed in part, which makes all of them dirty.
+        let memory = bytes.saturating_add(2 * dataset.record()).saturating_add(NAMES_BYTES);
+        let promise = writing.txgs.promise(self.worst_case(bytes, dataset.record()), memory);
         for attempt in 0.. {
             let copies = u64::from(dataset.objset.policy().copies.max(1));
             let wanted = writing.txgs.outstanding().saturating_mul(copies);

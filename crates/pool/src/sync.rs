@@ -70,7 +70,12 @@ impl Pool {
             Ok(()) => {
                 writing.txgs.synced(txg);
                 let heads: Vec<_> = self.heads.lock().values().cloned().collect();
+                let records = || heads.iter().map(|head| head.log.memory_bytes()).sum();
+                // So much there was, and so much is left.
+                writing.logs_lease.lock().set(records());
                 heads.iter().for_each(|head| head.log.synced(txg));
+                writing.logs_lease.lock().set(records());
+                writing.map_lease.lock().set(writing.writer.allocator().memory_bytes());
                 let freeing = *writing.freeing.lock();
                 if (freeing.pending || freeing.files) && freeing.by_itself {
                     writing.bell.ask(txg + 1);

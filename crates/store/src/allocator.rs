@@ -463,6 +463,13 @@ impl Allocator {
         self.too_large.store(u64::MAX, Ordering::Relaxed);
     }
 
+    /// Bytes of memory that the map of free space takes, about.
+    pub fn memory_bytes(&self) -> u64 {
+        let books = self.books.lock();
+        let loaded = books.tops.iter().flat_map(|top| &top.slabs).filter_map(|s| s.loaded.as_ref());
+        loaded.map(|slab| slab.memory_bytes()).sum()
+    }
+
     /// Bytes allocated according to the space maps, over all top-level vdevs.
     pub fn allocated(&self) -> u64 {
         self.books

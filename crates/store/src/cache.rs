@@ -3,15 +3,21 @@
 //! Keyed by where and when a block was born: copy-on-write means that an entry is never stale. Its
 //! pointer is kept, too: one that names the same place with another checksum or size, be it hostile
 //! or that of a block written over in a later pass, finds nothing (INV-2).
-//! Sharded, bounded by bytes; the victim is chosen by a second-chance clock. Only metadata is kept
+//! Sharded, bounded by bytes, and leased from the account, to which it gives back what others need (INV-5);
+//! the victim is chosen by a second-chance clock. Only metadata is kept
 //! here: file data goes straight into the reader's buffer, and the host's page cache has it anyway.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use format::BlkPtr;
-use rt::sync::{Arc, Mutex};
+use rt::mem::{Account, Class, Grant, Holder, Reclaim};
+use rt::sync::{Arc, Mutex, Weak};
 
 const SHARDS: usize = 16;
+/// Bytes that an entry takes beside its block, about.
+const ENTRY_BYTES: usize = 384;
+/// What is kept when nobody has done anything for a while, in bytes.
+const RESTING_BYTES: usize = 8 << 20;
 
 /// A verified, decompressed block, shared and immutable.
 pub type Block = Arc<Vec<u8>>;
@@ -24,11 +30,59 @@ struct Entry {
     used: bool,
 }
 
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.block.len() + ENTRY_BYTES
+    }
+}
+
 #[derive(Default)]
 struct Shard {
     entries: BTreeMap<Key, Entry>,
     clock: VecDeque<Key>,
     bytes: usize,
+    /// For `bytes`.
+    lease: Option<Grant>,
+}
+
+impl Shard {
+    /// Lets go of entries until at most `bytes_max` bytes are held.
+    fn shrink(&mut self, bytes_max: usize) {
+        while self.bytes > bytes_max {
+            let Some(victim) = self.clock.pop_front() else { break };
+            match self.entries.get_mut(&victim) {
+                Some(entry) if entry.used => {
+                    entry.used = false;
+                    self.clock.push_back(victim);
+                }
+                Some(_) => self.remove(&victim),
+                None => {}
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        let Some(entry) = self.entries.remove(key) else { return };
+        self.bytes -= entry.bytes();
+        if let Some(lease) = &mut self.lease {
+            lease.shrink(self.bytes as u64);
+        }
+    }
+
+    /// Makes room for `bytes` more; false: there is none.
+    fn make_room(&mut self, bytes: usize, bytes_max: usize) -> bool {
+        if bytes > bytes_max {
+            return false;
+        }
+        self.shrink(bytes_max - bytes);
+        let Some(lease) = &mut self.lease else { return true };
+        if lease.try_grow(bytes as u64) {
+            return true;
+        }
+        // Others need all there is: the new one is as good as an old one.
+        self.shrink(self.bytes.saturating_sub(bytes));
+        self.lease.as_mut().is_none_or(|lease| lease.try_grow(bytes as u64))
+    }
 }
 
 /// The cache.
@@ -56,6 +110,18 @@ impl Cache {
         }
     }
 
+    /// The same, which leases from `account` what it holds, and gives it back when others need it.
+    pub fn of(account: &Account, bytes_max: usize) -> Arc<Cache> {
+        let cache = Arc::new(Cache::new(bytes_max));
+        let account = account.of(Holder::Cache);
+        for shard in &cache.shards {
+            shard.lock().lease = account.try_grant(Class::Elastic, 0);
+        }
+        let weak: Weak<dyn Reclaim> = Arc::<Cache>::downgrade(&cache);
+        account.add_reclaimer(Class::Elastic, weak);
+        cache
+    }
+
     fn shard(&self, key: &Key) -> &Mutex<Shard> {
         let mixed = (key.1 >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(key.0);
         &self.shards[(mixed >> 60) as usize % SHARDS]
@@ -73,25 +139,19 @@ impl Cache {
     /// Keeps a block (or replaces it: a block rewritten in place in the txg of its birth).
     pub fn put(&self, bp: &BlkPtr, block: Block) {
         let Some(key) = key(bp) else { return };
+        let entry = Entry { bp: *bp, block, used: false };
+        let bytes = entry.bytes();
         let mut shard = self.shard(&key).lock();
-        shard.bytes += block.len();
-        match shard.entries.insert(key, Entry { bp: *bp, block, used: false }) {
-            Some(old) => shard.bytes -= old.block.len(),
-            None => shard.clock.push_back(key),
+        let old = shard.entries.contains_key(&key);
+        shard.remove(&key);
+        if !shard.make_room(bytes, self.shard_bytes_max) {
+            return;
         }
-        while shard.bytes > self.shard_bytes_max {
-            let Some(victim) = shard.clock.pop_front() else { break };
-            match shard.entries.get_mut(&victim) {
-                Some(entry) if entry.used => {
-                    entry.used = false;
-                    shard.clock.push_back(victim);
-                }
-                Some(_) => {
-                    let size = shard.entries.remove(&victim).map_or(0, |e| e.block.len());
-                    shard.bytes -= size;
-                }
-                None => {}
-            }
+        shard.bytes += bytes;
+        shard.entries.insert(key, entry);
+        // The clock may still know it.
+        if !old || !shard.clock.contains(&key) {
+            shard.clock.push_back(key);
         }
     }
 
@@ -99,8 +159,8 @@ impl Cache {
     pub fn forget(&self, bp: &BlkPtr) {
         let Some(key) = key(bp) else { return };
         let mut shard = self.shard(&key).lock();
-        if let Some(entry) = shard.entries.remove(&key) {
-            shard.bytes -= entry.block.len();
+        if shard.entries.contains_key(&key) {
+            shard.remove(&key);
             shard.clock.retain(|k| *k != key);
         }
     }
@@ -108,6 +168,31 @@ impl Cache {
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.shards.iter().map(|s| s.lock().bytes).sum()
+    }
+}
+
+impl Reclaim for Cache {
+    fn reclaim(&self, bytes: u64) {
+        let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // From each as much, those that have less than that give the rest to the others to give.
+        for (index, shard) in self.shards.iter().enumerate() {
+            let Some(mut shard) = shard.try_lock() else { continue };
+            let before = shard.bytes;
+            shard.shrink(before.saturating_sub(left.div_ceil(SHARDS - index)));
+            left = left.saturating_sub(before - shard.bytes);
+        }
+        if left > 0 && self.bytes() > 0 {
+            for shard in &self.shards {
+                let Some(mut shard) = shard.try_lock() else { continue };
+                let before = shard.bytes;
+                shard.shrink(before.saturating_sub(left));
+                left = left.saturating_sub(before - shard.bytes);
+            }
+        }
+    }
+
+    fn rest(&self) {
+        self.reclaim((self.bytes().saturating_sub(RESTING_BYTES)) as u64);
     }
 }
 
@@ -162,5 +247,29 @@ mod tests {
         assert!(cache.get(&bp(999 << 12, 6)).is_none());
         cache.forget(&bp(999 << 12, 5));
         assert!(cache.get(&bp(999 << 12, 5)).is_none());
+    }
+
+    #[test]
+    fn leased_and_given_back() {
+        let account = Account::new(1 << 20, 0);
+        let cache = Cache::of(&account, 1 << 20);
+        for i in 0..1000 {
+            cache.put(&bp(i << 12, 5), Arc::new(vec![i as u8; 4096]));
+        }
+        let full = cache.bytes();
+        assert!(full > 900 << 10 && account.used() == full as u64, "{full} {}", account.used());
+        // Somebody needs half of it.
+        let others = account.take(512 << 10);
+        assert!(account.used() <= 1 << 20, "{}", account.used());
+        assert!(cache.bytes() > 480 << 10, "{}", cache.bytes());
+        // New ones take the place of old ones.
+        for i in 1000..2000 {
+            cache.put(&bp(i << 12, 5), Arc::new(vec![i as u8; 4096]));
+        }
+        assert!(account.used() <= 1 << 20 && cache.get(&bp(1999 << 12, 5)).is_some());
+        assert_eq!(account.used(), cache.bytes() as u64 + (512 << 10));
+        drop(others);
+        cache.reclaim(u64::MAX);
+        assert_eq!((account.used(), cache.bytes()), (0, 0));
     }
 }

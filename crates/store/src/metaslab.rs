@@ -70,6 +70,13 @@ impl Metaslab {
         }
     }
 
+    /// Bytes of memory that it takes, about.
+    pub fn memory_bytes(&self) -> u64 {
+        let lists = self.deferred.iter().chain([&self.freed_now, &self.pending.allocs]);
+        let listed: usize = lists.map(Vec::capacity).sum::<usize>() + self.pending.frees.capacity();
+        self.mapped.memory_bytes() + self.free.memory_bytes() + 16 * listed as u64
+    }
+
     /// Applies an allocation that the space map on disk holds.
     pub fn load_alloc(&mut self, start: u64, len: u64) -> Result<(), MapError> {
         let known = self.mapped.remove(start, len) && self.free.remove(start, len);

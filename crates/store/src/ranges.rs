@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Buckets of a space map's histogram.
 pub const BUCKETS: usize = 32;
 
+/// Memory for a range in both indices, about, in bytes.
+const RANGE_BYTES: u64 = 56;
+
 /// A set of disjoint, coalesced ranges `[start, end)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeSet {
@@ -50,6 +53,11 @@ impl RangeSet {
     /// Number of ranges by the power of two of their length.
     pub fn counts(&self) -> &[u64; 64] {
         &self.counts
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub fn memory_bytes(&self) -> u64 {
+        RANGE_BYTES * self.by_start.len() as u64
     }
 
     /// Is nothing in the set?

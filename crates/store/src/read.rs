@@ -9,6 +9,7 @@ use codec::embedded::{self, Place};
 use format::gang::{GANG_DEPTH_MAX, GANG_SIZE, GangHeader};
 use format::{BlkPtr, Checksum, Compress, Dva, SECTOR};
 use rt::buf::BufPool;
+use rt::mem::Account;
 use rt::sync::{Arc, RwLock};
 use vdev::Tree;
 
@@ -36,11 +37,11 @@ impl Store {
         tree: Arc<Tree>,
         buffers: Arc<BufPool>,
         cache_bytes_max: usize,
-        streams: Streams,
+        streams: Arc<Streams>,
     ) -> Store {
-        let cache = Arc::new(Cache::new(cache_bytes_max));
+        let cache = Cache::of(streams.account(), cache_bytes_max);
         let salt = Arc::new(RwLock::new([0; 32]));
-        Store { tree, cache, buffers, salt, streams: Arc::new(streams), gate: None }
+        Store { tree, cache, buffers, salt, streams, gate: None }
     }
 
     /// The same store, for those who cannot do without what they read: when devices fail, they wait.
@@ -79,6 +80,11 @@ impl Store {
     /// Those who read on and on.
     pub fn streams(&self) -> &Arc<Streams> {
         &self.streams
+    }
+
+    /// The account of the memory of all that is read and written here (INV-5).
+    pub fn account(&self) -> &Account {
+        self.streams.account()
     }
 
     /// Recycled buffers for records.

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use rt::mem::{Account, Class, Grant};
+use rt::mem::{Account, Class, Grant, Holder, Reclaim};
 use rt::sync::atomic::{AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex, Weak};
 
@@ -39,8 +39,12 @@ impl Drop for Member {
 
 impl Streams {
     /// Streams that may hold `max_bytes` of the account together.
-    pub fn new(account: Account, max_bytes: u64) -> Streams {
-        Streams { account, max_bytes, count: AtomicU64::new(0), list: Mutex::default() }
+    pub fn new(account: &Account, max_bytes: u64) -> Arc<Streams> {
+        let (account, count) = (account.of(Holder::Ahead), AtomicU64::new(0));
+        let streams = Arc::new(Streams { account, max_bytes, count, list: Mutex::default() });
+        let weak: Weak<dyn Reclaim> = Arc::<Streams>::downgrade(&streams);
+        streams.account.add_reclaimer(Class::Normal, weak);
+        streams
     }
 
     /// One stream more.
@@ -59,17 +63,28 @@ impl Streams {
 
     /// Memory for what is read ahead, if there is any.
     pub fn room(&self, bytes: u64) -> Option<Grant> {
-        let grant = self.account.try_grant(Class::Normal, bytes);
-        grant.or_else(|| {
-            let list = self.list.lock().clone();
-            list.iter().filter_map(Weak::upgrade).for_each(|stream| stream.let_go(PATIENCE));
-            self.account.try_grant(Class::Normal, bytes)
+        let grant = || self.account.try_grant_within(Class::Normal, bytes, self.max_bytes);
+        grant().or_else(|| {
+            self.let_go();
+            grant()
         })
     }
 
-    /// The account that they ask.
+    /// Those whose readers have not come for a while give way.
+    fn let_go(&self) {
+        let Some(list) = self.list.try_lock().map(|list| list.clone()) else { return };
+        list.iter().filter_map(Weak::upgrade).for_each(|stream| stream.let_go(PATIENCE));
+    }
+
+    /// The account that they ask, as they see it.
     pub fn account(&self) -> &Account {
         &self.account
+    }
+}
+
+impl Reclaim for Streams {
+    fn reclaim(&self, _bytes: u64) {
+        self.let_go();
     }
 }
 
@@ -90,7 +105,7 @@ mod tests {
 
     #[test]
     fn who_has_not_come_for_long_gives_way() {
-        let streams = Arc::new(Streams::new(Account::new(100, 40), 60));
+        let streams = Streams::new(&Account::new(100, 40), 60);
         let join = |idle: bool, bytes: u64| {
             let grant = streams.room(bytes);
             assert!(grant.is_some());

@@ -7,7 +7,9 @@
 use codec::compress::{self, ZstdLevel};
 use format::blkptr::BlkProps;
 use format::{BlkPtr, Checksum, Compress, Dva, ObjectType, SECTOR};
-use rt::sync::{Arc, Mutex};
+use rt::Grant;
+use rt::mem::{Class, Holder, Reclaim};
+use rt::sync::{Arc, Mutex, Weak};
 use vdev::{WriteScratch, WriteTree};
 
 use crate::allocator::Allocator;
@@ -41,12 +43,36 @@ pub struct BlockWrite<'a> {
     pub rewrite: Option<BlkPtr>,
 }
 
+/// Memory for each byte of a run that a worker writes, at most: its compressed bytes, its parity, and the copies that
+/// queues of disks keep of both.
+const SCRATCH_PER_BYTE: u64 = 3;
+
 /// What a worker needs again and again.
 #[derive(Default)]
 struct Scratch {
     /// Compressed bytes of the run, one block after another.
     arena: Vec<u8>,
     vdev: WriteScratch,
+}
+
+/// What all workers need again and again, and their lease for it.
+struct Scratches {
+    each: Vec<Mutex<Scratch>>,
+    lease: Mutex<Grant>,
+}
+
+impl Reclaim for Scratches {
+    /// A sync goes on whoever else needs memory.
+    fn reclaim(&self, _bytes: u64) {}
+
+    fn rest(&self) {
+        for scratch in &self.each {
+            if let Some(mut scratch) = scratch.try_lock() {
+                *scratch = Scratch::default();
+            }
+        }
+        self.lease.lock().set(0);
+    }
 }
 
 /// The writing side of a pool. Exists only for pools that were opened for writing (INV-4).
@@ -57,7 +83,9 @@ pub struct Writer {
     allocator: Arc<Allocator>,
     /// Granule of physical sizes: the smallest sector of all ordinary top-level vdevs.
     min_alloc: u64,
-    scratch: Vec<Mutex<Scratch>>,
+    scratch: Arc<Scratches>,
+    /// Bytes that a worker takes at a time.
+    run_bytes: usize,
 }
 
 /// What became of a block before it has a place.
@@ -71,18 +99,38 @@ enum Prepared {
 }
 
 impl Writer {
-    /// A writer for `workers` workers, whose reads and writes wait at `gate`.
+    /// A writer for `workers` workers, each of which takes `run_bytes` at a time, and whose reads and writes wait
+    /// at `gate`.
     pub fn new(
         store: &Store,
         out: WriteTree,
         gate: Arc<Gate>,
         allocator: Arc<Allocator>,
         min_alloc: u64,
-        workers: usize,
+        (workers, run_bytes): (usize, usize),
     ) -> Writer {
-        let scratch = (0..workers).map(|_| Mutex::new(Scratch::default())).collect();
+        let each = (0..workers).map(|_| Mutex::new(Scratch::default())).collect();
+        let lease = Mutex::new(store.account().of(Holder::Sync).take(0));
+        let scratch = Arc::new(Scratches { each, lease });
+        let weak: Weak<dyn Reclaim> = Arc::<Scratches>::downgrade(&scratch);
+        store.account().add_reclaimer(Class::Elastic, weak);
         let store = store.waiting_at(gate.clone());
-        Writer { store, out, gate, allocator, min_alloc, scratch }
+        Writer { store, out, gate, allocator, min_alloc, scratch, run_bytes }
+    }
+
+    /// Bytes that a worker takes at a time.
+    pub fn run_bytes(&self) -> usize {
+        self.run_bytes
+    }
+
+    /// A sync begins that writes `bytes`, about: leases what its workers will need, and keep for the next one.
+    pub fn expect(&self, bytes: u64) {
+        let run = bytes.min(self.run_bytes as u64);
+        let wanted = run * SCRATCH_PER_BYTE * self.scratch.each.len() as u64;
+        let mut lease = self.scratch.lease.lock();
+        if wanted > lease.bytes() {
+            lease.set(wanted);
+        }
     }
 
     /// The reading side: what the sync reads waits for devices that fail, as what it writes.
@@ -118,7 +166,7 @@ impl Writer {
         txg: u64,
         blocks: &[BlockWrite<'_>],
     ) -> Result<Vec<BlkPtr>> {
-        let scratch = &mut *self.scratch[worker].lock();
+        let scratch = &mut *self.scratch.each[worker].lock();
         let arena_bytes: usize = blocks.iter().map(|b| b.data.len() + 512).sum();
         if scratch.arena.len() < arena_bytes {
             scratch.arena.resize(arena_bytes, 0);

@@ -35,6 +35,13 @@ pub struct WriteScratch {
     vectors: Vec<IoSlice<'static>>,
 }
 
+impl WriteScratch {
+    /// Bytes that it keeps.
+    pub fn bytes(&self) -> usize {
+        self.parity.len() + self.vectors.capacity() * size_of::<IoSlice<'static>>()
+    }
+}
+
 /// What came of a write that enough leaves took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteReport {

@@ -68,7 +68,7 @@ const BLOCKS_PER_TXG: u64 = 12;
 /// One worker: the writes come in the same order every time.
 fn options(host_id: u64) -> OpenOptions {
     let host_name = format!("host-{host_id:x}");
-    OpenOptions { workers: 1, host_id, host_name, new_name: None }
+    OpenOptions { workers: 1, host_id, host_name, new_name: None, memory: None }
 }
 
 /// Makes the pool on all disks of the set.

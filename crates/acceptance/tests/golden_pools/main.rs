@@ -18,7 +18,7 @@ use testkit::truth::Truth;
 use vdev::import;
 
 fn options() -> OpenOptions {
-    OpenOptions { workers: 2, host_id: 1, host_name: "test".into(), new_name: None }
+    OpenOptions { workers: 2, host_id: 1, host_name: "test".into(), new_name: None, memory: None }
 }
 
 /// Opens a pool on what is in `places`: directories, or single disks.

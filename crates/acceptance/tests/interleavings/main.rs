@@ -46,7 +46,7 @@ pub(crate) const FOUGHT: &[u8] = b"x";
 pub(crate) const SHARED: &[u8] = b"shared";
 
 fn options() -> OpenOptions {
-    OpenOptions { workers: 2, host_id: 7, host_name: "sim".into(), new_name: None }
+    OpenOptions { workers: 2, host_id: 7, host_name: "sim".into(), new_name: None, memory: None }
 }
 
 fn create(set: &SimSet) -> Arc<Pool> {

@@ -96,6 +96,11 @@ impl Log {
         self.state.lock().chain.is_in_header()
     }
 
+    /// Bytes of memory that its records take, about.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        if self.is_recording() { self.state.lock().queue.bytes() as u64 } else { 0 }
+    }
+
     /// `txg` is on stable storage: its records are superfluous.
     pub(crate) fn synced(&self, txg: u64) {
         if self.is_recording() {

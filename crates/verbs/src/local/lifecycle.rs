@@ -115,6 +115,7 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
             host_id: host::hostid(&here.state)?.into(),
             host_name: host::hostname(),
             new_name: None,
+            memory: Some(here.memory.clone()),
         },
     })
     .map_err(|e| pool_error(Doing::Create(name.clone()), e))?;

@@ -190,6 +190,7 @@ pub(crate) fn open_located(
         host_id,
         host_name: host::hostname(),
         new_name: (found.name() != name).then(|| name.to_string()),
+        memory: Some(here.memory.clone()),
     };
     let devices = match mode {
         For::Reading => found.open_tree().map(|tree| Devices::ReadOnly(Arc::new(tree))),
@@ -249,6 +250,7 @@ impl Session {
             host_id: u64::from(host::hostid(&here.state)?),
             host_name: host::hostname(),
             new_name: (found.name() != name).then(|| name.to_string()),
+            memory: Some(here.memory.clone()),
         };
         let tree = found.open_memory_tree(&found.root, MEMORY_MAX).map_err(PoolError::from);
         let pool = tree

@@ -91,8 +91,13 @@ fn fragmentation_of(tree: &Vdev) -> Option<u64> {
 /// to be read. None of one that does not open.
 pub(crate) fn found_others(scan: &Devices, found: &FoundPool) -> (Vec<Vdev>, Vec<Vdev>) {
     let open = || -> Result<(Vec<Vdev>, Vec<Vdev>)> {
-        let options =
-            OpenOptions { workers: 1, host_id: 0, host_name: String::new(), new_name: None };
+        let options = OpenOptions {
+            workers: 1,
+            host_id: 0,
+            host_name: String::new(),
+            new_name: None,
+            memory: None,
+        };
         let tree = Arc::new(found.open_tree()?);
         let pool = Pool::open(pool::Devices::ReadOnly(tree), &found.uberblocks, &options)?;
         let paths = scan.aux.iter();
