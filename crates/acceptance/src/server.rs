@@ -57,6 +57,12 @@ impl Server {
         path.into()
     }
 
+    /// The number of its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it by SIGTERM; what it said.
     ///
     /// # Panics

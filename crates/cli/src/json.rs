@@ -54,6 +54,27 @@ pub(crate) fn document(command: &str, key: &str, body: Json) -> String {
     text + "\n"
 }
 
+/// `thumper top`: one document, on one line.
+#[must_use]
+pub fn memory(report: &verbs::memory::Report) -> String {
+    let holding = |holding: &rt::mem::Holding| {
+        let bytes = json!({ "bytes": holding.bytes, "bytes_max": holding.bytes_max });
+        (holding.holder.name().to_string(), bytes)
+    };
+    let holders: Map<String, Json> = report.holdings().map(holding).collect();
+    let account = &report.account;
+    let document = json!({
+        "cap": account.cap,
+        "used": account.used,
+        "used_max": account.used_max,
+        "waited_for": account.waited_for,
+        "resident": report.resident,
+        "unaccounted": report.unaccounted(),
+        "holders": holders,
+    });
+    document.to_string() + "\n"
+}
+
 fn source(source: &Source) -> Json {
     let (kind, data) = match source {
         Source::None => ("NONE", "-"),

@@ -16,6 +16,7 @@ pub mod json;
 pub mod judge;
 pub mod mount;
 pub mod serve;
+pub mod top;
 pub mod usage;
 pub mod zfs;
 pub mod zpool;
@@ -336,10 +337,16 @@ const OWN: &[Verb] = &[
     },
     Verb {
         name: "serve",
-        usage: "serve [-s socket] [-u user,..] [--hooks dir] [--listen-metrics address] [--foreground] [--log-json]\n    \
-                [--mount] [pool] ...",
+        usage: "serve [-s socket] [-u user,..] [--memory size] [--hooks dir] [--listen-metrics address]\n    \
+                [--foreground] [--log-json] [--mount] [pool] ...",
         appendix: Appendix::Text(serve::HELP),
         run: serve::serve,
+    },
+    Verb {
+        name: "top",
+        usage: "top [-jp] [interval [count]]",
+        appendix: Appendix::Text(top::HELP),
+        run: top::top,
     },
     Verb {
         name: "dump",

@@ -1,6 +1,7 @@
 //! `thumper serve`: the server, in this process; and where the others find it.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use daemon::{Form, Options};
@@ -21,6 +22,8 @@ that is typed meanwhile. In the foreground; it tells systemd (Type=notify) when 
 \t--listen-metrics port | address:port
 \t            answers there to browsers (/, a status page) and to collectors (/metrics, in OpenMetrics' form), on the
 \t            loopback unless the address says otherwise: whoever reaches it may look
+\t--memory    the most memory that it takes (512M, 2G): by itself a quarter of what the machine or its
+\t            control group has; 64M at least
 \t--log-json  a line of the log is a JSON object
 \t--mount     file systems are mounted where their properties mountpoint and canmount say
 \t-s          where commands find it, instead of THUMPER_SOCKET or /run/thumper/socket
@@ -51,9 +54,21 @@ fn number(user: &str) -> Result<u32, Stop> {
     user.parse().ok().or_else(named).ok_or_else(unknown)
 }
 
+/// A cap for its memory, in bytes.
+fn memory(word: &OsStr) -> Result<u64, Stop> {
+    let bytes = verbs::props::parse_number(word.as_bytes());
+    let bytes = bytes.map_err(|why| Stop::Said(format!("--memory: {why}"), 1))?;
+    match bytes >= verbs::memory::CAP_LEAST {
+        true => Ok(bytes),
+        false => {
+            Err(Stop::Said(format!("--memory: {bytes} bytes are too little; it needs 64M"), 1))
+        }
+    }
+}
+
 /// `thumper serve`.
 pub(crate) fn serve(door: &mut Door<'_>, words: &[OsString]) -> Ran {
-    let long = ["log-json", "foreground", "mount", "hooks:", "listen-metrics:"];
+    let long = ["log-json", "foreground", "mount", "hooks:", "listen-metrics:", "memory:"];
     let words = sort(words, "s:u:", &long);
     let mut options = Options { socket: socket(), ..Options::default() };
     for opt in &words.opts {
@@ -66,6 +81,7 @@ pub(crate) fn serve(door: &mut Door<'_>, words: &[OsString]) -> Ran {
                 options.page = Some(at.map_err(Stop::Usage)?);
             }
             Opt::Long(word) if word == "mount" => options.mount = true,
+            Opt::LongValue(name, word) if name == "memory" => options.memory = Some(memory(word)?),
             Opt::Value('s', path) => options.socket = path.into(),
             Opt::Value('u', users) => {
                 for user in users.to_string_lossy().split(',') {

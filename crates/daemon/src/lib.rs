@@ -8,6 +8,7 @@
 mod command;
 mod data;
 mod forward;
+mod idle;
 mod log;
 mod peer;
 mod place;

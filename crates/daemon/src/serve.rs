@@ -12,6 +12,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rt::mem::Holder;
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::{FlockOperation, flock};
@@ -22,6 +23,7 @@ use watch::{Clients, Door, Hooks};
 
 use crate::command::{self, Came};
 use crate::data::{self, Sessions};
+use crate::idle;
 use crate::log::Form;
 use crate::peer::Peer;
 use crate::place;
@@ -34,8 +36,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const COMMANDS_MAX: usize = 64;
 /// Connections of clients, at most.
 const LANES_MAX: usize = 1024;
-/// Memory that is kept for what clients read and write, in bytes.
-const BUFFERS_IDLE_BYTES: usize = 32 << 20;
+/// Memory that is kept for what clients read and write, in bytes; of a small account it is a part.
+const BUFFERS_IDLE_BYTES: u64 = 32 << 20;
 /// How long the end waits for commands that run.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -57,6 +59,8 @@ pub struct Options {
     pub hooks: Option<PathBuf>,
     /// Where metrics and the status page are to be had.
     pub page: Option<SocketAddr>,
+    /// The most memory that it takes, in bytes; `None`: a quarter of what the machine or its control group has.
+    pub memory: Option<u64>,
 }
 
 /// Runs a command line: its words, the time zone (`TZ`) of whoever typed it, who executes, and the outputs. The
@@ -115,14 +119,19 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     if let Some(hooks) = hooks {
         hooks.start(&held, Arc::new(move |line| log.say(line)));
     }
-    let engine = engine.clone().holding(held.clone());
+    rt::mem::process::keep_little();
+    let cap = options.memory.unwrap_or_else(verbs::memory::default_cap_bytes);
+    let engine = engine.clone().with_memory(cap).holding(held.clone());
+    let memory = engine.memory().of(Holder::Clients);
+    idle::watch(&memory);
     take(&engine, &held, options)?;
     let doors = Arc::new(Doors {
         engine,
         run,
         log,
         sessions: Sessions::new(held.clone(), options.movers.clone()),
-        buffers: rt::BufPool::new(BUFFERS_IDLE_BYTES),
+        buffers: rt::BufPool::of(&memory, BUFFERS_IDLE_BYTES.min(memory.cap() / 16) as usize),
+        memory,
         commands: AtomicUsize::new(0),
         lanes: AtomicUsize::new(0),
     });
@@ -240,6 +249,8 @@ struct Doors {
     log: Form,
     sessions: Sessions,
     buffers: rt::BufPool,
+    /// The account, for what clients take of it.
+    memory: rt::Account,
     commands: AtomicUsize,
     lanes: AtomicUsize,
 }
@@ -323,7 +334,8 @@ impl Doors {
                     return Ok(());
                 }
                 let _lane = Place(&self.lanes);
-                data::serve(stream, peer, &self.sessions, &self.buffers, length)
+                let supply = data::Supply { buffers: &self.buffers, memory: &self.memory };
+                data::serve(stream, peer, &self.sessions, supply, length)
             }
         }
     }

@@ -19,6 +19,8 @@ use crate::nodes::Spaces;
 
 /// Requests that are served at once. Most of their time is waited: for disks, and for what is to be stable.
 const THREADS: usize = 16;
+/// Memory that a thread keeps for the kernel's requests, and takes to answer one, in bytes.
+const THREAD_BYTES: u64 = 2 * IO_MAX as u64 + (64 << 10);
 /// The type by which mounts of ours are known.
 const SUBTYPE: &str = "thumper";
 
@@ -69,6 +71,7 @@ pub struct Mounted {
     notifier: Notifier,
     served: JoinHandle<()>,
     end: mpsc::Receiver<io::Result<()>>,
+    _memory: rt::Grant,
 }
 
 /// Mounts the file system or snapshot `name` of an open pool on the directory `dir`.
@@ -114,6 +117,7 @@ pub fn mount(
     config.acl = if is_root { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
+    let memory = pool.memory().of(rt::mem::Holder::Mounts).take(THREADS as u64 * THREAD_BYTES);
     let door = Door::new(Spaces::new(live.clone()), props, options);
     let session = Session::new(door, &dir, &config).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => MountError::Host(
@@ -129,7 +133,7 @@ pub fn mount(
         drop(ended.send(session.run()));
     });
     read_ahead(&dir);
-    Ok(Mounted { dir, fs: live, notifier, served, end })
+    Ok(Mounted { dir, fs: live, notifier, served, end, _memory: memory })
 }
 
 /// Lets the kernel ask for more at once where somebody reads on: its own limit is far below a record. Who is not

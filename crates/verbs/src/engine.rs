@@ -5,7 +5,9 @@
 
 use std::io::Write;
 
-use crate::{Error, Result, branches, datasets, dump, events, files, judge, mounts, pools};
+use crate::{
+    Error, Result, branches, datasets, dump, events, files, judge, memory, mounts, pools,
+};
 
 /// Executes requests.
 pub trait Engine {
@@ -222,6 +224,9 @@ pub trait Engine {
     /// # Errors
     /// See [`Engine::pool_create`].
     fn detach(&mut self, request: &mounts::Detach) -> Result<Vec<Error>>;
+
+    /// `top`: who holds the memory of the server; nothing if this is none.
+    fn memory(&mut self) -> Option<memory::Report>;
 
     /// `verify`. `progress` hears of it now and then.
     ///

@@ -18,6 +18,7 @@ pub mod inuse;
 pub mod judge;
 pub mod layout;
 pub mod local;
+pub mod memory;
 pub mod meters;
 pub mod mounts;
 pub mod pools;

@@ -97,6 +97,8 @@ pub(crate) struct Told {
     pub(crate) histories: Vec<pools::HistoryReport>,
     /// Accounts that there are.
     pub(crate) space: Vec<datasets::SpaceRow>,
+    /// Memory of the server, if there is one.
+    pub(crate) memory: Option<verbs::memory::Report>,
     /// What was asked for, in words.
     pub(crate) asked: Vec<String>,
 }
@@ -175,6 +177,10 @@ impl Engine for Told {
 
     fn pool_events_clear(&mut self) -> Result<usize> {
         self.ask("clear")
+    }
+
+    fn memory(&mut self) -> Option<verbs::memory::Report> {
+        self.memory.clone()
     }
 
     fn dataset_create(&mut self, request: &datasets::Create) -> Result<Vec<String>> {

@@ -4,9 +4,10 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rt::BufPool;
+use rt::mem::Class;
 use rt::sync::Arc;
 use rt::sync::atomic::Ordering;
+use rt::{Account, BufPool, Grant};
 use wire::{Answer, BULK_MAX, HEADER, Head, Hello, PART_MAX, Reply, decode, encode};
 
 use super::handles::{Moved, Session, Sessions};
@@ -17,14 +18,34 @@ use crate::peer::Peer;
 /// How long a message that has begun may take to arrive, or an answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Memory of a connection's thread, about, in bytes.
+const THREAD_BYTES: u64 = 96 << 10;
+
+/// Where the memory for requests and answers comes from.
+#[derive(Clone, Copy)]
+pub(crate) struct Supply<'a> {
+    pub(crate) buffers: &'a BufPool,
+    pub(crate) memory: &'a Account,
+}
+
+impl Supply<'_> {
+    /// A grant for a request that takes `bytes`. Who gets none waits: it has not been read yet, or nothing was done
+    /// for it. It is asked for at once and holds nothing else by then, so those who have theirs go on.
+    pub(super) fn grant(self, bytes: u64) -> Option<Grant> {
+        let most = self.memory.max(Class::Normal) / 4;
+        self.memory.grant(Class::Normal, bytes.min(most)).ok()
+    }
+}
+
 /// Serves a connection to its end. Its first bytes were read: what follows is `length` bytes of hello.
 pub(crate) fn serve(
     mut stream: UnixStream,
     peer: Peer,
     sessions: &Sessions,
-    buffers: &BufPool,
+    supply: Supply<'_>,
     length: usize,
 ) -> std::io::Result<()> {
+    let _thread = supply.memory.take(THREAD_BYTES);
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let session = match greet(&mut stream, peer, sessions, length) {
@@ -32,7 +53,7 @@ pub(crate) fn serve(
         Err(failure) => return send(&mut stream, &Err(failure), None),
     };
     send(&mut stream, &Ok(Reply::Welcome(session.number())), None)?;
-    serve_session(&mut stream, &session, sessions.moved(), buffers)
+    serve_session(&mut stream, &session, sessions.moved(), supply)
 }
 
 fn greet(
@@ -65,7 +86,7 @@ fn serve_session(
     stream: &mut UnixStream,
     session: &Session,
     moved: &Moved,
-    buffers: &BufPool,
+    supply: Supply<'_>,
 ) -> std::io::Result<()> {
     let mut part = Vec::new();
     loop {
@@ -78,16 +99,18 @@ fn serve_session(
         }
         let invalid = |why: wire::FrameError| std::io::Error::new(ErrorKind::InvalidData, why);
         let head = Head::read(head).map_err(invalid)?;
+        // Its bytes, once more as records, and what is said of them.
+        let _memory = supply.grant((2 * head.bulk + head.part) as u64);
         part.resize(head.part, 0);
         stream.read_exact(&mut part)?;
-        let mut bulk = (head.bulk > 0).then(|| buffers.get(head.bulk));
+        let mut bulk = (head.bulk > 0).then(|| supply.buffers.get(head.bulk));
         if let Some(bulk) = &mut bulk {
             stream.read_exact(bulk)?;
         }
         let request = decode(&part).map_err(invalid)?;
         moved.requests.fetch_add(1, Ordering::Relaxed);
-        let (answer, bulk) = match answer(session, request, bulk.as_deref().unwrap_or(&[]), buffers)
-        {
+        let bytes = bulk.as_deref().unwrap_or(&[]);
+        let (answer, bulk) = match answer(session, request, bytes, supply) {
             Ok((reply, bulk)) => (Ok(reply), bulk),
             Err(failure) => (Err(failure), None),
         };

@@ -11,4 +11,4 @@ mod requests;
 mod tree;
 
 pub(crate) use handles::Sessions;
-pub(crate) use lane::serve;
+pub(crate) use lane::{Supply, serve};

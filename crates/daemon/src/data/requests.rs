@@ -2,12 +2,13 @@
 
 use format::znode::Time;
 use fs::{Algorithm, Attrs, FsError, NewObject, Setattr, When, Who, code, mode};
-use rt::BufPool;
+use rt::Grant;
 use rt::buf::PooledBuf;
 use wire::{BULK_MAX, Entry, Open, Reply, Request, Space, Stat, Subject, Target};
 
 use super::access::{self, READ, THROUGH, WRITE};
 use super::handles::{Handle, Session};
+use super::lane::Supply;
 use super::tree::{Place, Result, denied, fail, shown, told};
 
 /// Entries of one answer, at most.
@@ -21,6 +22,8 @@ const PERMISSIONS: u32 = 0o7777;
 pub(super) struct Bulk {
     buf: PooledBuf,
     length: usize,
+    /// For the bytes, and for what reading them takes.
+    _memory: Option<Grant>,
 }
 
 impl Bulk {
@@ -34,7 +37,7 @@ pub(super) fn answer(
     session: &Session,
     request: Request,
     bulk: &[u8],
-    buffers: &BufPool,
+    supply: Supply<'_>,
 ) -> Result<(Reply, Option<Bulk>)> {
     let reply = match request {
         Request::Open { who, path, how, mode } => open(session, &who, &path, how, mode)?,
@@ -47,13 +50,13 @@ pub(super) fn answer(
         }
         Request::Read { handle, offset, length } => {
             let handle = readable(session, handle)?;
-            let mut buf = buffers.get((length as usize).min(BULK_MAX));
+            let (mut buf, memory) = room(&handle, length as usize, supply);
             let Place { fs, object } = &handle.place;
             let length = fs.read(*object, offset, &mut buf).map_err(told)?;
-            return Ok((Reply::Bytes, Some(Bulk { buf, length })));
+            return Ok((Reply::Bytes, Some(Bulk { buf, length, _memory: memory })));
         }
         Request::ReadAll { handle, pieces } => {
-            let bulk = read_all(&*readable(session, handle)?, &pieces, buffers)?;
+            let bulk = read_all(&*readable(session, handle)?, &pieces, supply)?;
             return Ok((Reply::Bytes, Some(bulk)));
         }
         Request::Write { handle, offset } => {
@@ -325,12 +328,21 @@ fn rename(session: &Session, who: &Subject, from: &[u8], to: &[u8]) -> Result<()
     dir.fs.rename(dir.object, name, into.object, new_name).map_err(told)
 }
 
-fn read_all(handle: &Handle, pieces: &[(u64, u32)], buffers: &BufPool) -> Result<Bulk> {
+/// A buffer for so many bytes of a file. The grant is for what reading them takes, too: a record as it is stored, and as
+/// it is, where a part of it is wanted.
+fn room(handle: &Handle, length: usize, supply: Supply<'_>) -> (PooledBuf, Option<Grant>) {
+    let length = length.min(BULK_MAX);
+    let record = u64::from(handle.place.fs.record_size());
+    let memory = supply.grant(2 * length as u64 + 2 * record);
+    (supply.buffers.get(length), memory)
+}
+
+fn read_all(handle: &Handle, pieces: &[(u64, u32)], supply: Supply<'_>) -> Result<Bulk> {
     let length = pieces.iter().fold(0usize, |sum, (_, len)| sum.saturating_add(*len as usize));
     if length > BULK_MAX {
         return fail(code::INVAL, format!("{length} bytes at once; the most is {BULK_MAX}"));
     }
-    let mut buf = buffers.get(length.max(1));
+    let (mut buf, memory) = room(handle, length.max(1), supply);
     let mut rest = &mut buf[..length];
     for (offset, len) in pieces {
         let (now, later) = rest.split_at_mut(*len as usize);
@@ -340,7 +352,7 @@ fn read_all(handle: &Handle, pieces: &[(u64, u32)], buffers: &BufPool) -> Result
         }
         rest = later;
     }
-    Ok(Bulk { buf, length })
+    Ok(Bulk { buf, length, _memory: memory })
 }
 
 fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Reply> {

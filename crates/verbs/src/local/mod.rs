@@ -45,7 +45,7 @@ use crate::dump::{Dump, Dumped, Fact};
 use crate::files::{Cat, Copied, Get, List, Listed, Mkdir, Move, Put, Remove};
 use crate::judge::{Progress, Verify, VerifyReport};
 use crate::state::{StateFile, default_path};
-use crate::{Doing, Engine, Error, Result, Why, datasets, events, mounts, pools};
+use crate::{Doing, Engine, Error, Result, Why, datasets, events, memory, mounts, pools};
 
 /// How often data sets are looked at anew, if they change meanwhile.
 const ATTEMPTS_MAX: u32 = 5;
@@ -59,6 +59,8 @@ pub(crate) struct Here {
     pub(crate) state: StateFile,
     /// The pools that this process holds, if it is one that does.
     pub(crate) held: Option<Arc<Held>>,
+    /// The account of all memory that its pools take (INV-5).
+    pub(crate) memory: rt::Account,
 }
 
 /// Executes requests in this process.
@@ -77,7 +79,20 @@ impl Local {
     /// With this list of pools.
     #[must_use]
     pub fn new(state: StateFile) -> Local {
-        Local { here: Here { state, held: None } }
+        let memory = pool::account(pool::default_cap_bytes());
+        Local { here: Here { state, held: None, memory } }
+    }
+
+    /// The same, with an account of `cap_bytes` for the memory of its pools, and at least [`memory::CAP_LEAST`].
+    #[must_use]
+    pub fn with_memory(self, cap_bytes: u64) -> Local {
+        Local { here: Here { memory: pool::account(cap_bytes), ..self.here } }
+    }
+
+    /// The account of the memory of its pools.
+    #[must_use]
+    pub fn memory(&self) -> &rt::Account {
+        &self.here.memory
     }
 
     /// The same, but what is imported or created stays open among `held` until it is exported.
@@ -409,6 +424,10 @@ impl Engine for Local {
 
     fn detach(&mut self, request: &mounts::Detach) -> Result<Vec<Error>> {
         self.unmount_placed(request)
+    }
+
+    fn memory(&mut self) -> Option<memory::Report> {
+        self.here.held.is_some().then(|| memory::Report::of(&self.here.memory))
     }
 
     fn verify(
