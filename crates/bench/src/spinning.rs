@@ -77,7 +77,7 @@ fn counts<D: Device>(disk: &Spinning<D>) -> (u64, u64, f64) {
 
 /// The pool's devices, as spinning disks behind queues; what they are asked for is noted if `traced`.
 pub(crate) fn open(found: &FoundPool, writable: bool, traced: bool) -> Result<(Devices, Disks)> {
-    let buffers = vdev::import::queue_buffers(found.members.len());
+    let buffers = vdev::import::queue_buffers(found.members.len(), None);
     let options = Options::for_file(true);
     let trace = traced.then(Trace::default);
     let mut disks = Disks { ios: Vec::new(), before: Vec::new(), trace: trace.clone() };

@@ -20,8 +20,8 @@ use format::Uberblock;
 use format::config::{AuxLabel, PoolConfig, PoolState, VdevConfig, VdevKind};
 use format::gpt::Partition;
 use format::label::DEVICE_SIZE_MIN;
-use rt::BufPool;
 use rt::sync::Arc;
+use rt::{Account, BufPool};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -35,10 +35,16 @@ const QUEUE_IDLE: (u64, u64) = (192 << 20, 8);
 
 /// Buffers for the queues of so many disks. What streams read ahead comes back to them, and goes out again: memory
 /// that had to come from the system each time would cost more than the copying.
-pub fn queue_buffers(disks: usize) -> BufPool {
+///
+/// What lies idle is leased from `memory`, if there is such an account (INV-5), and is half of it at most.
+pub fn queue_buffers(disks: usize, memory: Option<&Account>) -> BufPool {
     let (each, part) = QUEUE_IDLE;
     let idle = each.saturating_mul(disks as u64).min(rt::machine::memory_bytes() / part);
-    BufPool::new(usize::try_from(idle).unwrap_or(usize::MAX))
+    let bytes = |idle: u64| usize::try_from(idle).unwrap_or(usize::MAX);
+    match memory {
+        Some(account) => BufPool::of(account, bytes(idle.min(account.cap() / 2))),
+        None => BufPool::new(bytes(idle)),
+    }
 }
 
 /// A device that a scan looked at.
@@ -355,7 +361,11 @@ impl FoundPool {
 
     /// The devices that were found, by leaf guid, suspects among them.
     pub fn devices(&self) -> BTreeMap<u64, Found> {
-        let pool = queue_buffers(self.members.len());
+        self.devices_in(None)
+    }
+
+    fn devices_in(&self, memory: Option<&Account>) -> BTreeMap<u64, Found> {
+        let pool = queue_buffers(self.members.len(), memory);
         let found = |candidate: &Candidate, labelled| {
             let options = Options::for_file(candidate.is_disk);
             let queue = LeafQueue::new(candidate.device.clone(), options, pool.clone());
@@ -376,6 +386,11 @@ impl FoundPool {
         Tree::open(root, self.devices())
     }
 
+    /// As [`FoundPool::open_tree`], with the buffers of its disks' queues from an account.
+    pub fn open_tree_in(&self, memory: &Account) -> Result<Tree> {
+        Tree::open(&self.root, self.devices_in(Some(memory)))
+    }
+
     /// Opens the devices for reading, as a tree that can be written to: what is written stays in
     /// memory, at most `bytes_max` of it for each device.
     pub fn open_memory_tree(&self, root: &VdevConfig, bytes_max: usize) -> Result<WriteTree> {
@@ -393,7 +408,19 @@ impl FoundPool {
     /// # Errors
     /// [`DeviceError::Busy`] if another process holds a device; whatever opening says.
     pub fn open_write_tree(&self, root: &VdevConfig) -> Result<WriteTree> {
-        let pool = queue_buffers(self.members.len());
+        self.open_write_tree_in(root, None)
+    }
+
+    /// The same, with the buffers of its disks' queues from an account.
+    ///
+    /// # Errors
+    /// As [`FoundPool::open_write_tree`].
+    pub fn open_write_tree_in(
+        &self,
+        root: &VdevConfig,
+        memory: Option<&Account>,
+    ) -> Result<WriteTree> {
+        let pool = queue_buffers(self.members.len(), memory);
         let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
         // A file is locked once, however many of its partitions are leaves.
         let mut files: BTreeMap<&Path, Arc<WriteFile>> = BTreeMap::new();

@@ -193,8 +193,12 @@ pub(crate) fn open_located(
         memory: Some(here.memory.clone()),
     };
     let devices = match mode {
-        For::Reading => found.open_tree().map(|tree| Devices::ReadOnly(Arc::new(tree))),
-        For::Writing => found.open_write_tree(&found.root).map(Devices::Writable),
+        For::Reading => {
+            found.open_tree_in(&here.memory).map(|tree| Devices::ReadOnly(Arc::new(tree)))
+        }
+        For::Writing => {
+            found.open_write_tree_in(&found.root, Some(&here.memory)).map(Devices::Writable)
+        }
     };
     let devices = devices.map_err(|error| pool_error(doing.clone(), error.into()))?;
     let pool = Pool::open(devices, &found.uberblocks, &options);
