@@ -242,6 +242,11 @@ impl Account {
         may.then(|| self.book(&mut state, class, bytes))
     }
 
+    /// A grant of nothing, to grow.
+    pub fn empty(&self, class: Class) -> Grant {
+        Grant { account: self.clone(), class, bytes: 0 }
+    }
+
     /// A grant of `bytes` at once, whoever waits: for what its holder bounds by itself and nobody may wait for.
     /// Caches give way; the cap is exceeded if that is not enough.
     pub fn take(&self, bytes: u64) -> Grant {
@@ -413,6 +418,12 @@ impl Grant {
             drop(state);
             account.reclaim(over, 0);
         }
+    }
+
+    /// Makes it `bytes` larger, whoever waits; nobody gives way yet. For memory that is there already.
+    pub fn admit(&mut self, bytes: u64) {
+        self.account.shared.state.lock().add(self.account.holder, self.class, bytes);
+        self.bytes += bytes;
     }
 
     /// A grant of its own for `bytes` of this one (at most all of them).

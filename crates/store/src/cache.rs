@@ -115,7 +115,7 @@ impl Cache {
         let cache = Arc::new(Cache::new(bytes_max));
         let account = account.of(Holder::Cache);
         for shard in &cache.shards {
-            shard.lock().lease = account.try_grant(Class::Elastic, 0);
+            shard.lock().lease = Some(account.empty(Class::Elastic));
         }
         let weak: Weak<dyn Reclaim> = Arc::<Cache>::downgrade(&cache);
         account.add_reclaimer(Class::Elastic, weak);

@@ -17,6 +17,9 @@ use std::ops::{Deref, DerefMut};
 const CLASS_MIN: usize = 4 << 10;
 /// The largest class, in bytes. Larger buffers are made to measure and never kept.
 const CLASS_MAX: usize = 16 << 20;
+/// Pools of an account that keep less than this cut no regions: a region stays as long as one of its buffers is in use, and
+/// where little memory is to be had the others are missed.
+const REGIONS_LEAST: usize = 256 << 20;
 /// Idle bytes are leased in steps: most that go and come are no matter of the account's.
 const STEP: u64 = 4 << 20;
 /// Number of classes.
@@ -57,6 +60,8 @@ struct Idle {
 struct Shared {
     idle: Mutex<Idle>,
     idle_max: usize,
+    /// What lies idle belongs to an account.
+    leased: bool,
 }
 
 /// A pool of recycled page-aligned buffers. Clones are the same pool.
@@ -74,19 +79,23 @@ impl BufPool {
     /// A pool that keeps at most about `idle_bytes_max` bytes of unused buffers. (It may be more
     /// while each of their regions has another buffer that is in use.)
     pub fn new(idle_bytes_max: usize) -> BufPool {
-        let classes = std::iter::repeat_with(Vec::new).take(CLASSES).collect();
-        let idle = Idle { classes, bytes: 0, regions: 0, lease: None };
-        BufPool(Arc::new(Shared { idle: Mutex::new(idle), idle_max: idle_bytes_max }))
+        BufPool::make(idle_bytes_max, None)
     }
 
     /// The same, with what lies idle leased from `account`: it goes to the system when others need it.
     pub fn of(account: &Account, idle_bytes_max: usize) -> BufPool {
-        let pool = BufPool::new(idle_bytes_max);
-        let lease = account.of(Holder::Buffers).try_grant(Class::Elastic, 0);
-        pool.0.idle.lock().lease = lease;
+        let lease = account.of(Holder::Buffers).empty(Class::Elastic);
+        let pool = BufPool::make(idle_bytes_max, Some(lease));
         let weak: Weak<dyn Reclaim> = Arc::<Shared>::downgrade(&pool.0);
         account.add_reclaimer(Class::Elastic, weak);
         pool
+    }
+
+    fn make(idle_max: usize, lease: Option<Grant>) -> BufPool {
+        let classes = std::iter::repeat_with(Vec::new).take(CLASSES).collect();
+        let leased = lease.is_some();
+        let idle = Mutex::new(Idle { classes, bytes: 0, regions: 0, lease });
+        BufPool(Arc::new(Shared { idle, idle_max, leased }))
     }
 
     /// A buffer of `len` bytes with whatever its last owner left in it: for those who overwrite
@@ -104,7 +113,8 @@ impl BufPool {
     fn grow(&self, class: usize, size: usize) -> Piece {
         // A small pool (a test's, a tool's) takes no huge pages: they would be most of it.
         let region = region_size(size);
-        let bytes = if self.0.idle_max >= 8 * region { region } else { size };
+        let least = if self.0.leased { REGIONS_LEAST.max(8 * region) } else { 8 * region };
+        let bytes = if self.0.idle_max >= least { region } else { size };
         let mut pieces = Memory::zeroed(bytes).carve(size);
         let piece = pieces.pop().expect("a region holds at least one buffer");
         let mut idle = self.0.idle.lock();
@@ -149,7 +159,7 @@ impl Idle {
         self.bytes -= piece.len();
         piece.set_idle(false);
         if let Some(lease) = &mut self.lease
-            && lease.bytes() > self.bytes as u64 + 4 * STEP
+            && lease.bytes() > self.bytes as u64 + 2 * STEP
         {
             lease.shrink((self.bytes as u64).next_multiple_of(STEP));
         }
@@ -166,7 +176,15 @@ impl Idle {
                 (keep, slack) = (lease.bytes() as usize, STEP as usize);
             }
         }
-        if self.bytes > keep + slack && self.regions > 0 { self.trim(keep) } else { Vec::new() }
+        let over = self.bytes > keep + slack && self.regions > 0;
+        let freed = if over { self.trim(keep) } else { Vec::new() };
+        if let Some(lease) = &mut self.lease
+            && self.bytes as u64 > lease.bytes() + STEP
+        {
+            // It is there, in regions that are still needed.
+            lease.admit((self.bytes as u64).next_multiple_of(STEP) - lease.bytes());
+        }
+        freed
     }
 
     fn put(&mut self, class: usize, piece: Piece) {

@@ -22,3 +22,35 @@ fn owns_its_bytes() {
     });
     assert_eq!(&moved[..], b"Thumper");
 }
+
+#[test]
+fn what_lies_idle_is_leased_and_given_back() {
+    use crate::mem::{Account, Class, Holder};
+    const MIB: usize = 1 << 20;
+    let account = Account::new(64 << 20, 0);
+    let pool = BufPool::of(&account, 16 * MIB);
+    let leased = || account.of(Holder::Buffers).held();
+    let many = || (0..256).map(|_| pool.get(128 << 10)).collect::<Vec<_>>();
+    let bufs = many();
+    assert_eq!(leased(), 0, "none is idle");
+    drop(bufs);
+    assert_eq!((pool.state().idle_bytes, leased()), (16 * MIB, 16 << 20));
+    let bufs = many();
+    assert!(pool.state().idle_bytes == 0 && leased() <= 8 << 20, "{}", leased());
+    drop(bufs);
+    // Somebody needs all but a little.
+    let others = account.take(60 << 20);
+    assert!(account.used() <= 64 << 20, "{}", account.used());
+    assert!(pool.state().idle_bytes <= 4 * MIB, "{:?}", pool.state());
+    drop(many());
+    assert!(pool.state().idle_bytes <= 8 * MIB && account.used() <= 72 << 20);
+    drop(others);
+    drop(many());
+    assert_eq!(leased(), 16 << 20);
+    account.rest();
+    assert_eq!((pool.state().idle_bytes, account.used()), (0, 0));
+    // Nothing is counted of a buffer in use.
+    let one = pool.get(128 << 10);
+    assert!(account.try_grant(Class::Normal, 64 << 20).is_some());
+    drop(one);
+}
