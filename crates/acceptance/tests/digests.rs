@@ -155,7 +155,13 @@ fn after_an_upload_nothing_is_read() {
         props: [("xattr".to_string(), Stored::Number(1))].into(),
         make: make_filesystem,
         command: "zpool create tank".into(),
-        options: OpenOptions { workers: 2, host_id: 1, host_name: "h".into(), new_name: None },
+        options: OpenOptions {
+            workers: 2,
+            host_id: 1,
+            host_name: "h".into(),
+            new_name: None,
+            memory: None,
+        },
     })
     .unwrap();
     let fs = Filesystem::open(&pool, "tank").unwrap();

@@ -166,7 +166,13 @@ fn ten_disks(slow: Option<(usize, Duration)>) -> (SimSet, Arc<Pool>) {
         props: BTreeMap::new(),
         make: make_filesystem,
         command: "zpool create tank".into(),
-        options: OpenOptions { workers: 2, host_id: 1, host_name: "a".into(), new_name: None },
+        options: OpenOptions {
+            workers: 2,
+            host_id: 1,
+            host_name: "a".into(),
+            new_name: None,
+            memory: None,
+        },
     });
     for (number, disk) in set.disks().iter().enumerate() {
         let longer = slow.filter(|(slow, _)| *slow == number).map(|(_, time)| time);

@@ -5,9 +5,7 @@
 
 use std::io::Write;
 
-use crate::{
-    Error, Result, branches, datasets, dump, events, files, judge, memory, mounts, pools,
-};
+use crate::{Error, Result, branches, datasets, dump, events, files, judge, memory, mounts, pools};
 
 /// Executes requests.
 pub trait Engine {
