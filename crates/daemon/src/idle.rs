@@ -10,9 +10,9 @@ use rt::Account;
 use rt::mem::process;
 
 /// How often it is looked.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(3);
 /// CPU time between two looks, at most, of one who has nothing to do.
-const NOTHING: Duration = Duration::from_millis(50);
+const NOTHING: Duration = Duration::from_millis(60);
 /// Looks in a row at which there was nothing to do.
 const QUIET: u32 = 3;
 
