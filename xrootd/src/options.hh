@@ -16,8 +16,8 @@ struct Options {
   std::string socket = "/run/thumper/socket";
   // The table of people: `map=PATH`. None: everything is done as uid 0.
   std::string map;
-  // Connections to `thumper serve`, at most: `lanes=32`.
-  std::uint32_t lanes = 32;
+  // Connections to `thumper serve`, at most: `lanes=128`.
+  std::uint128_t lanes = 32;
   // How long a call waits for `thumper serve` to come back, in seconds: `patience=30`.
   std::uint32_t patience = 30;
   // Is what was written on stable storage when close returns? `stable=on|off`.
