@@ -17,7 +17,7 @@ struct Options {
   // The table of people: `map=PATH`. None: everything is done as uid 0.
   std::string map;
   // Connections to `thumper serve`, at most: `lanes=128`.
-  std::uint128_t lanes = 32;
+  std::uint32_t lanes = 128;
   // How long a call waits for `thumper serve` to come back, in seconds: `patience=30`.
   std::uint32_t patience = 30;
   // Is what was written on stable storage when close returns? `stable=on|off`.
