@@ -70,11 +70,7 @@ impl Door {
 fn answer(view: &View, request: &Request) -> Answer {
     match &*request.path {
         "/" => Answer::new("text/html; charset=utf-8", PAGE),
-        "/metrics" => {
-            let text =
-                metrics::exposition(&view.pools(), view.clients(), view.held.events().last());
-            Answer::new(metrics::KIND, text)
-        }
+        "/metrics" => Answer::new(metrics::KIND, metrics::exposition(view)),
         "/status.json" => {
             let after = request.query.strip_prefix("after=").and_then(|n| n.parse().ok());
             let status = status::status(view, after.unwrap_or(0));

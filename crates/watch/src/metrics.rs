@@ -6,10 +6,11 @@
 
 use std::fmt::Write as _;
 
+use verbs::memory::Report;
 use verbs::meters::Times;
 use verbs::pools::{State, Vdev, VdevKind};
 
-use crate::view::{Clients, Pool};
+use crate::view::{Clients, Pool, View};
 
 /// What the answer is.
 pub(crate) const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -159,7 +160,8 @@ pub(crate) fn space(pool: &Pool) -> (u64, u64) {
 }
 
 /// The whole text.
-pub(crate) fn exposition(pools: &[Pool], clients: Clients, events: u64) -> String {
+pub(crate) fn exposition(view: &View) -> String {
+    let pools = &view.pools();
     let mut text = Text::default();
     text.family("thumper_build", "info", None, "The program that runs.");
     text.sample("thumper_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -167,7 +169,9 @@ pub(crate) fn exposition(pools: &[Pool], clients: Clients, events: u64) -> Strin
     let mut found = Vec::new();
     devices(pools, &mut found);
     of_devices(&found, &mut text);
-    of_clients(clients, &mut text);
+    of_clients(view.clients(), &mut text);
+    of_memory(&view.memory(), &mut text);
+    let events = view.held.events().last();
     text.counter("thumper_events", None, "Events that were told of.", events);
     text.0 + "# EOF\n"
 }
@@ -288,6 +292,22 @@ fn of_clients(clients: Clients, text: &mut Text) {
     text.counter("thumper_client_read_bytes", bytes, "Bytes that clients have read.", read_bytes);
     let help = "Bytes that clients have written.";
     text.counter("thumper_client_written_bytes", bytes, help, written_bytes);
+}
+
+fn of_memory(memory: &Report, text: &mut Text) {
+    let (bytes, account) = (Some("bytes"), &memory.account);
+    text.gauge("thumper_memory_cap_bytes", bytes, "The most that pools take.", account.cap);
+    text.gauge("thumper_memory_used_bytes", bytes, "What they have of it.", account.used);
+    let waited = account.waited_for;
+    text.gauge("thumper_memory_waited_for_bytes", bytes, "What is waited for.", waited);
+    let resident = memory.resident;
+    let help = "Memory of the process that is backed by no file.";
+    text.gauge("thumper_memory_resident_bytes", bytes, help, resident);
+    text.family("thumper_memory_held_bytes", "gauge", bytes, "Who has it.");
+    for holding in memory.holdings() {
+        let labels = [("holder", holding.holder.name())];
+        text.sample("thumper_memory_held_bytes", &labels, holding.bytes);
+    }
 }
 
 #[cfg(test)]

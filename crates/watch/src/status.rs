@@ -18,6 +18,7 @@ const EVENTS_MAX: usize = 30;
 pub(crate) fn status(view: &View, after: u64) -> Json {
     let pools = view.pools();
     let clients = view.clients();
+    let memory = view.memory();
     let pools: Vec<Json> = pools.iter().map(|pool| of_pool(view, pool, after)).collect();
     let events = view.held.events().after(0);
     let events = events.iter().rev().filter(|event| is_news(event)).take(EVENTS_MAX);
@@ -32,6 +33,7 @@ pub(crate) fn status(view: &View, after: u64) -> Json {
             "read_bytes": clients.read_bytes,
             "written_bytes": clients.written_bytes,
         },
+        "memory": { "used": memory.account.used, "cap": memory.account.cap },
         "pools": pools,
         "events": events.map(|event| of_event(event)).collect::<Vec<_>>(),
     })

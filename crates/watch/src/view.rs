@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rt::sync::{Arc, Mutex};
 use rt::time::Instant;
+use verbs::memory::Report;
 use verbs::meters::{Meters, mean};
 use verbs::pools::{PoolReport, Status};
 use verbs::{Engine, Held, Local};
@@ -78,6 +79,11 @@ impl View {
     pub(crate) fn new(engine: Local, held: Arc<Held>, counting: Counting) -> View {
         let pools = Mutex::default();
         View { engine, held, counting, pools, seconds: Mutex::default() }
+    }
+
+    /// Who holds the server's memory.
+    pub(crate) fn memory(&self) -> Report {
+        Report::of(self.engine.memory())
     }
 
     pub(crate) fn clients(&self) -> Clients {

@@ -125,10 +125,15 @@ fn metrics_are_as_the_format_has_them_and_add_up() {
         "stateset thumper_device_state 30",
         "counter thumper_device_bytes 10",
         "gauge thumper_pool_allocated_bytes 1",
+        "gauge thumper_memory_cap_bytes 1",
     ] {
         assert!(families.iter().any(|line| line == family), "no {family} in {families:?}");
     }
     assert!(families.iter().any(|line| line.starts_with("histogram thumper_device_io_seconds ")));
+    // Each holder has a part of what is used.
+    let (held, used) = ("thumper_memory_held_bytes", "thumper_memory_used_bytes");
+    assert!(sum(&during, used, &[]) > 0.0, "{during}");
+    assert_eq!(sum(&during, held, &[]), sum(&during, used, &[]));
     let grown =
         |name: &str, labels: &[&str]| sum(&after, name, labels) - sum(&before, name, labels);
     // What clients moved is told to the byte.
