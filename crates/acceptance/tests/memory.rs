@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use acceptance::{Server, assert_verified, thumper};
@@ -158,7 +158,7 @@ fn resident(pid: u32) -> (u64, u64) {
 }
 
 /// A number of `thumper top -j`.
-fn told(state: &PathBuf, key: &str) -> u64 {
+fn told(state: &Path, key: &str) -> u64 {
     let text = Ran::of(thumper(state).args(["top", "-j"])).expect_ok().out;
     let from = text.find(&format!("\"{key}\":")).unwrap() + key.len() + 3;
     let digits: String = text[from..].chars().take_while(char::is_ascii_digit).collect();
