@@ -69,6 +69,7 @@ impl Filesystem {
         let _lock = self.lock(number);
         let object = self.object(number)?;
         let tx = self.enter(data.len() as u64)?;
+        self.forget_digests(&tx, &object)?;
         let size = self.file_size(&object)?.max(end);
         self.grow_block(&tx, &object, size.max(offset + data.len() as u64))?;
         object.write(&tx, offset, data)?;
@@ -215,11 +216,14 @@ impl Filesystem {
             changed?;
             // What is a hole already may lie beyond the old end.
             let now = if cut == size { size } else { cut.min(old) };
+            let mut named = false;
             self.change_znode(&tx, &object, |znode| {
-                znode.size = now;
+                (znode.size, named) = (now, znode.links > 0);
                 modified(znode);
             })?;
-            self.tell_cut(&tx, number, now, 0);
+            if named {
+                self.tell_cut(&tx, number, now, 0);
+            }
             if cut == size {
                 drop((tx, lock));
                 return self.done(number);
@@ -241,8 +245,12 @@ impl Filesystem {
             let cut = object.free_bytes(&tx, from, end.saturating_sub(from));
             self.note_cut(number, from, end);
             cut?;
-            self.change_znode(&tx, &object, modified)?;
-            if from < end {
+            let mut named = false;
+            self.change_znode(&tx, &object, |znode| {
+                named = znode.links > 0;
+                modified(znode);
+            })?;
+            if named && from < end {
                 self.tell_cut(&tx, number, from, end - from);
             }
             if from == offset {

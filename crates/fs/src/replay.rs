@@ -108,8 +108,8 @@ impl Replay {
         for block in &self.log.blocks {
             for raw in LogBlock::parse(block).map_err(damaged)?.records() {
                 let raw = raw.map_err(damaged)?;
-                let open = self.log.replayed_seq + 1..=self.log.last_seq;
-                if open.contains(&raw.seq) && raw.txg >= self.log.first_txg {
+                let open = raw.seq > self.log.replayed_seq && raw.seq <= self.log.last_seq;
+                if open && raw.txg >= self.log.first_txg {
                     f(&raw, raw.decode().map_err(damaged)?)?;
                 }
             }
@@ -152,8 +152,10 @@ impl Replay {
                 Record::Link { directory, object, name } => fs.link(directory, name, object),
                 Record::Rename { from, to, name, new_name } => fs.rename(from, name, to, new_name),
                 Record::Write(write) => self.write(fs, raw, &write),
-                Record::Truncate { object, offset, length } => truncate(fs, object, offset, length),
-                Record::Setattr(set) => setattr(fs, &set),
+                Record::Truncate { object, offset, length } => {
+                    unless_gone(truncate(fs, object, offset, length))
+                }
+                Record::Setattr(set) => unless_gone(setattr(fs, &set)),
                 record => self.is_replayed(raw, &record),
             })
         })
@@ -198,11 +200,7 @@ impl Replay {
             return Err(self.wrong(raw, "ends beyond what a file can be"));
         };
         let (offset, data) = self.bytes(raw, write)?.unwrap_or((write.offset, &[]));
-        match fs.write_again(write.object, (offset, data), end) {
-            // It may have been removed by what came into the log earlier and happened later.
-            Err(FsError::Dmu(DmuError::NoObject { .. })) => Ok(()),
-            other => other,
-        }
+        unless_gone(fs.write_again(write.object, (offset, data), end))
     }
 
     /// Makes an object again under its number.
@@ -252,6 +250,14 @@ impl Replay {
             return fs.count_hidden(&tx, create.directory, 1);
         }
         fs.count_entries(&tx, zap.object(), 1, i64::from(kind == mode::DIR))
+    }
+}
+
+/// An object may have been removed by what came into the log earlier and happened later.
+fn unless_gone(done: Result<()>) -> Result<()> {
+    match done {
+        Err(FsError::Dmu(DmuError::NoObject { .. })) => Ok(()),
+        done => done,
     }
 }
 

@@ -134,7 +134,8 @@ impl Filesystem {
         self.dataset.note_change(tx, LogChange::Written { object, offset, length });
     }
 
-    /// Bytes were cut out of a file; a length of 0: all from `offset` on, or it has grown up to there.
+    /// Bytes were cut out of a file; a length of 0: all from `offset` on, or it has grown up to there. Not of one that has
+    /// lost its last name: a replay removes it before, and OpenZFS's would end there.
     pub(crate) fn tell_cut(&self, tx: &Tx<'_>, object: u64, offset: u64, length: u64) {
         if self.dataset.records_changes() {
             let record = Record::Truncate { object, offset, length };
@@ -142,9 +143,9 @@ impl Filesystem {
         }
     }
 
-    /// Attributes have changed.
+    /// Attributes have changed; of one that has lost its last name nobody is told.
     pub(crate) fn tell_attrs(&self, tx: &Tx<'_>, object: u64, before: &Attrs, after: &Attrs) {
-        if !self.dataset.records_changes() {
+        if !self.dataset.records_changes() || after.links == 0 {
             return;
         }
         // What a replay would make of it.

@@ -452,7 +452,12 @@ fn what_is_gone_is_not_done_again() {
     fs.truncate(object, 10).unwrap();
     fs.change_attrs(object, |attrs| attrs.uid = 5).unwrap();
     fs.write(object, 0, b"gone").unwrap();
+    fs.hold(object).unwrap();
     fs.unlink(fs.root(), b"file").unwrap();
+    fs.fsync(object).unwrap();
+    // Open still: what is done to it now ends with it, and OpenZFS's replay would end there.
+    fs.truncate(object, 3).unwrap();
+    fs.change_attrs(object, |attrs| attrs.set_mode(0o640)).unwrap();
     fs.fsync(object).unwrap();
     let new = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
     let after = fs.create(fs.root(), b"after", &new).unwrap();
@@ -462,6 +467,8 @@ fn what_is_gone_is_not_done_again() {
     drop((fs, pool));
     let set = SimSet::from_images(images);
     let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    let log = fs::Replay::read(&pool, POOL).unwrap().unwrap();
+    assert_eq!(log.len(), 4, "two writes, a name that went and one that came");
     assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
     let fs = Filesystem::open(&pool, POOL).unwrap();
     assert_eq!(fs.resolve(b"after").unwrap(), after);

@@ -446,13 +446,20 @@ impl Filesystem {
                 return Ok(Some(record));
             }
         }
-        self.watch(number)?;
+        // Held, so that its number means no other file meanwhile.
+        self.hold(number)?;
+        let watched = self.watch(number);
+        if let Err(error) = watched {
+            self.let_go(number)?;
+            return Err(error);
+        }
         let mut record = None;
         let done = self.complete(number, u64::MAX, |digest, state| {
             let (value, now) = (algorithm.value(digest), attrs::now().secs);
             record = xrdcks::build(algorithm.name(), &value, now, state).ok();
         });
         self.watch_no_more(number);
+        self.let_go(number)?;
         // What cannot be kept (there is no room) is right all the same.
         if record.is_none() {
             done?;
