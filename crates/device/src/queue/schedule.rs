@@ -1,8 +1,8 @@
 //! Which I/O goes to the disk next.
 //!
 //! The one idea: classes in the order of who waits for them; within a class in the order of
-//! offsets, round and round, as the head moves. Every now and then the least urgent class is
-//! served first, so that none starves, and work in the background never takes every thread.
+//! offsets, round and round, as the head moves. Every now and then a less urgent class is served
+//! first, each in its turn, so that none starves, and work in the background never takes every thread.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub enum Class {
 
 const CLASSES: usize = crate::meter::CLASSES;
 
-/// One turn in this many begins with the least urgent class.
+/// One turn in this many begins with a less urgent class.
 const FAIR: u64 = 16;
 
 /// The I/Os that wait for one disk.
@@ -36,6 +36,8 @@ pub(super) struct Schedule<T> {
     heads: [(u64, u64); CLASSES],
     number: u64,
     turn: u64,
+    /// The class that was served out of turn last.
+    fair: Class,
 }
 
 impl<T> Schedule<T> {
@@ -47,6 +49,7 @@ impl<T> Schedule<T> {
             heads: [(0, 0); CLASSES],
             number: 0,
             turn: 0,
+            fair: Class::SyncRead,
         }
     }
 
@@ -77,11 +80,14 @@ impl<T> Schedule<T> {
             let room = *class < Class::Read || background < self.background_max;
             room && !self.classes[*class as usize].is_empty()
         };
-        let class = if (self.turn + 1).is_multiple_of(FAIR) {
-            ORDER.into_iter().rev().find(may)?
-        } else {
-            ORDER.into_iter().find(may)?
-        };
+        let mut class = ORDER.into_iter().find(may)?;
+        if (self.turn + 1).is_multiple_of(FAIR) {
+            // From the one after that which had such a turn last: two that wait both get some.
+            let last = self.fair as usize;
+            let mut from = (1..=CLASSES).map(|step| ORDER[(last + CLASSES - step) % CLASSES]);
+            class = from.find(|other| *other > class && may(other)).unwrap_or(class);
+            self.fair = class;
+        }
         self.turn += 1;
         let (waiting, head) = (&mut self.classes[class as usize], &mut self.heads[class as usize]);
         let next = waiting.range(*head..).next().or_else(|| waiting.iter().next());
@@ -163,6 +169,21 @@ mod tests {
             }
             assert!(turns <= FAIR);
         }
+        // Nor does any of several that wait while more urgent ones keep coming.
+        let mut seen = [0; CLASSES];
+        for _ in 0..8 * FAIR {
+            for class in [Class::SyncRead, Class::SyncWrite, Class::Write, Class::Read] {
+                if schedule.of_class(class as usize).0 == 0 {
+                    schedule.push(class, 9, 9);
+                }
+            }
+            let (class, _) = schedule.pop().expect("there is always one");
+            schedule.done(class);
+            seen[class as usize] += 1;
+        }
+        assert!(seen[..4].iter().all(|count| *count >= 2), "{seen:?}");
+        assert!(seen[0] >= 7 * FAIR, "{seen:?}");
+        let _ = drain(&mut schedule);
         // Nor does a far offset, while near ones keep coming.
         schedule.push(Class::SyncRead, 1 << 40, 2_000);
         let found = (0..100).any(|_| {
