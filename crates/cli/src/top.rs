@@ -52,7 +52,7 @@ pub(crate) fn top(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         if count.is_some_and(|count| shown >= count) {
             return Ok(0);
         }
-        rt::time::sleep(Duration::from_secs(seconds));
+        door.wait(Duration::from_secs(seconds))?;
         if !json {
             door.print("\n")?;
         }

@@ -19,11 +19,17 @@ pub use holders::{Holder, Holding, Snapshot};
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use crate::time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How long an asker waits before it has the reclaimers called again.
 const RECLAIM_AGAIN: Duration = Duration::from_millis(20);
+/// The part of [`Class::Normal`] that is granted beyond the cap, rather than never: what nobody may wait for can fill
+/// the account for good.
+const LEAST_PART: u64 = 4;
+/// How long who is the first in line waits for that.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -289,10 +295,13 @@ impl Account {
         let ticket = state.ticket_next;
         state.ticket_next += 1;
         Self::queue(&mut state, class).push_back(Waiter { ticket, bytes });
+        let start = time::now();
         loop {
             let first = Self::queue(&mut state, class).front().is_some_and(|w| w.ticket == ticket);
             let turn = first && (class == Class::Reserve || state.reserve_waiting.is_empty());
-            if turn && self.fits(&state, class, bytes) {
+            let least = class == Class::Normal && state.normal + bytes <= max / LEAST_PART;
+            let is_stuck = least && start.elapsed() > STUCK_AFTER;
+            if turn && (is_stuck || self.fits(&state, class, bytes)) {
                 return Ok(self.take_in_turn(state, class, bytes));
             }
             if turn {

@@ -100,7 +100,7 @@ fn serve_session(
         let invalid = |why: wire::FrameError| std::io::Error::new(ErrorKind::InvalidData, why);
         let head = Head::read(head).map_err(invalid)?;
         // Its bytes, once more as records, and what is said of them.
-        let _memory = supply.grant((2 * head.bulk + head.part) as u64);
+        let mut memory = Some(supply.grant((2 * head.bulk + head.part) as u64));
         part.resize(head.part, 0);
         stream.read_exact(&mut part)?;
         let mut bulk = (head.bulk > 0).then(|| supply.buffers.get(head.bulk));
@@ -108,6 +108,10 @@ fn serve_session(
             stream.read_exact(bulk)?;
         }
         let request = decode(&part).map_err(invalid)?;
+        if head.bulk == 0 {
+            // What reads asks for its own, and must hold nothing while it waits.
+            memory = None;
+        }
         moved.requests.fetch_add(1, Ordering::Relaxed);
         let bytes = bulk.as_deref().unwrap_or(&[]);
         let (answer, bulk) = match answer(session, request, bytes, supply) {
@@ -124,6 +128,7 @@ fn serve_session(
             Err(_) => {}
         }
         send(stream, &answer, bulk)?;
+        drop(memory);
         part.shrink_to(4096);
     }
 }

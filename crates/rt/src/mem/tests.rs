@@ -172,6 +172,24 @@ fn a_cache_gives_way_to_what_is_taken() {
 }
 
 #[test]
+fn what_was_taken_keeps_nobody_waiting_for_ever() {
+    let account = Account::new(100, 60);
+    let _threads = account.of(Holder::Mounts).take(120);
+    let clients = account.of(Holder::Clients);
+    assert!(clients.try_grant(Class::Normal, 10).is_none());
+    let start = time::now();
+    let least = clients.grant(Class::Normal, 10).expect("a quarter of 40 is theirs");
+    assert!(start.elapsed() >= STUCK_AFTER);
+    // One after the other, as far as they fit into that.
+    let waiting = thread::spawn("asker", move || drop(clients.grant(Class::Normal, 5)));
+    eventually(|| account.wanted() == 5);
+    time::sleep(2 * STUCK_AFTER);
+    assert_eq!(account.wanted(), 5);
+    drop(least);
+    waiting.join();
+}
+
+#[test]
 fn those_who_share_are_counted() {
     let account = Account::new(100, 0);
     let (first, second) = (account.join(), account.of(Holder::Dirty).join());
