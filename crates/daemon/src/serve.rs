@@ -155,7 +155,7 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
             loop {
                 rt::time::sleep(TXG_TIMEOUT);
                 let Some(held) = held.upgrade() else { return };
-                held.sync().iter().for_each(|(name, error)| log.say(format!("'{name}': {error}")));
+                held.sync(move |name, error| log.say(format!("'{name}': {error}")));
             }
         };
         drop(rt::thread::spawn("txg-timer", timer));

@@ -17,7 +17,8 @@ use rt::thread::JoinHandle;
 use crate::door::{Door, IO_MAX};
 use crate::nodes::Spaces;
 
-/// Requests that are served at once. Most of their time is waited: for disks, and for what is to be stable.
+/// Requests that are served at once, unless told. Most of their time is waited: for disks, and for what is to be
+/// stable.
 const THREADS: usize = 16;
 /// Memory that a thread keeps for the kernel's requests, and takes to answer one, in bytes.
 const THREAD_BYTES: u64 = 2 * IO_MAX as u64 + (64 << 10);
@@ -33,6 +34,8 @@ pub struct Options {
     pub attrs_for: Duration,
     /// The same for names, those that are not there among them.
     pub names_for: Duration,
+    /// Requests that are served at once; each costs 2 MiB.
+    pub threads: usize,
 }
 
 impl Default for Options {
@@ -42,6 +45,7 @@ impl Default for Options {
             read_only: false,
             attrs_for: Duration::from_secs(1),
             names_for: Duration::from_secs(60),
+            threads: THREADS,
         }
     }
 }
@@ -115,9 +119,10 @@ pub fn mount(
     ];
     // Others see what root mounts, as far as permissions let them; what a user mounts only he.
     config.acl = if is_root { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(THREADS);
+    config.n_threads = Some(options.threads);
     config.clone_fd = true;
-    let memory = pool.memory().of(rt::mem::Holder::Mounts).take(THREADS as u64 * THREAD_BYTES);
+    let memory =
+        pool.memory().of(rt::mem::Holder::Mounts).take(options.threads as u64 * THREAD_BYTES);
     let door = Door::new(Spaces::new(live.clone()), props, options);
     let session = Session::new(door, &dir, &config).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => MountError::Host(

@@ -131,8 +131,23 @@ fn files_of_a_served_pool_are_where_its_file_systems_are() {
     assert_eq!(std::fs::read_to_string(below.join("file")).unwrap(), "through the mount");
     drop(stage.ok("zfs clone tank/a/b@then tank/fork"));
     assert!(top.join("fork/file").exists());
-    drop(stage.ok("zfs destroy tank/fork"));
+    // A clone goes with its snapshot, and what is mounted inside keeps no rollback.
+    drop(stage.ok("zfs snapshot tank/a@then"));
+    drop(stage.ok("zfs rollback tank/a@then"));
+    assert!(below.join("file").exists());
+    drop(stage.ok("zfs destroy -R tank/a/b@then"));
     assert!(!top.join("fork").exists());
+
+    // Names and places need not nest alike; one directory is for one.
+    let inner = stage.aside("t/by/inner");
+    drop(stage.ok("zfs create -o mountpoint=$A/t/by tank/zz"));
+    drop(stage.ok(&format!("zfs create -o mountpoint={} tank/aa", inner.display())));
+    let ran = stage.run("zfs create -o mountpoint=$A/t/by tank/twice");
+    assert!(ran.status == 1 && ran.err.contains("'tank/zz' is mounted on"), "{ran}");
+    drop(stage.ok("zfs destroy tank/twice"));
+    drop(stage.ok("zfs unmount -a"));
+    drop(stage.ok("zfs mount -a"));
+    assert_eq!(stage.ok("zfs get -Ho value mounted tank/aa").out.trim(), "yes");
 
     // What clients of the server do is seen a second later.
     assert!(!below.join("moved").exists());

@@ -4,7 +4,7 @@
 //! opened for it alone or is held. What a held pool's session changed is on disk when it ends, as ever; only the
 //! pool stays open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub struct Held {
     ending: AtomicBool,
     events: Events,
     lookout: Lookout,
+    /// Those whose timer has run out, and that are being synced for it.
+    syncing: Mutex<BTreeSet<String>>,
     /// What is mounted of them, if this process mounts file systems where their properties say.
     places: Option<Places>,
 }
@@ -182,12 +184,23 @@ impl Held {
         }
     }
 
-    /// Puts on stable storage what was changed; what could not be, by name.
-    pub fn sync(&self) -> Vec<(String, PoolError)> {
-        let pools: Vec<_> = self.pools.lock().values().map(|one| one.pool.clone()).collect();
-        let changed = pools.iter().filter(|pool| pool.has_changes());
-        let failed = |pool: &Arc<Pool>| Some((pool.name().to_string(), pool.sync().err()?));
-        changed.filter_map(failed).collect()
+    /// Has what was changed put on stable storage, each pool by a thread of its own: one that is suspended holds up no
+    /// other. `failed` hears what could not be, by name.
+    pub fn sync(self: &Arc<Self>, failed: impl Fn(&str, &PoolError) + Clone + Send + 'static) {
+        for name in self.names() {
+            let Some(pool) = self.pool(&name).filter(|pool| pool.has_changes()) else { continue };
+            if !self.syncing.lock().insert(name.clone()) {
+                continue;
+            }
+            let (held, failed) = (self.clone(), failed.clone());
+            drop(rt::thread::spawn("txg-timer", move || {
+                if let Err(error) = pool.sync() {
+                    failed(&name, &error);
+                }
+                drop(pool);
+                held.syncing.lock().remove(&name);
+            }));
+        }
     }
 
     /// Closes all of them; what went wrong, by name. They stay remembered.
@@ -196,6 +209,9 @@ impl Held {
         let _alone = self.one_at_a_time();
         let pools = std::mem::take(&mut *self.pools.lock());
         let failed = |(name, one): (String, One)| Some((name, one.pool.close().err()?));
+        let mut pools: Vec<_> = pools.into_iter().collect();
+        // One that waits for its disks comes last.
+        pools.sort_by_key(|(_, one)| one.pool.suspended().is_some());
         pools.into_iter().filter_map(failed).collect()
     }
 }

@@ -282,10 +282,16 @@ impl Engine for Local {
 
     fn dataset_destroy(&mut self, request: &datasets::Destroy) -> Result<datasets::Destroyed> {
         let (name, below) = (&request.name, request.recursive || request.dependents);
-        if request.dry_run || name.contains(['@', '#']) {
+        let of_head = !name.contains(['@', '#']);
+        if request.dry_run || !(of_head || request.dependents) {
             return filesystems::destroy(&self.here, request);
         }
-        let doomed = |there: &str| there == name || below && places::is_below(there, name);
+        // Clones that go with it may be anywhere in the pool.
+        let pool = filesystems::pool_of(name);
+        let doomed = |there: &str| match request.dependents {
+            true => places::is_below(there, pool),
+            false => there == name || below && places::is_below(there, name),
+        };
         self.unplaced(request.force, &doomed, &str::to_string, |ours| {
             filesystems::destroy(&ours.here, request)
         })
@@ -337,8 +343,10 @@ impl Engine for Local {
                 self.unplaced(false, &doomed, &now, |ours| branches::change(&ours.here, request))
             }
             Branch::Rollback(rollback) => {
+                // What lies inside holds the directory; clones that go with it may be anywhere in the pool.
                 let fs = rollback.name.split('@').next().unwrap_or_default();
-                self.unplaced(false, &|name| name == fs, &same, |ours| {
+                let above = if rollback.clones { filesystems::pool_of(fs) } else { fs };
+                self.unplaced(false, &|name| places::is_below(name, above), &same, |ours| {
                     branches::change(&ours.here, request)
                 })
             }

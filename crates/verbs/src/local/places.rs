@@ -23,6 +23,8 @@ use crate::{Doing, Engine, Error, Result, Why, datasets};
 
 /// How long the end of the server waits for a mount that is in use.
 const BUSY_MAX: Duration = Duration::from_secs(2);
+/// Requests of one mount that are served at once: there may be many mounts.
+const THREADS: usize = 4;
 /// How long the kernel takes names for right.
 const NAMES_FOR: Duration = Duration::from_secs(1);
 /// Properties that are options of the mount, or say where it is.
@@ -104,6 +106,10 @@ impl Places {
     }
 
     fn add(&self, pool: &Arc<Pool>, name: &str, dir: &Path) -> Result<()> {
+        if let Some((other, _)) = self.list().iter().find(|(_, on)| on == dir) {
+            let why = format!("'{other}' is mounted on {}", dir.display());
+            return Err(cannot_mount(name, Why::Host(why)));
+        }
         let host = |e: std::io::Error| Why::Host(format!("{}: {e}", dir.display()));
         if dir.read_dir().is_err_and(|e| e.kind() == std::io::ErrorKind::NotConnected) {
             // A server that was killed has left its mount there. (Attributes may come from the kernel's cache.)
@@ -112,7 +118,7 @@ impl Places {
         std::fs::create_dir_all(dir).map_err(|e| cannot_mount(name, host(e)))?;
         // Clients of the server change names, too, and the kernel does not hear of it.
         let (read_only, names_for) = (pool.read_only_reason().is_some(), NAMES_FOR);
-        let options = Options { read_only, names_for, ..Options::default() };
+        let options = Options { read_only, names_for, threads: THREADS, ..Options::default() };
         let mounted = fuse::mount(pool, name, dir, &options);
         let mounted = mounted.map_err(|e| mount_error("mount", name.into(), e))?;
         self.mounts.lock().insert(name.into(), mounted);
@@ -126,12 +132,13 @@ impl Places {
             done => done,
         };
         match done {
-            // Somebody else was faster.
+            // Somebody else may have been faster, and files be open that hold it.
             Ok(()) | Err(MountError::NotOurs(_)) => {
-                if !lazily {
-                    mounted.wait();
+                if lazily || mounted.has_ended(BUSY_MAX) {
+                    return Ok(());
                 }
-                Ok(())
+                self.mounts.lock().insert(name.into(), mounted);
+                Err(cannot_unmount(dir, Why::MountBusy))
             }
             Err(error) => {
                 let why = match error {
@@ -151,7 +158,10 @@ impl Places {
         lazily: bool,
     ) -> (Vec<(String, PathBuf)>, Vec<Error>) {
         let (mut gone, mut errors) = (Vec::new(), Vec::new());
-        for (name, dir) in self.list().into_iter().rev().filter(|(name, _)| doomed(name)) {
+        let mut list = self.list();
+        // What lies inside goes first, whatever it is called.
+        list.sort_by(|(_, a), (_, b)| b.cmp(a));
+        for (name, dir) in list.into_iter().filter(|(name, _)| doomed(name)) {
             match self.remove(&name, &dir, lazily) {
                 Ok(()) => gone.push((name, dir)),
                 Err(error) => errors.push(error),
@@ -163,10 +173,19 @@ impl Places {
 
     /// The end of the server: all of it goes, what is in use with the process.
     pub(super) fn end(&self) {
-        let _alone = self.changing.lock();
+        // Who changes something may wait for a pool that does not answer.
+        let start = rt::time::now();
+        let _alone = loop {
+            match self.changing.try_lock() {
+                None if start.elapsed() < BUSY_MAX => rt::time::sleep(BUSY_MAX / 20),
+                alone => break alone,
+            }
+        };
         let mounts = std::mem::take(&mut *self.mounts.lock());
-        for (_, mounted) in mounts.into_iter().rev() {
-            let start = rt::time::now();
+        let mut mounts: Vec<Mounted> = mounts.into_values().collect();
+        mounts.sort_by(|a, b| b.dir().cmp(a.dir()));
+        let start = rt::time::now();
+        for mounted in mounts {
             while mounted.unmount(false).is_err() && !mounted.has_ended(BUSY_MAX / 20) {
                 if start.elapsed() > BUSY_MAX {
                     drop(mounted.unmount(true));
@@ -229,7 +248,10 @@ impl Local {
             return Vec::new();
         };
         let _alone = places.changing.lock();
-        self.settle_alone(places, below, wanted)
+        match self.is_ending() {
+            true => Vec::new(),
+            false => self.settle_alone(places, below, wanted),
+        }
     }
 
     fn settle_alone(
@@ -244,8 +266,10 @@ impl Local {
         };
         let there = places.list();
         let missing = due.iter().filter(|due| !there.iter().any(|(name, _)| *name == due.name));
+        let mut missing: Vec<&Due> = missing.filter(|due| wanted(&due.name)).collect();
+        missing.sort_by_key(|due| due.by_itself());
         let mut errors = Vec::new();
-        for one in missing.filter(|due| wanted(&due.name)) {
+        for one in missing {
             if let Some(dir) = one.by_itself()
                 && let Err(error) = self.place(places, &one.name, dir)
             {
