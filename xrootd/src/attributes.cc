@@ -34,7 +34,7 @@ ssize_t names_of(const Call &call, std::vector<char> &names) {
 
 int Attributes::Get(const char *name, void *value, int size, const char *path, int) {
   return walled([&]() -> int {
-    Call call(site_, nullptr, path);
+    Call call(site_, nobody_named, path);
     if (call.error) return answer(call.error);
     if (size < 0) return -EINVAL;
     auto got = thumper_getxattr(call.client, &call.who, call.path.c_str(), (prefix + name).c_str(), value,
@@ -45,7 +45,7 @@ int Attributes::Get(const char *name, void *value, int size, const char *path, i
 
 int Attributes::Set(const char *name, const void *value, int size, const char *path, int, int is_new) {
   return walled([&]() -> int {
-    Call call(site_, nullptr, path);
+    Call call(site_, nobody_named, path);
     if (call.error) return answer(call.error);
     if (size < 0 || (size > 0 && !value)) return -EINVAL;
     auto full = prefix + name;
@@ -63,7 +63,7 @@ int Attributes::Set(const char *name, const void *value, int size, const char *p
 
 int Attributes::Del(const char *name, const char *path, int) {
   return walled([&]() -> int {
-    Call call(site_, nullptr, path);
+    Call call(site_, nobody_named, path);
     if (call.error) return answer(call.error);
     return answer(thumper_setxattr(call.client, &call.who, call.path.c_str(), (prefix + name).c_str(), nullptr, 0));
   });
@@ -72,7 +72,7 @@ int Attributes::Del(const char *name, const char *path, int) {
 int Attributes::List(AList **list, const char *path, int, int sizes) {
   return walled([&]() -> int {
     *list = nullptr;
-    Call call(site_, nullptr, path);
+    Call call(site_, nobody_named, path);
     if (call.error) return answer(call.error);
     std::vector<char> names;
     auto size = names_of(call, names);

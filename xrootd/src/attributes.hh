@@ -2,7 +2,7 @@
 //
 // The one idea: XRootD leaves out the `user.` before a name, which the pool has as every other system does; so
 // checksums are found again by whatever serves the pool next. Those of adler32 and crc32c the server makes when they are
-// asked for, if it has none of the file as it is. XRootD does not say who asks: its own authorization decides.
+// asked for, if it has none of the file as it is. XRootD does not say who asks: it has asked the authority before.
 
 #pragma once
 

@@ -8,6 +8,7 @@
 #include "XrdSys/XrdSysError.hh"
 #include "XrdVersion.hh"
 #include "attributes.hh"
+#include "authority.hh"
 #include "site.hh"
 #include "storage.hh"
 
@@ -18,7 +19,7 @@ using thumper::Site;
 // Says what it is that is served, or why not.
 Site *set_up(XrdSysError &log, const char *words) noexcept {
   try {
-    Site &site = Site::of(words);
+    Site &site = Site::of(words, log.logger());
     const auto &options = site.options();
     int error = 0;
     if (site.client(error)) {
@@ -54,10 +55,23 @@ EXPORTED XrdSysXAttr *XrdSysGetXAttrObject(XrdSysError *log, const char *, const
   return site ? new (std::nothrow) thumper::Attributes(*site) : nullptr;
 }
 
+EXPORTED XrdAccAuthorize *XrdAccAuthorizeObjAdd(XrdSysLogger *, const char *, const char *, XrdOucEnv *,
+                                               XrdAccAuthorize *others) {
+  auto *authority = new (std::nothrow) thumper::Authority(others);
+  if (authority) Site::guard();
+  return authority;
+}
+
+EXPORTED XrdAccAuthorize *XrdAccAuthorizeObject(XrdSysLogger *logger, const char *config, const char *words) {
+  return XrdAccAuthorizeObjAdd(logger, config, words, nullptr, nullptr);
+}
+
 }  // extern "C"
 
 #pragma GCC visibility push(default)
 XrdVERSIONINFO(XrdOssGetStorageSystem, Thumper);
 XrdVERSIONINFO(XrdOssGetStorageSystem2, Thumper);
 XrdVERSIONINFO(XrdSysGetXAttrObject, Thumper);
+XrdVERSIONINFO(XrdAccAuthorizeObject, Thumper);
+XrdVERSIONINFO(XrdAccAuthorizeObjAdd, Thumper);
 #pragma GCC visibility pop

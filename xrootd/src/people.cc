@@ -1,11 +1,13 @@
 #include "people.hh"
 
+#include <chrono>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 
-#include "XrdOuc/XrdOucEnv.hh"
 #include "XrdSec/XrdSecEntity.hh"
+#include "XrdSec/XrdSecEntityAttr.hh"
 
 namespace thumper {
 
@@ -38,9 +40,8 @@ std::uint32_t id(const std::string &word) {
   return static_cast<std::uint32_t>(out);
 }
 
-}  // namespace
-
-People::People(const std::string &file) : open_(false) {
+Table read(const std::string &file) {
+  Table lines;
   std::ifstream in(file);
   if (!in) throw std::runtime_error(file + ": cannot be read");
   std::string text;
@@ -57,19 +58,68 @@ People::People(const std::string &file) : open_(false) {
     } catch (const std::runtime_error &error) {
       throw std::runtime_error(file + ":" + std::to_string(number) + ": " + error.what());
     }
-    lines_.push_back(std::move(line));
+    lines.push_back(std::move(line));
   }
   if (in.bad()) throw std::runtime_error(file + ": cannot be read to its end");
+  return lines;
 }
 
-const Person *People::of(const XrdOucEnv *env) const {
-  const XrdSecEntity *entity = env ? env->secEnv() : nullptr;
-  if (open_ || !entity) return &root_;
-  std::string protocol(entity->prot, strnlen(entity->prot, sizeof(entity->prot)));
-  for (const Line &line : lines_) {
-    if ((line.protocol == "*" || line.protocol == protocol) && fits(line.name, *entity)) return &line.person;
+bool is_same(const struct stat &a, const struct stat &b) {
+  return a.st_ino == b.st_ino && a.st_dev == b.st_dev && a.st_size == b.st_size &&
+         a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
+
+std::int64_t seconds_now() {
+  auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
+
+}  // namespace
+
+People::People(const std::string &file, std::function<void(const std::string &)> say)
+    : file_(file), say_(std::move(say)), looked_(seconds_now()) {
+  if (file_.empty()) return;
+  // Before it is read: what changes meanwhile is read again.
+  stat(file_.c_str(), &seen_);
+  table_ = std::make_shared<const Table>(read(file_));
+}
+
+std::shared_ptr<const Table> People::table() {
+  std::lock_guard<std::mutex> held(lock_);
+  auto now = seconds_now();
+  if (now == looked_) return table_;
+  looked_ = now;
+  struct stat found {};
+  // While it is away (somebody replaces it) the last one holds.
+  if (stat(file_.c_str(), &found) != 0 || is_same(found, seen_)) return table_;
+  seen_ = found;
+  try {
+    table_ = std::make_shared<const Table>(read(file_));
+    say_(file_ + ": the table of people was read again");
+  } catch (const std::runtime_error &error) {
+    say_(std::string(error.what()) + "; the table stays as it was");
   }
-  return nullptr;
+  return table_;
+}
+
+bool People::find(const XrdSecEntity *entity, Person &person) {
+  if (file_.empty() || !entity) {
+    person = {};
+    return true;
+  }
+  auto lines = table();
+  std::string protocol(entity->prot, strnlen(entity->prot, sizeof(entity->prot)));
+  // Whom XRootD's authorization has found a token to name is no other any more.
+  std::string named;
+  bool has_token = entity->eaAPI && entity->eaAPI->Get("request.name", named) && !named.empty();
+  for (const Line &line : *lines) {
+    bool is_his = has_token ? line.protocol == "token" && (line.name == "*" || line.name == named)
+                            : (line.protocol == "*" || line.protocol == protocol) && fits(line.name, *entity);
+    if (!is_his) continue;
+    person = line.person;
+    return true;
+  }
+  return false;
 }
 
 }  // namespace thumper

@@ -9,16 +9,22 @@
 //     unix        *     65534 65534
 //
 // `@name` is an organization, `%name` a group of the client's; `*` fits everybody. XRootD calls clients whom nobody
-// asked who they are `host`, `https` or `http`.
+// asked who they are `host`, `https` or `http`; whom a token names is `token`, however he came. A table that has changed
+// is read again; one that makes no sense is not taken.
 
 #pragma once
 
+#include <sys/stat.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "thumper.h"
 
-class XrdOucEnv;
+class XrdSecEntity;
 
 namespace thumper {
 
@@ -31,24 +37,34 @@ struct Person {
   thumper_subject subject() const { return {uid, gid, groups.data(), groups.size()}; }
 };
 
+// A line of the table.
+struct Line {
+  std::string protocol, name;
+  Person person;
+};
+using Table = std::vector<Line>;
+
 class People {
  public:
-  // No table: everything is done as uid 0.
-  People() = default;
-  // Reads a table. Throws std::runtime_error, with the line that makes no sense.
-  explicit People(const std::string &file);
+  // No file: everything is done as uid 0. Otherwise it is read. Throws std::runtime_error, with the line that makes
+  // no sense. What is to be said later goes to `say`.
+  People(const std::string &file, std::function<void(const std::string &)> say);
 
-  // Who asks. What XRootD does for itself (to make a checksum) is done as uid 0. Null: nobody that is known.
-  const Person *of(const XrdOucEnv *env) const;
+  // Who asks. What XRootD does for itself (to make a checksum) is done as uid 0. False: nobody that is known.
+  bool find(const XrdSecEntity *entity, Person &person);
+
+  bool have_table() const { return !file_.empty(); }
 
  private:
-  struct Line {
-    std::string protocol, name;
-    Person person;
-  };
-  bool open_ = true;
-  std::vector<Line> lines_;
-  Person root_;
+  // The table as it is now, or was a second ago.
+  std::shared_ptr<const Table> table();
+
+  std::string file_;
+  std::function<void(const std::string &)> say_;
+  std::mutex lock_;
+  std::shared_ptr<const Table> table_;
+  struct stat seen_ {};
+  std::int64_t looked_ = 0;
 };
 
 }  // namespace thumper

@@ -2,9 +2,9 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <memory>
 #include <stdexcept>
 
+#include "XrdOuc/XrdOucEnv.hh"
 #include "paths.hh"
 #include "queue.hh"
 
@@ -18,24 +18,34 @@ bool in_cmsd() {
   return program && std::string(program) == "cmsd";
 }
 
+std::atomic<Site *> the_site{nullptr};
+std::atomic<bool> has_authority{false};
+
 }  // namespace
 
-Site &Site::of(const char *words) {
+Site &Site::of(const char *words, XrdSysLogger *logger) {
   static std::mutex lock;
-  static std::unique_ptr<Site> site;
   std::lock_guard<std::mutex> held(lock);
   std::string text = words ? words : "";
+  Site *site = made();
   if (!site) {
     if (thumper_abi() != THUMPER_ABI) throw std::runtime_error("the client library has another version");
-    site.reset(new Site(text));
+    // It stays until the process ends: threads of XRootD's may be in it to the last.
+    site = new Site(text, logger);
+    the_site.store(site, std::memory_order_release);
   } else if (site->words_ != text) {
     throw std::runtime_error("there is one tree in a process: '" + site->words_ + "'");
   }
   return *site;
 }
 
-Site::Site(const std::string &words) : words_(words), options_(Options::parse(words.c_str())) {
-  if (!options_.map.empty()) people_ = People(options_.map);
+Site *Site::made() { return the_site.load(std::memory_order_acquire); }
+
+Site::Site(const std::string &words, XrdSysLogger *logger)
+    : words_(words),
+      options_(Options::parse(words.c_str())),
+      log_(logger, "thumper_"),
+      people_(options_.map, [this](const std::string &what) { log_.Emsg("Thumper", what.c_str()); }) {
   if (in_cmsd()) {
     // Whoever asks the cluster where a file is does not wait for a server that is away.
     options_.patience = 0;
@@ -57,15 +67,26 @@ thumper_client *Site::client(int &error) {
   return client;
 }
 
-Call::Call(Site &site, const XrdOucEnv *env, const char *raw) {
+void Site::guard() { has_authority.store(true, std::memory_order_release); }
+
+bool Site::is_guarded() {
+  if (!people_.have_table() || has_authority.load(std::memory_order_acquire)) return true;
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) {
+    log_.Emsg("Thumper", "nobody is let in: map= needs the lines 'ofs.authorize' and 'ofs.authlib libXrdThumper.so'");
+  }
+  return false;
+}
+
+Call::Call(Site &site, const XrdOucEnv *env, const char *raw) : Call(site, env ? env->secEnv() : nullptr, raw) {}
+
+Call::Call(Site &site, const XrdSecEntity *entity, const char *raw) {
   error = plain(raw, path);
   if (error) return;
-  const Person *found = site.people().of(env);
-  if (!found) {
+  if ((entity && !site.is_guarded()) || !site.people().find(entity, person)) {
     error = -EACCES;
     return;
   }
-  person = *found;
   who = person.subject();
   client = site.client(error);
 }

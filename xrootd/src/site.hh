@@ -12,11 +12,14 @@
 #include <mutex>
 #include <string>
 
+#include "XrdSys/XrdSysError.hh"
 #include "options.hh"
 #include "people.hh"
 #include "thumper.h"
 
 class XrdOucEnv;
+class XrdSecEntity;
+class XrdSysLogger;
 
 namespace thumper {
 
@@ -28,29 +31,42 @@ struct Counters {
 class Site {
  public:
   // The one of this process. Throws std::runtime_error if the words make no sense, or are others than before.
-  static Site &of(const char *words);
+  static Site &of(const char *words, XrdSysLogger *logger);
+  // The one that was made, or null.
+  static Site *made();
 
   const Options &options() const { return options_; }
-  const People &people() const { return people_; }
+  People &people() { return people_; }
   Counters &counters() { return counters_; }
 
   // The client library's handle, connected when it is first needed. Null: the server is away, and `error` has minus
   // a number of errno(3).
   thumper_client *client(int &error);
 
+  // The authority is there, and asked.
+  static void guard();
+  // Is it, where it must be? With a table of people and without the authority nobody is let in: XRootD would hand
+  // files that are open for one to others.
+  bool is_guarded();
+
  private:
-  explicit Site(const std::string &words);
+  Site(const std::string &words, XrdSysLogger *logger);
 
   std::string words_;
   Options options_;
+  XrdSysError log_;
   People people_;
   Counters counters_;
   std::mutex lock_;
   std::atomic<thumper_client *> client_{nullptr};
 };
 
+// For whom the attributes are that XRootD asks for: it does not say.
+constexpr const XrdSecEntity *nobody_named = nullptr;
+
 // One call: for whom, on which path. Check `error` before anything else.
 struct Call {
+  Call(Site &site, const XrdSecEntity *entity, const char *raw);
   Call(Site &site, const XrdOucEnv *env, const char *raw);
 
   int error = 0;

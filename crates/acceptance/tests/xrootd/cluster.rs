@@ -1,20 +1,8 @@
 //! Many servers, and many clients: what a manager asks, and a queue that is long enough.
 
 use std::fs;
-use std::time::Duration;
 
-use crate::gate::{Site, free_port, noise, tool};
-
-/// How long something may take that servers settle among themselves.
-const PATIENCE: Duration = Duration::from_secs(40);
-
-fn until(what: &str, done: impl Fn() -> bool, log: impl Fn() -> String) {
-    let start = rt::time::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "{what}\n{}", log());
-        rt::time::sleep(Duration::from_millis(200));
-    }
-}
+use crate::gate::{Site, free_port, noise, tool, until};
 
 /// A manager finds a server's files through the cmsd beside it, which has the plug-in too.
 #[test]

@@ -138,6 +138,12 @@ impl Site {
         format!("ofs.osslib +cksio +xattr {dir}/libXrdThumper.so {words} socket={socket}\n")
     }
 
+    /// The lines that let a table of people hold, as docs/xrootd.md has them.
+    pub(crate) fn authority(&self) -> String {
+        let dir = self.aside.path().display();
+        format!("ofs.authorize\nofs.authlib {dir}/libXrdThumper.so\n")
+    }
+
     /// Starts xrootd; `lines` are added to what all of them have.
     pub(crate) fn gate(&self, name: &str, lines: &str) -> Gate {
         Gate::start(&self.path(name), lines)
@@ -273,6 +279,16 @@ pub(crate) fn tool(program: &str, words: &[&str], environment: &[(&str, &str)]) 
     command.arg(CLIENT_SECONDS).arg(program).args(words).stdin(Stdio::null());
     command.env("LC_ALL", "C").env("TZ", "UTC").envs(environment.iter().copied());
     Ran::of(&mut command)
+}
+
+/// Waits until something has come to be that servers settle by themselves.
+#[track_caller]
+pub(crate) fn until(what: &str, done: impl Fn() -> bool, log: impl Fn() -> String) {
+    let start = rt::time::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "{what}\n{}", log());
+        rt::time::sleep(Duration::from_millis(100));
+    }
 }
 
 /// `xrdcp`, which must do it.

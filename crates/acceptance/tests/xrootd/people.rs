@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use client::Subject;
 use testkit::Ran;
 
-use crate::gate::{Gate, ROOT, Site, hand_over, noise, tool};
+use crate::gate::{Gate, ROOT, Site, hand_over, noise, tool, until};
 
 /// The server's keytab with a key for each user, and one for each of them with his own alone.
 fn keytab(site: &Site, users: &[&str]) -> String {
@@ -54,8 +55,9 @@ fn each_has_his_own() {
         client.mkdir(&subject, format!("{top}/own").as_bytes(), 0o700, false).unwrap();
     }
     let lines = format!(
-        "{}xrootd.seclib libXrdSec.so\nsec.protocol sss -s {server}\nsec.protbind * only sss\n",
-        site.osslib(&format!("pool=tank map={map}"))
+        "{}{}xrootd.seclib libXrdSec.so\nsec.protocol sss -s {server}\nsec.protbind * only sss\n",
+        site.osslib(&format!("pool=tank map={map}")),
+        site.authority()
     );
     let gate = site.gate("gate", &lines);
     let data = site.file("data", &noise(1, 5 << 20));
@@ -104,5 +106,95 @@ fn each_has_his_own() {
     drop(copy("alice", &gate.url("/a/own/x"), back).expect_ok());
     assert!(fs::read(back).unwrap() == noise(1, 5 << 20));
     drop((gate, client));
+    site.end();
+}
+
+/// Opens a file, says so by making another, and holds it until that is gone.
+const HOLD: &str = r#"
+import os, sys, time
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+url, sign = sys.argv[1:]
+f = client.File()
+status, _ = f.open(url, OpenFlags.READ)
+assert status.ok, status.message
+assert f.read(0, 4)[1] == b'alic'
+open(sign, 'w').close()
+while os.path.exists(sign): time.sleep(0.02)
+f.close()
+"#;
+
+/// XRootD has one open file for all who read it: whoever comes second is asked for his permission, too. So is
+/// whoever asks for a checksum or an attribute.
+#[test]
+fn what_one_holds_open_is_not_open_to_others() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let server = keytab(&site, &["alice", "bob", "carol"]);
+    let table = "sss alice 1001 1001\nsss bob 1002 1002\n";
+    let map = site.file("users", table.as_bytes());
+    let lines = format!(
+        "{}{}xrootd.seclib libXrdSec.so\nsec.protocol sss -s {server}\nsec.protbind * only sss\n",
+        site.osslib(&format!("pool=tank map={map}")),
+        site.authority()
+    );
+    let gate = site.gate("gate", &lines);
+    client.chmod(&ROOT, b"/", 0o1777).unwrap();
+    let data = site.file("data", b"alice's own");
+    drop(as_user(&site, "alice", "xrdcp", &["--silent", &data, &gate.url("/own")]).expect_ok());
+    client.chmod(&ROOT, b"/own", 0o600).unwrap();
+    let (hold, sign) = (site.file("hold.py", HOLD.as_bytes()), site.path("sign"));
+    let (url, at) = (gate.url("/own"), sign.to_str().unwrap());
+    let words = [hold.as_str(), &url, at];
+    std::thread::scope(|scope| {
+        let alice = scope.spawn(|| as_user(&site, "alice", "/usr/bin/python3", &words));
+        while !sign.exists() {
+            assert!(!alice.is_finished(), "{}", alice.join().unwrap());
+            rt::time::sleep(Duration::from_millis(10));
+        }
+        let back = site.path("back");
+        let bob = as_user(&site, "bob", "xrdcp", &["-f", &url, back.to_str().unwrap()]);
+        let again = as_user(&site, "alice", "xrdcp", &["-f", &url, back.to_str().unwrap()]);
+        fs::remove_file(&sign).unwrap();
+        drop((alice.join().unwrap().expect_ok(), again.expect_ok()));
+        assert!(bob.status != 0 && bob.err.contains("[3010]"), "{bob}");
+    });
+    // What XRootD does not tell the storage system of: for whom attributes are.
+    drop(fs_as(&site, &gate, "alice", &["xattr", "/own", "set", "k=v"]).expect_ok());
+    for words in [&["get", "k"][..], &["set", "k=w"], &["del", "k"], &["list"]] {
+        let ran = fs_as(&site, &gate, "bob", &[&["xattr", "/own"], words].concat());
+        assert!(ran.status != 0 || !ran.out.contains("k="), "{words:?}: {ran}");
+    }
+    let ran = fs_as(&site, &gate, "alice", &["xattr", "/own", "get", "k"]).expect_ok();
+    assert!(ran.out.contains("k=\"v\""), "{ran}");
+    client
+        .mkdir(&Subject { uid: 1001, gid: 1001, groups: Vec::new() }, b"/dir", 0o700, false)
+        .unwrap();
+    drop(fs_as(&site, &gate, "alice", &["xattr", "/dir", "set", "k=v"]).expect_ok());
+    assert_ne!(fs_as(&site, &gate, "bob", &["xattr", "/dir", "set", "k=w"]).status, 0);
+    client.mkdir(&ROOT, b"/dir/under", 0o777, false).unwrap();
+    client.rename(&ROOT, b"/own", b"/dir/own").unwrap();
+    assert_ne!(fs_as(&site, &gate, "bob", &["query", "checksum", "/dir/own"]).status, 0);
+    drop(fs_as(&site, &gate, "alice", &["query", "checksum", "/dir/own"]).expect_ok());
+
+    // The table is read again when it has changed, and only if it makes sense.
+    assert_ne!(fs_as(&site, &gate, "carol", &["stat", "/"]).status, 0);
+    drop(site.file("users", format!("{table}sss carol 1003 1003\n").as_bytes()));
+    let comes_in = || fs_as(&site, &gate, "carol", &["stat", "/"]).ok();
+    until("carol is not let in", comes_in, || gate.log());
+    drop(site.file("users", b"sss carol\n"));
+    let said =
+        || gate.log().contains("users:1: PROTOCOL NAME UID GID is expected; the table stays");
+    until("a wrong table is passed over", || comes_in() && said(), || gate.log());
+    drop(site.file("users", table.as_bytes()));
+    until("carol is still let in", || !comes_in(), || gate.log());
+    drop((gate, client));
+
+    // Without the lines that ask for each, a table lets in nobody.
+    let lines = lines.replace(&site.authority(), "");
+    let gate = site.gate("unguarded", &lines);
+    let ran = fs_as(&site, &gate, "alice", &["stat", "/"]);
+    assert!(ran.status != 0 && gate.log().contains("map= needs the lines"), "{ran}{}", gate.log());
+    drop(gate);
     site.end();
 }

@@ -1,0 +1,74 @@
+#include "authority.hh"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "wall.hh"
+
+namespace thumper {
+
+namespace {
+
+// May he write in this directory? Only files can be opened for that.
+bool writes_in(const Person &who, const thumper_stat &dir) {
+  if (who.uid == 0) return true;
+  if (who.uid == dir.uid) return dir.mode & S_IWUSR;
+  bool in_group = who.gid == dir.gid || std::count(who.groups.begin(), who.groups.end(), dir.gid) > 0;
+  return dir.mode & (in_group ? S_IWGRP : S_IWOTH);
+}
+
+int ask_directory(const Call &call, Access_Operation what) {
+  if (what == AOP_Read) {
+    int error = 0;
+    auto *dir = thumper_opendir(call.client, &call.who, call.path.c_str(), &error);
+    thumper_closedir(dir);
+    return dir ? 0 : error;
+  }
+  thumper_stat stat{};
+  int status = thumper_stat_path(call.client, &call.who, call.path.c_str(), 1, &stat);
+  return status ? status : writes_in(call.person, stat) ? 0 : -EACCES;
+}
+
+// 0, or minus a number of errno(3).
+int ask(const XrdSecEntity *entity, const char *path, Access_Operation what) {
+  Site *site = Site::made();
+  if (!site) return -EACCES;
+  Call call(*site, entity, path);
+  if (call.error) return call.error;
+  if (what == AOP_Read || what == AOP_Update) {
+    int error = 0;
+    std::uint32_t how = what == AOP_Read ? THUMPER_READ : THUMPER_WRITE;
+    auto *file = thumper_open(call.client, &call.who, call.path.c_str(), how, 0, &error);
+    thumper_close(file, 0);
+    return error == -EISDIR ? ask_directory(call, what) : file ? 0 : error;
+  }
+  if (what == AOP_Stat) {
+    thumper_stat stat{};
+    return thumper_stat_path(call.client, &call.who, call.path.c_str(), 1, &stat);
+  }
+  // The storage system is told who asks, and asks the server for him.
+  return 0;
+}
+
+// What is not there, or is no name, has nothing to keep from anybody; the call itself says so.
+bool is_nothing(int status) {
+  return status == -ENOENT || status == -ENOTDIR || status == -EINVAL || status == -ENAMETOOLONG;
+}
+
+}  // namespace
+
+XrdAccPrivs Authority::Access(const XrdSecEntity *entity, const char *path, const Access_Operation what,
+                              XrdOucEnv *env) {
+  // They first: it is they who find out whose token it is.
+  XrdAccPrivs theirs = others_ ? others_->Access(entity, path, what, env) : XrdAccPriv_All;
+  if (theirs == XrdAccPriv_None) return XrdAccPriv_None;
+  int status = walled([&]() -> int { return ask(entity, path, what); });
+  return status == 0 || is_nothing(status) ? theirs : XrdAccPriv_None;
+}
+
+int Authority::Test(XrdAccPrivs privileges, Access_Operation what) {
+  return others_ ? others_->Test(privileges, what) : privileges != XrdAccPriv_None;
+}
+
+}  // namespace thumper
