@@ -7,29 +7,65 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::packages;
 use crate::run::{cargo, run, target_dir};
 
-/// Runs `bench/serve/sites`: loads of many clients of an xrootd, so many rounds, with files of so many bytes.
+/// Runs `bench/serve/paths`, so many rounds, then `bench/serve/sites` with files of so many bytes; or one of the two.
 fn serve(words: &[&str]) -> Result<()> {
-    let (rounds, size) = match words {
+    let (which, numbers) = match words {
+        [which @ ("paths" | "sites"), numbers @ ..] => (Some(*which), numbers),
+        numbers => (None, numbers),
+    };
+    let (rounds, size) = match numbers {
         [] => ("3", "4000000"),
         [rounds] => (*rounds, "4000000"),
         [rounds, size] => (*rounds, *size),
-        _ => bail!("usage: cargo xtask bench serve [ROUNDS [BYTES]]"),
+        _ => bail!("usage: cargo xtask bench serve [paths|sites] [ROUNDS [BYTES]]"),
     };
     for (word, what) in [(rounds, "ROUNDS"), (size, "BYTES")] {
         ensure!(word.parse().is_ok_and(|n: u64| n > 0), "{what} is a number of at least 1");
     }
     packages::ensure(&[&packages::XROOTD, &packages::KERNEL_PEERS])?;
+    let ours = ours()?;
     run(cargo().args(["build", "--release", "--quiet", "--locked", "-p", "cli", "-p", "client"]))?;
     let built = target_dir().join("release");
-    let into = target_dir().join("xrootd/release");
+    let plugin = plugin(&built.join("libclient.a"), "release")?;
+    let directory = plugin_over_directory()?;
+    for one in ["paths", "sites"] {
+        if which.is_some_and(|which| which != one) {
+            continue;
+        }
+        let mut command = Command::new(crate::top().join("bench/serve").join(one));
+        command.arg("--dir").arg(memory()).args(["--rounds", rounds]);
+        command.arg("--thumper").arg(built.join("thumper")).arg("--plugin").arg(&plugin);
+        command.arg("--directory-plugin").arg(&directory);
+        match one {
+            "paths" => command.arg("--bench").arg(&ours),
+            _ => command.args(["--size", size]),
+        };
+        run(&mut command)?;
+    }
+    Ok(())
+}
+
+/// Builds the plug-in with a client library in it; where it is.
+fn plugin(client: &std::path::Path, name: &str) -> Result<std::path::PathBuf> {
+    let into = target_dir().join("xrootd").join(name);
     let mut cmake = Command::new("cmake");
     cmake.arg("-S").arg(crate::top().join("xrootd")).arg("-B").arg(&into);
-    run(cmake.arg(format!("-DTHUMPER_CLIENT={}", built.join("libclient.a").display())))?;
+    run(cmake.arg(format!("-DTHUMPER_CLIENT={}", client.display())))?;
     run(Command::new("cmake").arg("--build").arg(&into))?;
-    let mut sites = Command::new(crate::top().join("bench/serve/sites"));
-    sites.arg("--dir").arg(memory()).args(["--rounds", rounds, "--size", size]);
-    sites.arg("--thumper").arg(built.join("thumper"));
-    run(sites.arg("--plugin").arg(into.join("libXrdThumper-5.so")))
+    Ok(into.join("libXrdThumper-5.so"))
+}
+
+/// The plug-in with `bench/serve/directory.c` in it instead.
+fn plugin_over_directory() -> Result<std::path::PathBuf> {
+    let into = target_dir().join("xrootd/directory");
+    std::fs::create_dir_all(&into)?;
+    let (object, library) = (into.join("directory.o"), into.join("libdirectory.a"));
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-c"]);
+    cc.arg("-I").arg(crate::top().join("crates/client/include"));
+    run(cc.arg(crate::top().join("bench/serve/directory.c")).arg("-o").arg(&object))?;
+    run(Command::new("ar").arg("rcs").arg(&library).arg(&object))?;
+    plugin(&library, "directory")
 }
 
 /// Runs `bench/runall` for some rounds (5 unless said), in memory: the rows of the goals, or all. Or `bench/grow`,

@@ -24,7 +24,7 @@ usage: cargo xtask VERB
   tidy                  the rules of the house alone (seconds)
   fuzz [TARGET [SECS]]  feed the parsers hostile bytes (TARGET all: one after another)
   bench [ROUNDS] [all]  speed, beside libzpool and the limits of this machine
-  bench serve [ROUNDS]  many clients of an xrootd at once, beside plain XRootD on other file systems
+  bench serve [paths|sites] [ROUNDS]  library, mount and root://; many clients of an xrootd at once; beside peers
   interop               the long rounds with the OpenZFS kernel, zdb and the simulator
 ";
 

@@ -8,6 +8,8 @@ mod clock;
 mod data;
 mod grow;
 mod options;
+mod passthrough;
+mod path;
 mod pieces;
 mod spinning;
 mod trace;
@@ -43,6 +45,9 @@ fn main() -> Result<()> {
         Verb::Small => small(&options)?,
         Verb::Free => free(&options)?,
         Verb::Mixed => mixed(&options)?,
+        Verb::Path => path::run(&options)?,
+        Verb::Copy => path::copy(&options),
+        Verb::Passthrough => return Ok(passthrough::serve(&options.dir, &options.on)?),
     };
     println!("{line}");
     Ok(())

@@ -16,6 +16,9 @@ pub(crate) enum Verb {
     Mixed,
     Pieces,
     Grow,
+    Path,
+    Passthrough,
+    Copy,
 }
 
 /// The options.
@@ -44,12 +47,18 @@ pub(crate) struct Options {
     pub(crate) spinning: bool,
     /// Where to write what the spinning disks were asked for.
     pub(crate) trace: Option<PathBuf>,
-    /// What is to grow.
+    /// What is to grow, or to be done.
     pub(crate) what: String,
     /// How much of it.
     pub(crate) count: usize,
     /// Leave the images.
     pub(crate) keep: bool,
+    /// Of `path`: through what; of a library, `dir` is the server's socket.
+    pub(crate) door: String,
+    /// The tree that a library opens.
+    pub(crate) tree: String,
+    /// Where a passthrough is mounted.
+    pub(crate) on: PathBuf,
 }
 
 /// `128K` and the like, in bytes.
@@ -66,11 +75,12 @@ fn bytes(text: &str) -> Result<u64> {
 
 impl Options {
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Options> {
-        const USAGE: &str = "usage: thumper-bench create|write|read|small|free|mixed|pieces|grow --dir DIR \
+        const USAGE: &str = "usage: thumper-bench create|write|read|small|free|mixed|pieces|grow|path|\
+            passthrough|copy --dir DIR [--on DIR] [--door engine|library|directory] [--tree POOL] \
             [--layout raidz2:10] [--size BYTES] [--ashift 12] [--sparse] [--objects N] \
             [--files N] [--record 128K] [--data random|root|zero] [--compress off|lz4] \
             [--checksum fletcher4|sha256] [--threads T] [--warm N] [--hide K] [--verify] [--spinning] \
-            [--trace FILE] [--what list|names|open|verify|snapshots] [--count N] [--keep]";
+            [--trace FILE] [--what WORK] [--count N] [--keep]";
         let verb = match words.next().as_deref() {
             Some("create") => Verb::Create,
             Some("write") => Verb::Write,
@@ -80,6 +90,9 @@ impl Options {
             Some("mixed") => Verb::Mixed,
             Some("pieces") => Verb::Pieces,
             Some("grow") => Verb::Grow,
+            Some("path") => Verb::Path,
+            Some("passthrough") => Verb::Passthrough,
+            Some("copy") => Verb::Copy,
             _ => bail!("{USAGE}"),
         };
         let mut options = Options {
@@ -106,6 +119,9 @@ impl Options {
             what: "list".into(),
             count: 1000,
             keep: false,
+            door: "engine".into(),
+            tree: "tank".into(),
+            on: PathBuf::new(),
         };
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("{word} needs a value"));
@@ -137,6 +153,9 @@ impl Options {
                 "--what" => options.what = value()?,
                 "--count" => options.count = value()?.parse()?,
                 "--keep" => options.keep = true,
+                "--door" => options.door = value()?,
+                "--tree" => options.tree = value()?,
+                "--on" => options.on = value()?.into(),
                 other => bail!("unknown option {other}\n{USAGE}"),
             }
         }

@@ -49,7 +49,7 @@ pub(crate) const STOREYS: &[Storey] = &[
         uses: &["testkit", "rt", "device", "vdev", "pool", "fs", "verify"],
         tests_use: HOUSE,
     },
-    Storey { name: "bench", uses: ENGINE, tests_use: &[] },
+    Storey { name: "bench", uses: HOUSE, tests_use: &[] },
     Storey { name: "xtask", uses: &[], tests_use: &[] },
 ];
 
