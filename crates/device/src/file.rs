@@ -240,6 +240,15 @@ impl WriteFile {
     }
 }
 
+/// Gives the lock back by itself: a program that another thread is about to start holds a copy of the descriptor
+/// until it has begun, and the lock would stay as long.
+impl Drop for WriteFile {
+    fn drop(&mut self) {
+        // One that cannot be given back goes with the last descriptor.
+        let _ = rustix::fs::flock(&self.0.fd, FlockOperation::Unlock);
+    }
+}
+
 macro_rules! device_by_file {
     ($type:ty) => {
         impl Device for $type {

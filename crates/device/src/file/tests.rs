@@ -46,8 +46,11 @@ fn one_writer_at_a_time() {
     let first = WriteFile::open(&path).expect("opens");
     let second = WriteFile::open(&path).err().expect("refused");
     assert_eq!(second, DeviceError::Busy { device: path.display().to_string() });
+    // As a program that is about to be started has it.
+    let copy = rustix::io::dup(&first.0.fd).expect("is copied");
     drop(first);
-    WriteFile::open(&path).expect("free again");
+    drop(WriteFile::open(&path).expect("free again"));
+    drop(copy);
 }
 
 #[test]
