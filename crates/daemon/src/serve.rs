@@ -24,7 +24,7 @@ use watch::{Clients, Door, Hooks};
 use crate::command::{self, Came};
 use crate::data::{self, Sessions};
 use crate::idle;
-use crate::log::Form;
+use crate::log::{self, Form};
 use crate::peer::Peer;
 use crate::place;
 
@@ -190,6 +190,7 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
             Some((_, error)) => log.say(format!("pool '{name}' was let go: {error}")),
         }
     }
+    log::finish();
     Ok(failed.is_empty())
 }
 
