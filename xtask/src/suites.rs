@@ -114,8 +114,8 @@ pub(crate) fn interop() -> Result<()> {
     let mut steps = Steps::new();
     steps.step("interop", |tally| {
         let mut command = cargo();
-        command.args(["test", "--release", "--locked", "--no-fail-fast", "-p", "acceptance"]);
-        run_tests(command.env("THUMPER_ROUNDS", "long"), tally)
+        command.args(["test", "--release", "--locked", "-p", "acceptance"]);
+        run_side_by_side(command.env("THUMPER_ROUNDS", "long"), tally)
     });
     steps.step("simulated", |tally| {
         let what = ["-p", "acceptance", "--test", "interleavings", "--release"];
