@@ -7,11 +7,12 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::packages;
-use crate::run::{cargo, read, run, target_dir};
+use crate::run::{cargo, cores, read, run, side_by_side, target_dir};
 
 /// What counts the coverage for libFuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
@@ -28,14 +29,20 @@ pub(crate) fn fuzz(only: Option<&str>, seconds: u32) -> Result<()> {
     ensure!(!wanted.is_empty(), "no such target; there are: {}", targets.join(" "));
     packages::ensure(&[&packages::FUZZER])?;
     let programs = build()?;
-    let mut failed = Vec::new();
-    for target in wanted {
-        println!("-- {target}, {seconds} s");
-        if let Err(error) = run_target(&programs, target, seconds) {
-            println!("{error:#}");
+    let failed = Mutex::new(Vec::new());
+    side_by_side(&wanted, cores(), |target| {
+        let (about, ended) = match run_target(&programs, target, seconds) {
+            Ok(about) => (about, true),
+            Err(error) => (format!("{error:#}"), false),
+        };
+        let mut failed = failed.lock().expect("no runner panics");
+        println!("-- {target}, {seconds} s\n{about}");
+        if !ended {
             failed.push(target.as_str());
         }
-    }
+        Ok(())
+    })?;
+    let failed = failed.into_inner().expect("no runner panics");
     ensure!(failed.is_empty(), "found something: {}", failed.join(" "));
     Ok(())
 }
@@ -84,7 +91,8 @@ fn build() -> Result<PathBuf> {
     Ok(target.join(host).join("release"))
 }
 
-fn run_target(programs: &std::path::Path, target: &str, seconds: u32) -> Result<()> {
+/// Runs a target; what it says of its work.
+fn run_target(programs: &std::path::Path, target: &str, seconds: u32) -> Result<String> {
     let corpus = target_dir().join("fuzz/corpus").join(target);
     let found = target_dir().join("fuzz/found").join(target);
     fs::create_dir_all(&corpus)?;
@@ -103,9 +111,8 @@ fn run_target(programs: &std::path::Path, target: &str, seconds: u32) -> Result<
     let output = fs::File::create(&log).with_context(|| log.display().to_string())?;
     let status = command.stdout(output.try_clone()?).stderr(output).status()?;
     let said = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
-    for line in said.lines().filter(|l| l.starts_with("stat::number_of") || l.contains("Done ")) {
-        println!("{line}");
-    }
+    let about = said.lines().filter(|l| l.starts_with("stat::number_of") || l.contains("Done "));
+    let about = about.collect::<Vec<_>>().join("\n");
     let tail: Vec<&str> = said.lines().rev().take(30).collect();
     let tail = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
     let again = programs.join(target);
@@ -115,5 +122,5 @@ fn run_target(programs: &std::path::Path, target: &str, seconds: u32) -> Result<
         again.display(),
         found.display()
     );
-    Ok(())
+    Ok(about)
 }

@@ -156,12 +156,11 @@ fn build_tests(command: &mut Command) -> Result<Vec<TestProgram>> {
     Ok(programs)
 }
 
-/// Builds the tests of a `cargo test` command and runs their programs, as many at a time as there are
-/// cores: some of them wait for a VM or for zdb most of the time. What a program prints is shown when
-/// it ends.
+/// Builds the tests of a `cargo test` command and runs their programs, one more at a time than there are
+/// cores: some of them wait for a VM, for zdb or for a clock most of the time. What a program prints is shown
+/// when it ends.
 pub(crate) fn run_side_by_side(command: &mut Command, tally: &mut Tally) -> Result<()> {
     let programs = build_tests(command)?;
-    let next = AtomicUsize::new(0);
     let done = Mutex::new((tally, Vec::new()));
     let one = |program: &TestProgram| -> Result<()> {
         let mut test = Command::new(&program.path);
@@ -181,21 +180,35 @@ pub(crate) fn run_side_by_side(command: &mut Command, tally: &mut Tally) -> Resu
         }
         Ok(())
     };
-    let work = || -> Result<()> {
-        while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            one(program)?;
-        }
-        Ok(())
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        let runners: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        let ended = runners.into_iter().map(|runner| runner.join().expect("it does not panic"));
-        ended.collect::<Result<Vec<()>>>()
-    })?;
+    side_by_side(&programs, cores() + 1, one)?;
     let (_, failed) = done.into_inner().expect("no test runner panics");
     ensure!(failed.is_empty(), "{}", failed.join("; "));
     Ok(())
+}
+
+/// How much this machine does at once.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Does the work on each of the items, so many at once. An error ends one of those who work.
+pub(crate) fn side_by_side<T: Sync>(
+    items: &[T],
+    at_once: usize,
+    one: impl Fn(&T) -> Result<()> + Sync,
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<()> {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            one(item)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let runners: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
+        let ended = runners.into_iter().map(|runner| runner.join().expect("it does not panic"));
+        ended.collect::<Result<()>>()
+    })
 }
 
 #[cfg(test)]
