@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "XrdOuc/XrdOucEnv.hh"
 #include "XrdSys/XrdSysError.hh"
 #include "XrdVersion.hh"
 #include "attributes.hh"
@@ -40,9 +41,10 @@ Site *set_up(XrdSysError &log, const char *words) noexcept {
 
 extern "C" {
 
-EXPORTED XrdOss *XrdOssGetStorageSystem2(XrdOss *, XrdSysLogger *logger, const char *, const char *words, XrdOucEnv *) {
+EXPORTED XrdOss *XrdOssGetStorageSystem2(XrdOss *, XrdSysLogger *logger, const char *, const char *words, XrdOucEnv *env) {
   XrdSysError log(logger, "thumper_");
   Site *site = set_up(log, words);
+  if (site && env) site->keep_tickets_in(env->Get("tpc.rpdir"));
   return site ? new (std::nothrow) thumper::Storage(*site) : nullptr;
 }
 

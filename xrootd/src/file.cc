@@ -7,7 +7,9 @@
 #include <cstring>
 #include <vector>
 
+#include "XrdOuc/XrdOucEnv.hh"
 #include "XrdSfs/XrdSfsAio.hh"
+#include "ticket.hh"
 #include "wall.hh"
 
 namespace thumper {
@@ -22,6 +24,7 @@ constexpr int batch_pieces = 1024;
 
 File::~File() {
   // Nobody closed it: whoever wrote has no promise.
+  end_copy();
   thumper_close(file_, 0);
 }
 
@@ -44,13 +47,44 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     path_ = call.path;
     person_ = call.person;
     site_.counters().opens++;
-    return 0;
+    return writable_ ? leave_ticket(env) : 0;
   });
+}
+
+int File::leave_ticket(XrdOucEnv &env) {
+  // XRootD says where in a word that clients could say, too; but where there is a key and the file is to be written,
+  // it is always its own that comes.
+  const char *at = env.Get("tpc.key") ? env.Get("tpc.reproxy") : nullptr;
+  if (!at || !site_.holds_tickets(at)) return 0;
+  thumper_stat stat{};
+  int status = thumper_stat_open(file_, &stat);
+  if (status == 0) {
+    const auto &options = site_.options();
+    Ticket ticket{options.socket, options.tree, path_, stat.device, stat.object, stat.generation, person_,
+                  options.stable};
+    status = ticket.leave(at);
+  }
+  if (status == 0) {
+    ticket_ = at;
+    return 0;
+  }
+  thumper_close(file_, 0);
+  file_ = nullptr;
+  return answer(status);
+}
+
+// The copy has ended by now: XRootD has ended it, or waited for it.
+void File::end_copy() {
+  if (ticket_.empty()) return;
+  int error = 0;
+  if (auto *client = site_.client(error)) undo_unfinished(ticket_, client);
+  ticket_.clear();
 }
 
 int File::Close(long long *size) {
   return walled([&]() -> int {
     if (!file_) return -EBADF;
+    end_copy();
     thumper_stat stat{};
     if (size && thumper_stat_open(file_, &stat) == 0) *size = static_cast<long long>(stat.size);
     thumper_file *file = file_;

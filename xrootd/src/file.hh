@@ -37,10 +37,14 @@ class File final : public XrdOssDF {
 
  private:
   ssize_t counted_read(ssize_t got);
+  // Of a file that another server's is to come into: tells the copy program.
+  int leave_ticket(XrdOucEnv &env);
+  void end_copy();
 
   Site &site_;
   thumper_file *file_ = nullptr;
   bool writable_ = false;
+  std::string ticket_;
   std::string path_;
   Person person_;
 };

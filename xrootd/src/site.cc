@@ -67,6 +67,11 @@ thumper_client *Site::client(int &error) {
   return client;
 }
 
+bool Site::holds_tickets(const std::string &path) const {
+  auto slash = path.rfind('/');
+  return !tickets_.empty() && slash != std::string::npos && path.compare(0, slash, tickets_) == 0;
+}
+
 void Site::guard() { has_authority.store(true, std::memory_order_release); }
 
 bool Site::is_guarded() {

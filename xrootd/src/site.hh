@@ -43,6 +43,10 @@ class Site {
   // a number of errno(3).
   thumper_client *client(int &error);
 
+  // The directory that XRootD has for tickets, and whether a path is one of a file right in it.
+  void keep_tickets_in(const char *dir) { tickets_ = dir ? dir : ""; }
+  bool holds_tickets(const std::string &path) const;
+
   // The authority is there, and asked.
   static void guard();
   // Is it, where it must be? With a table of people and without the authority nobody is let in: XRootD would hand
@@ -54,6 +58,7 @@ class Site {
 
   std::string words_;
   Options options_;
+  std::string tickets_;
   XrdSysError log_;
   People people_;
   Counters counters_;

@@ -17,7 +17,8 @@ XrdOssDF *Storage::newFile(const char *tident) { return new (std::nothrow) File(
 
 // There is no descriptor to send from. Its asynchronous calls XRootD may use: they are answered at once, but their
 // buffers go from client to client, where each of a thousand clients would else keep one of a mebibyte.
-uint64_t Storage::Features() { return XRDOSS_HASNOSF; }
+// Copies from other servers go through a program, which is told in a ticket what it is to write.
+uint64_t Storage::Features() { return XRDOSS_HASNOSF | XRDOSS_HASRPXY; }
 
 int Storage::Chmod(const char *path, mode_t mode, XrdOucEnv *env) {
   return walled([&]() -> int {

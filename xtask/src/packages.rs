@@ -74,6 +74,7 @@ pub(crate) const XROOTD: Need = Need {
         "cmake",
         "g++",
         "libxrootd-dev",
+        "libxrootd-client-dev",
         "libxrootd-server-dev",
         "xrootd-server",
         "xrootd-server-plugins",

@@ -20,13 +20,15 @@ use verbs::host::Names;
 pub(crate) const ROOT: Subject = Subject::ROOT;
 /// The user that Debian's package makes for the server; root runs it as him, others as themselves.
 const USER: &str = "xrootd";
+const PLUGIN: &str = "libXrdThumper-5.so";
+const COPIER: &str = "thumper-xrdtpc";
 /// How long a server may take to listen.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a client may take, in seconds: a hang is a failure.
 const CLIENT_SECONDS: &str = "120";
 
-/// The plug-in, built on first use.
-fn plugin() -> PathBuf {
+/// Where the plug-in and the copy program are, built on first use.
+fn built() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
         let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
@@ -44,7 +46,7 @@ fn plugin() -> PathBuf {
         cmake.arg(format!("-DTHUMPER_CLIENT={}", library.display()));
         drop(Ran::of(&mut cmake).expect_ok());
         drop(Ran::of(Command::new("cmake").arg("--build").arg(&into)).expect_ok());
-        into.join("libXrdThumper-5.so")
+        into
     };
     BUILT.get_or_init(build).clone()
 }
@@ -86,7 +88,9 @@ impl Site {
         let (images, aside) = (fresh_images(5, 256 << 20), temp_dir());
         // The server's user goes through it.
         fs::set_permissions(aside.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(plugin(), aside.path().join("libXrdThumper-5.so")).unwrap();
+        for file in [PLUGIN, COPIER] {
+            fs::copy(built().join(file), aside.path().join(file)).unwrap();
+        }
         let mut site = Site { images, aside, server: None };
         site.start();
         let disks = site.images.disks();
@@ -144,6 +148,12 @@ impl Site {
         format!("ofs.authorize\nofs.authlib {dir}/libXrdThumper.so\n")
     }
 
+    /// The line that lets other servers' files come by root://; `before` goes before the program, `options` before that.
+    pub(crate) fn copier(&self, options: &str, before: &str) -> String {
+        let dir = self.aside.path().display();
+        format!("ofs.tpc autorm {options} pgm {before} {dir}/{COPIER}\n")
+    }
+
     /// Starts xrootd; `lines` are added to what all of them have.
     pub(crate) fn gate(&self, name: &str, lines: &str) -> Gate {
         Gate::start(&self.path(name), lines)
@@ -180,9 +190,8 @@ pub(crate) struct Gate {
 impl Gate {
     fn start(dir: &Path, lines: &str) -> Gate {
         let (port, web) = (free_port(), free_port());
-        fs::create_dir(dir).unwrap();
         for sub in ["admin", "run", "log"] {
-            fs::create_dir(dir.join(sub)).unwrap();
+            fs::create_dir_all(dir.join(sub)).unwrap();
             hand_over(&dir.join(sub));
         }
         let at = dir.display();
@@ -224,6 +233,11 @@ impl Gate {
         fs::read_to_string(self.dir.join("log/cmsd")).unwrap_or_default()
     }
 
+    /// What it has told its copy programs, and they have not taken.
+    pub(crate) fn tickets(&self) -> usize {
+        fs::read_dir(self.dir.join("admin/.ofs/.tpcproxy")).unwrap().count()
+    }
+
     fn ended_its_start(&self, how: &str) -> bool {
         let end = format!("initialization {how}.");
         self.log().lines().any(|line| line.starts_with("------ xrootd ") && line.ends_with(&end))
@@ -250,6 +264,11 @@ impl Gate {
     /// A file's address for root://.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("root://localhost:{}/{path}", self.port)
+    }
+
+    /// The same, as whoever copies to it must give it: the source knows hosts by their numbers (`nodnr`).
+    pub(crate) fn number(&self, path: &str) -> String {
+        self.url(path).replace("localhost", "127.0.0.1")
     }
 
     /// A file's address for HTTP.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
+mod copies;
 mod crash;
 mod files;
 mod gate;

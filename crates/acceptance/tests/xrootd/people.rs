@@ -11,7 +11,7 @@ use testkit::Ran;
 use crate::gate::{Gate, ROOT, Site, hand_over, noise, tool, until};
 
 /// The server's keytab with a key for each user, and one for each of them with his own alone.
-fn keytab(site: &Site, users: &[&str]) -> String {
+pub(crate) fn keytab(site: &Site, users: &[&str]) -> String {
     let path = site.path("server.keytab");
     let path = path.to_str().unwrap();
     for user in users {
@@ -28,7 +28,7 @@ fn keytab(site: &Site, users: &[&str]) -> String {
     path.into()
 }
 
-fn as_user(site: &Site, user: &str, program: &str, words: &[&str]) -> Ran {
+pub(crate) fn as_user(site: &Site, user: &str, program: &str, words: &[&str]) -> Ran {
     let key = site.path(&format!("{user}.keytab"));
     let mine = [("XrdSecSSSKT", key.to_str().unwrap()), ("XrdSecPROTOCOL", "sss")];
     tool(program, words, &mine)
