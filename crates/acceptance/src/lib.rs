@@ -9,6 +9,7 @@ pub mod alike;
 pub mod engine;
 pub mod forest;
 pub mod judges;
+pub mod mounts;
 pub mod program;
 pub mod server;
 pub mod stage;

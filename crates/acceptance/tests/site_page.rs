@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::Command;
 
+use acceptance::mounts::Tidy;
 use acceptance::{Server, Stage, thumper};
 use testkit::{Ran, paths, tool};
 
@@ -32,6 +33,7 @@ fn the_way_of_the_readme_leads_to_a_served_pool() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let top = stage.aside("srv");
     std::fs::create_dir(&top).unwrap();
+    let _tidy = Tidy(top.clone());
     let here = |line: &str| {
         let disks = stage.images.path().display().to_string();
         let line = line.replace("/dev/disk/by-id", &disks).replace("9100", &port.to_string());

@@ -4,28 +4,14 @@
 //! Seen red: without the unmounting before a rename, with what was unmounted by hand mounted again by `set`.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use acceptance::mounts::Tidy;
 use acceptance::{Server, Stage};
 use testkit::Ran;
 
-use crate::served::{detach, judged, wanted};
-
-/// Takes away what a server that was killed has left mounted below a directory.
-struct Tidy(PathBuf);
-
-impl Drop for Tidy {
-    fn drop(&mut self) {
-        let list = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let on = list.lines().filter_map(|line| line.split(' ').nth(4)).map(Path::new);
-        on.filter(|on| on.starts_with(&self.0))
-            .collect::<Vec<_>>()
-            .iter()
-            .rev()
-            .for_each(|on| detach(on));
-    }
-}
+use crate::served::{judged, wanted};
 
 /// A pool with file systems of every kind, on `$A/t`, and its server.
 fn site() -> (Stage, Tidy, Server) {

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use acceptance::mounts::detach;
 use acceptance::{Stage, judge};
 use testkit::{Ran, tool};
 
@@ -111,11 +112,6 @@ impl Drop for Served {
             let _ = self.child.wait();
         }
     }
-}
-
-/// Takes a mount away, whoever serves it or not.
-pub(crate) fn detach(dir: &Path) {
-    let _ = Command::new(tool::program("umount", "mount")).arg("-l").arg(dir).output();
 }
 
 /// The pool is clean to all who judge from outside, and to our own judge.

@@ -22,6 +22,7 @@ mod limits;
 mod lookout;
 mod mount;
 mod places;
+mod placing;
 mod pool_props;
 mod properties;
 mod query;
@@ -188,7 +189,7 @@ impl Engine for Local {
     }
 
     fn pool_destroy(&mut self, request: &pools::Destroy) -> Result<()> {
-        let doomed = |name: &str| places::is_below(name, &request.name);
+        let doomed = |name: &str| placing::is_below(name, &request.name);
         self.unplaced(request.force, &doomed, &str::to_string, |ours| {
             lifecycle::destroy(&ours.here, request)
         })
@@ -196,7 +197,7 @@ impl Engine for Local {
 
     fn pool_export(&mut self, request: &pools::Export) -> Result<Vec<Error>> {
         let doomed = |name: &str| {
-            request.all || request.names.iter().any(|pool| places::is_below(name, pool))
+            request.all || request.names.iter().any(|pool| placing::is_below(name, pool))
         };
         self.unplaced(request.force, &doomed, &str::to_string, |ours| {
             lifecycle::export(&ours.here, request)
@@ -274,7 +275,7 @@ impl Engine for Local {
         let notes = filesystems::create(&self.here, request)?;
         if !request.dry_run && !request.unmounted && request.volume.is_none() {
             let (pool, name) = (filesystems::pool_of(&request.name), &request.name);
-            let made = |due: &str| due == name || request.parents && places::is_below(name, due);
+            let made = |due: &str| due == name || request.parents && placing::is_below(name, due);
             all_right(self.settle(pool, &made))?;
         }
         Ok(notes)
@@ -289,8 +290,8 @@ impl Engine for Local {
         // Clones that go with it may be anywhere in the pool.
         let pool = filesystems::pool_of(name);
         let doomed = |there: &str| match request.dependents {
-            true => places::is_below(there, pool),
-            false => there == name || below && places::is_below(there, name),
+            true => placing::is_below(there, pool),
+            false => there == name || below && placing::is_below(there, name),
         };
         self.unplaced(request.force, &doomed, &str::to_string, |ours| {
             filesystems::destroy(&ours.here, request)
@@ -335,7 +336,7 @@ impl Engine for Local {
         let same = str::to_string;
         match request {
             Branch::Rename(rename) if !rename.from.contains('@') => {
-                let doomed = |name: &str| places::is_below(name, &rename.from);
+                let doomed = |name: &str| placing::is_below(name, &rename.from);
                 let now = |name: &str| match name.strip_prefix(&rename.from) {
                     Some(below) => format!("{}{below}", rename.to),
                     None => name.into(),
@@ -346,7 +347,7 @@ impl Engine for Local {
                 // What lies inside holds the directory; clones that go with it may be anywhere in the pool.
                 let fs = rollback.name.split('@').next().unwrap_or_default();
                 let above = if rollback.clones { filesystems::pool_of(fs) } else { fs };
-                self.unplaced(false, &|name| places::is_below(name, above), &same, |ours| {
+                self.unplaced(false, &|name| placing::is_below(name, above), &same, |ours| {
                     branches::change(&ours.here, request)
                 })
             }

@@ -1,0 +1,290 @@
+//! File systems that a server mounts where their properties `mountpoint` and `canmount` say.
+//!
+//! The one idea: what a command gives another name, another place or an end is unmounted before, as in OpenZFS, and a
+//! file system that is in use stops the command. What was mounted is mounted again afterwards, where it belongs by
+//! then.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use pool::props::{Key, Kind, Kinds, Prop, Value};
+
+use super::Local;
+use super::filesystems::pool_of;
+use super::places::{Places, cannot_mount, cannot_unmount};
+use crate::mounts::{Attach, Detach, What};
+use crate::{Engine, Error, Result, Why, datasets};
+
+/// Properties that are options of the mount, or say where it is.
+const OF_MOUNTS: [Prop; 9] = [
+    Prop::Mountpoint,
+    Prop::Canmount,
+    Prop::Readonly,
+    Prop::Exec,
+    Prop::Setuid,
+    Prop::Devices,
+    Prop::Atime,
+    Prop::Relatime,
+    Prop::Acltype,
+];
+
+/// What `canmount` can be.
+const CANMOUNT_OFF: u64 = 0;
+const CANMOUNT_ON: u64 = 1;
+
+/// Where a file system belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    At(PathBuf),
+    Legacy,
+    Nowhere,
+}
+
+/// A file system with what its properties say of mounting it.
+#[derive(Clone, Debug)]
+struct Due {
+    name: String,
+    place: Place,
+    canmount: u64,
+}
+
+impl Due {
+    /// The directory on which it is to be without being asked for.
+    fn by_itself(&self) -> Option<&Path> {
+        match &self.place {
+            Place::At(dir) if self.canmount == CANMOUNT_ON => Some(dir),
+            _ => None,
+        }
+    }
+}
+
+/// Is it the data set, or below it?
+pub(super) fn is_below(name: &str, above: &str) -> bool {
+    name.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Local {
+    fn places(&self) -> Option<&Places> {
+        self.here.held.as_ref()?.places()
+    }
+
+    /// What is mounted where its properties say.
+    pub(super) fn placed(&self) -> Vec<(String, PathBuf)> {
+        self.places().map(Places::list).unwrap_or_default()
+    }
+
+    /// What the properties of a data set and those below say.
+    fn due(&mut self, name: &str) -> Result<Vec<Due>> {
+        let query = datasets::Query {
+            names: vec![name.into()],
+            depth: Some(usize::MAX),
+            kinds: Kinds::NONE.with(Kind::Filesystem),
+            keys: vec![Key::Native(Prop::Mountpoint), Key::Native(Prop::Canmount)],
+            ..datasets::Query::default()
+        };
+        let report = self.dataset_query(&query)?;
+        if let Some(error) = report.errors.into_iter().next() {
+            return Err(error);
+        }
+        let due = |dataset: datasets::DatasetReport| {
+            let place = match dataset.property(&Key::Native(Prop::Mountpoint)) {
+                Some((Value::Text(path), _)) if path.first() == Some(&b'/') => {
+                    Place::At(std::ffi::OsStr::from_bytes(path).into())
+                }
+                Some((Value::Text(word), _)) if word == b"legacy" => Place::Legacy,
+                _ => Place::Nowhere,
+            };
+            let canmount = dataset.number(Prop::Canmount).unwrap_or(CANMOUNT_OFF);
+            Due { name: dataset.name, place, canmount }
+        };
+        let mut all: Vec<Due> = report.datasets.into_iter().map(due).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    fn place(&self, places: &Places, name: &str, dir: &Path) -> Result<()> {
+        let pool = self.here.held.as_ref().and_then(|held| held.pool(pool_of(name)));
+        let pool = pool.ok_or_else(|| cannot_mount(name, Why::NoPool))?;
+        places.add(&pool, name, dir)
+    }
+
+    /// Mounts what is below a data set, or in a pool, and wanted, as far as it is not and is to be by itself.
+    pub(super) fn settle(&mut self, below: &str, wanted: &dyn Fn(&str) -> bool) -> Vec<Error> {
+        let here = self.here.clone();
+        let Some(places) = here.held.as_ref().and_then(|held| held.places()) else {
+            return Vec::new();
+        };
+        let _alone = places.changing.lock();
+        match self.is_ending() {
+            true => Vec::new(),
+            false => self.settle_alone(places, below, wanted),
+        }
+    }
+
+    fn settle_alone(
+        &mut self,
+        places: &Places,
+        below: &str,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Vec<Error> {
+        let due = match self.due(below) {
+            Ok(due) => due,
+            Err(error) => return vec![error],
+        };
+        let there = places.list();
+        let missing = due.iter().filter(|due| !there.iter().any(|(name, _)| *name == due.name));
+        let mut missing: Vec<&Due> = missing.filter(|due| wanted(&due.name)).collect();
+        missing.sort_by_key(|due| due.by_itself());
+        let mut errors = Vec::new();
+        for one in missing {
+            if let Some(dir) = one.by_itself()
+                && let Err(error) = self.place(places, &one.name, dir)
+            {
+                errors.push(error);
+            }
+        }
+        errors
+    }
+
+    /// Does `change` while nothing that is `doomed` is mounted, and mounts it again, if it is still there, by its
+    /// name afterwards.
+    pub(super) fn unplaced<T>(
+        &mut self,
+        lazily: bool,
+        doomed: &dyn Fn(&str) -> bool,
+        now: &dyn Fn(&str) -> String,
+        change: impl FnOnce(&mut Local) -> Result<T>,
+    ) -> Result<T> {
+        let here = self.here.clone();
+        let Some(places) = here.held.as_ref().and_then(|held| held.places()) else {
+            return change(self);
+        };
+        let _alone = places.changing.lock();
+        let (gone, mut errors) = places.remove_all(doomed, lazily);
+        let changed = match errors.is_empty() {
+            true => change(self),
+            false => Err(errors.remove(0)),
+        };
+        for (old, _) in &gone {
+            let name = if changed.is_ok() { now(old) } else { old.clone() };
+            // What has no place any more, or is gone, stays away.
+            if let Ok(Due { place: Place::At(dir), canmount, .. }) = self.due_alone(&name)
+                && canmount != CANMOUNT_OFF
+                && let Err(error) = self.place(places, &name, &dir)
+            {
+                errors.push(error);
+            }
+        }
+        let there = places.list();
+        for (_, dir) in gone.iter().rev().filter(|(_, dir)| !there.iter().any(|(_, on)| on == dir))
+        {
+            // As OpenZFS leaves no empty directory behind; one with something in it stays.
+            drop(std::fs::remove_dir(dir));
+        }
+        match changed {
+            Ok(_) if !errors.is_empty() => Err(errors.remove(0)),
+            changed => changed,
+        }
+    }
+
+    /// The same for a change of properties of data sets: what had no place before and has one now is mounted, too.
+    pub(super) fn replaced<T>(
+        &mut self,
+        names: &[String],
+        keys: &[&[u8]],
+        change: impl FnOnce(&mut Local) -> Result<T>,
+    ) -> Result<T> {
+        let is_of_mounts =
+            |key: &&[u8]| OF_MOUNTS.iter().any(|prop| prop.name().as_bytes() == *key);
+        if self.places().is_none() || !keys.iter().any(is_of_mounts) {
+            return change(self);
+        }
+        let doomed = |name: &str| names.iter().any(|above| is_below(name, above));
+        let mut homeless = Vec::new();
+        for name in names {
+            let due = self.due(name).unwrap_or_default().into_iter();
+            homeless.extend(due.filter(|d| !matches!(d.place, Place::At(_))).map(|d| d.name));
+        }
+        let changed = self.unplaced(false, &doomed, &str::to_string, change)?;
+        for name in names {
+            drop(self.settle(name, &|due| homeless.iter().any(|name| name == due)));
+        }
+        Ok(changed)
+    }
+
+    /// `zfs mount`.
+    pub(super) fn mount_placed(&mut self, request: &Attach) -> Result<Vec<Error>> {
+        let here = self.here.clone();
+        let places = here.held.as_ref().and_then(|held| Some((held, held.places()?)));
+        let Some((held, places)) = places else {
+            let name = request.name.clone().unwrap_or_default();
+            let why = "no server mounts file systems where their properties say \
+                       (`thumper serve --mount` does)\nuse `thumper mount` to mount one on a directory";
+            return Err(cannot_mount(&name, Why::NotDone(why.into())));
+        };
+        let Some(name) = &request.name else {
+            let pools = held.names();
+            return Ok(pools.iter().flat_map(|pool| self.settle(pool, &|_| true)).collect());
+        };
+        let _alone = places.changing.lock();
+        let due = self.due_alone(name)?;
+        if places.list().iter().any(|(there, _)| there == name) {
+            return Err(cannot_mount(name, Why::Mounted));
+        }
+        let dir = match due {
+            Due { canmount: CANMOUNT_OFF, .. } => return Err(cannot_mount(name, Why::MountOff)),
+            Due { place: Place::Nowhere, .. } => return Err(cannot_mount(name, Why::NoPlace)),
+            Due { place: Place::Legacy, .. } => return Err(cannot_mount(name, Why::LegacyPlace)),
+            Due { place: Place::At(dir), .. } => dir,
+        };
+        self.place(places, name, &dir)?;
+        Ok(Vec::new())
+    }
+
+    /// What the properties of one file system say.
+    fn due_alone(&mut self, name: &str) -> Result<Due> {
+        let query = datasets::Query {
+            names: vec![name.into()],
+            kinds: Kinds::NONE.with(Kind::Filesystem),
+            kinds_given: true,
+            ..datasets::Query::default()
+        };
+        if let Some(error) = self.dataset_query(&query)?.errors.into_iter().next() {
+            return Err(error);
+        }
+        let due = self.due(name)?.into_iter().find(|due| due.name == name);
+        due.ok_or_else(|| Error::open(name, Why::NoDataset))
+    }
+
+    /// `zfs unmount`.
+    pub(super) fn unmount_placed(&mut self, request: &Detach) -> Result<Vec<Error>> {
+        let here = self.here.clone();
+        let nothing = Places::default();
+        let places = here.held.as_ref().and_then(|held| held.places()).unwrap_or(&nothing);
+        let _alone = places.changing.lock();
+        let name = match &request.what {
+            What::All => return Ok(places.remove_all(&|_| true, request.force).1),
+            What::Named(name) => {
+                let name = self.due_alone(name)?.name;
+                if !places.list().iter().any(|(there, _)| *there == name) {
+                    return Err(cannot_unmount(Path::new(&name), Why::NotMounted));
+                }
+                name
+            }
+            What::At(dir) => {
+                let found = places.list().into_iter().find(|(_, on)| on == dir);
+                found.ok_or_else(|| cannot_unmount(dir, Why::NoMountpoint))?.0
+            }
+        };
+        let (gone, errors) = places.remove_all(&|there| is_below(there, &name), request.force);
+        match errors.into_iter().next() {
+            None => Ok(Vec::new()),
+            Some(error) => {
+                for (name, dir) in gone {
+                    drop(self.place(places, &name, &dir));
+                }
+                Err(error)
+            }
+        }
+    }
+}
