@@ -1,6 +1,6 @@
 //! The helpers against the tools they stand for.
 
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use testkit::tool::killed_after;
 use testkit::{fresh_images, golden, golden_copy, poolaudit, truth, zdb};
@@ -54,6 +54,37 @@ fn zdb_errors_are_counted_by_device() {
     assert_eq!(errors.len(), 10, "pool, group and 8 disks: {errors:?}");
     for (name, counts) in errors {
         assert_eq!(counts[2] > 0, name.ends_with("/d05"), "{name}: {counts:?}");
+    }
+}
+
+/// Healthy and damaged, zdb says the same and ends alike when it is left to tear down what it has built.
+#[test]
+fn zdb_that_ends_quickly_says_all_that_it_would() {
+    let copy = golden_copy("single");
+    for damaged in [false, true] {
+        for disk in copy.disks().iter().filter(|_| damaged) {
+            // Every other piece of what is used, but the labels.
+            let (bytes, piece) = (std::fs::read(disk).unwrap(), 64 << 10);
+            let pieces = bytes.chunks(piece).enumerate().skip(80);
+            let used = pieces.filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
+            let file = std::fs::File::options().write(true).open(disk).unwrap();
+            for (at, _) in used.step_by(2).take(40) {
+                file.write_all_at(&[7; 4096], (at * piece) as u64).unwrap();
+            }
+        }
+        let run = |command: &mut std::process::Command| {
+            let command = command.arg("-e").arg("-p").arg(copy.path()).args(["-bccs", "single"]);
+            let ran = testkit::Ran::of(command);
+            // What took how long differs from run to run, and which block comes first.
+            let out = ran.out.lines().take_while(|line| !line.contains("capacity   operations"));
+            let mut out: Vec<String> = out.map(str::to_string).collect();
+            out.sort();
+            (ran.status, out)
+        };
+        let path = testkit::tool::program("zdb", "zfsutils-linux");
+        let whole = run(&mut std::process::Command::new(path));
+        assert_eq!(run(&mut testkit::tool::zdb_command()), whole);
+        assert_eq!(whole.0 == 0, !damaged, "{whole:?}");
     }
 }
 

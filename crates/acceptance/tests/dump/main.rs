@@ -25,7 +25,7 @@ fn dump(dir: &Path, words: &[&str]) -> Ran {
 /// `zdb -e -p DIR WORDS`, in the same time zone.
 fn zdb(dir: &Path, words: &[&str]) -> String {
     let place = [OsStr::new("-e"), "-p".as_ref(), dir.as_ref()];
-    let mut command = std::process::Command::new(tool::program("zdb", "zfsutils-linux"));
+    let mut command = tool::zdb_command();
     let words = words.iter().map(OsStr::new);
     Ran::of(command.env("TZ", "UTC").args(place).args(words)).out
 }
@@ -66,8 +66,7 @@ fn labels_agree(device: &Path) {
     let state = temp_dir();
     let ours =
         Ran::of(program::thumper(&state.path().join("state")).args(["dump", "-lu"]).arg(device));
-    let zdb = tool::program("zdb", "zfsutils-linux");
-    let theirs = Ran::of(std::process::Command::new(zdb).env("TZ", "UTC").arg("-lu").arg(device));
+    let theirs = Ran::of(tool::zdb_command().env("TZ", "UTC").arg("-lu").arg(device));
     let (ours, theirs) = (facts::labels(&ours.out), facts::labels(&theirs.out));
     assert!(theirs.len() > 20, "{}: {theirs:?}", device.display());
     for (line, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
