@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, IoSliceMut, Read, Write};
+use std::io::{BufWriter, ErrorKind, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -14,17 +14,24 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
+use crate::pace::{self, Clock};
 use crate::words::{Command, FILES, HEADER, RAN, REFUSED};
 
-/// How long whoever has connected may take to say what he wants.
+/// How long whoever has connected may take to say what he wants, and as long again to come to its end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What came over a connection.
 pub(crate) enum Came {
-    /// A command.
-    Command(Asked),
+    /// A command, which begins.
+    Command(Begun),
     /// A client that wants files: its greeting follows, of so many bytes.
     Client(usize),
+}
+
+/// The beginning of a command: how long it is, and the files that came with it.
+pub(crate) struct Begun {
+    length: usize,
+    files: [OwnedFd; FILES],
 }
 
 /// A command that came, with its files.
@@ -36,9 +43,13 @@ pub(crate) struct Asked {
     err: OwnedFd,
 }
 
-/// Receives a command, or the beginning of something else.
-pub(crate) fn receive(stream: &mut UnixStream) -> Result<Came, String> {
-    let said = |error: &dyn std::fmt::Display| format!("the command was not received: {error}");
+fn said(error: &dyn std::fmt::Display) -> String {
+    format!("the command was not received: {error}")
+}
+
+/// Receives the beginning of a command, or of something else: few bytes, whoever sends them.
+pub(crate) fn receive(stream: &UnixStream) -> Result<Came, String> {
+    // It is for the whole of it.
     let timeout = stream.set_read_timeout(Some(PATIENCE));
     timeout.map_err(|error| said(&error))?;
     let mut header = [0; HEADER];
@@ -46,7 +57,8 @@ pub(crate) fn receive(stream: &mut UnixStream) -> Result<Came, String> {
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut header)];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
-    let got = recvmsg(&*stream, &mut parts, &mut beside, flags).map_err(|error| said(&error))?;
+    let got = recvmsg(stream, &mut parts, &mut beside, flags).map_err(|error| said(&error))?;
+    pace::ready(stream).map_err(|error| said(&error))?;
     if got.bytes != HEADER {
         return Err(said(&"it ends before it begins"));
     }
@@ -63,21 +75,28 @@ pub(crate) fn receive(stream: &mut UnixStream) -> Result<Came, String> {
         .unwrap_or_default()
         .try_into()
         .map_err(|files: Vec<_>| format!("{} files came with it, not {FILES}", files.len()))?;
-    let mut body = Vec::new();
-    (&mut *stream).take(length as u64).read_to_end(&mut body).map_err(|error| said(&error))?;
-    if body.len() != length {
-        return Err(said(&"it ends too early"));
+    Ok(Came::Command(Begun { length, files }))
+}
+
+impl Begun {
+    /// Receives the rest.
+    pub(crate) fn receive(self, stream: &UnixStream) -> Result<Asked, String> {
+        let mut body = vec![0; self.length];
+        let got = Clock::within(PATIENCE).read(stream, &mut body).map_err(|error| said(&error))?;
+        if got != self.length {
+            return Err(said(&"it ends too early"));
+        }
+        let Command { zone, words } = Command::from_body(&body)?;
+        let [directory, _input, out, err] = self.files;
+        Ok(Asked { words, zone, directory, out, err })
     }
-    let Command { zone, words } = Command::from_body(&body)?;
-    let [directory, _input, out, err] = files;
-    Ok(Came::Command(Asked { words, zone, directory, out, err }))
 }
 
 impl Asked {
     /// Runs it with `run`, in its own directory, and tells `stream` its exit status.
     pub(crate) fn run(
         self,
-        stream: &mut UnixStream,
+        stream: &UnixStream,
         run: impl FnOnce(&[OsString], &OsString, &mut dyn Write, &mut dyn Write) -> u8,
     ) -> std::io::Result<()> {
         own_directory::enter(&self.directory)?;
@@ -87,7 +106,7 @@ impl Asked {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         let status = run(&self.words, &self.zone, &mut out, &mut err);
         drop(out.flush());
-        match stream.write_all(&[RAN, status]) {
+        match (&mut &*stream).write_all(&[RAN, status]) {
             // Interrupted, as one ends a command that prints for ever.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             result => result,
@@ -96,7 +115,7 @@ impl Asked {
 }
 
 /// Tells why there is nothing to run.
-pub(crate) fn refuse(stream: &mut UnixStream, why: &str) -> std::io::Result<()> {
+pub(crate) fn refuse(mut stream: &UnixStream, why: &str) -> std::io::Result<()> {
     stream.write_all(&[&[REFUSED], why.as_bytes()].concat())
 }
 

@@ -7,9 +7,13 @@
 
 mod command;
 mod data;
+mod doors;
 mod forward;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod idle;
 mod log;
+mod pace;
 mod peer;
 mod place;
 mod serve;

@@ -8,36 +8,30 @@ use std::fs::{File, Permissions};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rt::mem::Holder;
 use rt::sync::Arc;
-use rt::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use verbs::{Engine, Held, Local};
-use watch::{Clients, Door, Hooks};
+use watch::{Door, Hooks};
 
-use crate::command::{self, Came};
-use crate::data::{self, Sessions};
+use crate::data::Sessions;
+use crate::doors::{self, Doors};
 use crate::idle;
 use crate::log::{self, Form};
-use crate::peer::Peer;
 use crate::place;
 
 /// How often what has changed is put on disk, as in OpenZFS.
 const TXG_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it is looked whether something has happened to a pool.
 const LOOK: Duration = Duration::from_secs(1);
-/// Commands that run at once, or connections of which nothing is known yet, at most.
-const COMMANDS_MAX: usize = 64;
-/// Connections of clients, at most.
-const LANES_MAX: usize = 1024;
-/// Memory that is kept for what clients read and write, in bytes; of a small account it is a part.
-const BUFFERS_IDLE_BYTES: u64 = 32 << 20;
+/// Files, sockets among them, that the server may have open; the system may allow less.
+const FILES_MAX: u64 = 1 << 16;
 /// How long the end waits for commands that run.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -120,34 +114,26 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
         hooks.start(&held, Arc::new(move |line| log.say(line)));
     }
     rt::mem::process::keep_little();
+    allow_files();
     let cap = options.memory.unwrap_or_else(verbs::memory::default_cap_bytes);
     let engine = engine.clone().with_memory(cap).holding(held.clone());
-    let memory = engine.memory().of(Holder::Clients);
-    idle::watch(&memory);
+    idle::watch(engine.memory());
     take(&engine, &held, options)?;
-    let doors = Arc::new(Doors {
-        engine,
-        run,
-        log,
-        sessions: Sessions::new(held.clone(), options.movers.clone()),
-        buffers: rt::BufPool::of(&memory, BUFFERS_IDLE_BYTES.min(memory.cap() / 16) as usize),
-        memory,
-        commands: AtomicUsize::new(0),
-        lanes: AtomicUsize::new(0),
-    });
+    let sessions = Sessions::new(held.clone(), options.movers.clone());
+    let doors = Arc::new(Doors::new(engine, run, log, sessions));
     if let Some((at, door)) = door {
         let shown = door.address().unwrap_or(at);
         let counting = {
             let doors = doors.clone();
             Arc::new(move || doors.clients())
         };
-        let opened = door.open(doors.engine.clone(), held.clone(), counting);
+        let opened = door.open(doors.engine().clone(), held.clone(), counting);
         opened.map_err(|error| ServeError::Page(at, error))?;
         log.say(format!("metrics and the status page are at http://{shown}/"));
     }
     {
         let doors = doors.clone();
-        drop(rt::thread::spawn("accept", move || accept(&listener, &doors)));
+        drop(rt::thread::spawn("accept", move || doors::accept(&listener, &doors)));
     }
     {
         let held = Arc::downgrade(&held);
@@ -179,7 +165,7 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     drop(std::fs::remove_file(&options.socket));
     held.end();
     let start = rt::time::now();
-    while doors.commands.load(Ordering::Acquire) > 0 && start.elapsed() < PATIENCE {
+    while doors.commands() > 0 && start.elapsed() < PATIENCE {
         rt::time::sleep(Duration::from_millis(10));
     }
     let names = held.names();
@@ -218,6 +204,16 @@ fn listen(socket: &Path) -> Result<(UnixListener, File), ServeError> {
     Ok((listener, lock))
 }
 
+/// Has the system allow as many files as it can: each connection is one, and there must be some left for disks.
+fn allow_files() {
+    let now = getrlimit(Resource::Nofile);
+    let wanted = now.maximum.map_or(FILES_MAX, |most| most.min(FILES_MAX));
+    if now.current.is_some_and(|current| current < wanted) {
+        // With fewer it serves fewer.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..now });
+    }
+}
+
 /// Opens the pools.
 fn take(engine: &Local, held: &Held, options: &Options) -> Result<(), ServeError> {
     let named = !options.pools.is_empty();
@@ -241,105 +237,6 @@ fn take(engine: &Local, held: &Held, options: &Options) -> Result<(), ServeError
         engine.mount_all(&name).iter().for_each(|error| options.log.say(error.to_string()));
     }
     Ok(())
-}
-
-/// What all connections share.
-struct Doors {
-    engine: Local,
-    run: Arc<Run>,
-    log: Form,
-    sessions: Sessions,
-    buffers: rt::BufPool,
-    /// The account, for what clients take of it.
-    memory: rt::Account,
-    commands: AtomicUsize,
-    lanes: AtomicUsize,
-}
-
-/// Takes connections for ever, each to a thread of its own.
-fn accept(listener: &UnixListener, doors: &Arc<Doors>) {
-    loop {
-        let mut stream = match listener.accept() {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                doors.log.say(format!("a connection was not accepted: {error}"));
-                rt::time::sleep(Duration::from_millis(100));
-                continue;
-            }
-        };
-        if !take_place(&doors.commands, COMMANDS_MAX) {
-            let why = format!("the server is busy with {COMMANDS_MAX} commands; try again later");
-            drop(command::refuse(&mut stream, &why));
-            continue;
-        }
-        let doors = doors.clone();
-        let body = move || {
-            let place = Place(&doors.commands);
-            if let Err(error) = doors.answer(stream, place) {
-                doors.log.say(format!("a connection broke off: {error}"));
-            }
-        };
-        drop(rt::thread::spawn("connection", body));
-    }
-}
-
-fn take_place(count: &AtomicUsize, max: usize) -> bool {
-    let more = |count: usize| (count < max).then_some(count + 1);
-    count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
-}
-
-/// One of so many, taken by [`take_place`].
-struct Place<'a>(&'a AtomicUsize);
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Doors {
-    /// Who is there, and what was moved.
-    fn clients(&self) -> Clients {
-        let count = |count: &AtomicUsize| count.load(Ordering::Acquire) as u64;
-        let moved = self.sessions.moved();
-        Clients {
-            sessions: self.sessions.count(),
-            connections: count(&self.lanes),
-            commands: count(&self.commands),
-            read_bytes: moved.read.load(Ordering::Relaxed),
-            written_bytes: moved.written.load(Ordering::Relaxed),
-            requests: moved.requests.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Does what comes over a connection, which has the place of a command.
-    fn answer(&self, mut stream: UnixStream, place: Place<'_>) -> std::io::Result<()> {
-        let peer = Peer::of(&stream)?;
-        match command::receive(&mut stream) {
-            Err(why) => command::refuse(&mut stream, &why),
-            Ok(Came::Command(asked)) if peer.commands() => {
-                let mut engine = self.engine.clone();
-                asked.run(&mut stream, |words, zone, out, err| {
-                    (self.run)(words, zone, &mut engine, out, err)
-                })
-            }
-            Ok(Came::Command(_)) => {
-                let Peer { pid, uid, .. } = peer;
-                let why = format!("the server takes no commands of user {uid} (process {pid})");
-                command::refuse(&mut stream, &why)
-            }
-            Ok(Came::Client(length)) => {
-                drop(place);
-                if !take_place(&self.lanes, LANES_MAX) {
-                    // It sees that the server has gone, and tries again.
-                    return Ok(());
-                }
-                let _lane = Place(&self.lanes);
-                let supply = data::Supply { buffers: &self.buffers, memory: &self.memory };
-                data::serve(stream, peer, &self.sessions, supply, length)
-            }
-        }
-    }
 }
 
 /// Tells systemd, if it has started us.

@@ -41,14 +41,25 @@ pub fn spawn<T: Send + 'static>(
     name: impl Into<String>,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
-    const REFUSED: &str = "the system starts a thread";
+    try_spawn(name, run).expect("the system starts a thread")
+}
+
+/// Starts a thread, for who can do without: one for each that comes, of whom one more can be refused. What `run` holds
+/// is let go of if there is none.
+///
+/// # Errors
+/// The system gives no more threads.
+pub fn try_spawn<T: Send + 'static>(
+    name: impl Into<String>,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<JoinHandle<T>> {
     let name = name.into();
     #[cfg(sim)]
     if crate::sim::is_running() {
-        let handle = shuttle::thread::Builder::new().name(name).spawn(run);
-        return JoinHandle(Form::Simulated(handle.expect(REFUSED)));
+        let handle = shuttle::thread::Builder::new().name(name).spawn(run)?;
+        return Ok(JoinHandle(Form::Simulated(handle)));
     }
-    JoinHandle(Form::System(std::thread::Builder::new().name(name).spawn(run).expect(REFUSED)))
+    Ok(JoinHandle(Form::System(std::thread::Builder::new().name(name).spawn(run)?)))
 }
 
 /// Lets another thread go on.

@@ -1,7 +1,8 @@
 //! Programs that are run on events, as OpenZFS's event daemon runs them.
 //!
 //! The one idea: the programs follow the ring of events like any other reader. They run one after the other, each
-//! for a bounded time, and who is too slow misses events; the engine does not know of them.
+//! for a bounded time, and who is too slow misses events; the engine does not know of them. One that cannot even be
+//! killed (it waits for a file system that hangs) is left behind, and not run again before it has ended.
 //!
 //! A program in the directory is run on an event if its name begins with `all` or with the last part of the event's
 //! class, followed by something that is no letter: `all-mail.sh`, `statechange-mail.sh`. The values of the event are in
@@ -26,6 +27,8 @@ use verbs::events::nvlist::Value;
 
 /// How long a program may run.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one that was killed may take to go.
+const GOING: Duration = Duration::from_secs(1);
 /// How often it is looked whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
 /// Events of one class that are handed over within [`WINDOW`], at most.
@@ -46,6 +49,11 @@ pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
 #[derive(Debug)]
 pub struct Hooks {
     dir: PathBuf,
+    patience: Duration,
+    /// Kills a program and all that it has started.
+    kill: fn(&Child),
+    /// Those that were killed and have not gone.
+    left: BTreeMap<PathBuf, Child>,
 }
 
 impl Hooks {
@@ -61,12 +69,12 @@ impl Hooks {
         }
         match why_not_ours(&meta) {
             Some(why) => Err(Error::new(ErrorKind::PermissionDenied, why)),
-            None => Ok(Hooks { dir }),
+            None => Ok(Hooks { dir, patience: PATIENCE, kill, left: BTreeMap::new() }),
         }
     }
 
     /// Runs them on all that happens to `held` from now on, as long as it lives.
-    pub fn start(self, held: &Arc<Held>, say: Say) {
+    pub fn start(mut self, held: &Arc<Held>, say: Say) {
         let held = Arc::downgrade(held);
         let body = move || {
             let (mut last, mut limits) = (0, Limits::default());
@@ -98,12 +106,18 @@ impl Hooks {
     }
 
     /// Runs all that want the event.
-    fn run(&self, event: &Event, say: &Say) {
+    fn run(&mut self, event: &Event, say: &Say) {
+        // Who cannot be asked is as good as gone.
+        self.left.retain(|_, child| matches!(child.try_wait(), Ok(None)));
         let programs = match self.programs(event, say) {
             Ok(programs) => programs,
             Err(error) => return say(&format!("hooks: {}: {error}", self.dir.display())),
         };
         for program in programs {
+            // It was said when it was left behind.
+            if self.left.contains_key(&program) {
+                continue;
+            }
             if let Err(why) = self.run_one(&program, event) {
                 say(&format!("hooks: {}: {why}", program.display()));
             }
@@ -138,7 +152,7 @@ impl Hooks {
         Ok(programs)
     }
 
-    fn run_one(&self, program: &Path, event: &Event) -> std::result::Result<(), String> {
+    fn run_one(&mut self, program: &Path, event: &Event) -> std::result::Result<(), String> {
         let mut command = Command::new(program);
         command.env_clear().envs(environment(event)).env("ZED_ZEDLET_DIR", &self.dir);
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -146,28 +160,42 @@ impl Hooks {
         command.current_dir("/").process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
-        match wait(&mut child, PATIENCE) {
-            Ok(Some(0)) => Ok(()),
-            Ok(Some(status)) => Err(format!("ended with status {status}")),
-            Ok(None) => Err(format!("did not end within {PATIENCE:?}, and was stopped")),
-            Err(error) => Err(error.to_string()),
+        let told = |error: Error| error.to_string();
+        match wait(&mut child, self.patience).map_err(told)? {
+            Some(0) => return Ok(()),
+            Some(status) => return Err(format!("ended with status {status}")),
+            None => {}
         }
+        (self.kill)(&child);
+        let why = format!("did not end within {:?}", self.patience);
+        if wait(&mut child, GOING).map_err(told)?.is_some() {
+            return Err(format!("{why}, and was stopped"));
+        }
+        let pid = child.id();
+        self.left.insert(program.into(), child);
+        Err(format!(
+            "{why}, and cannot be stopped; it is not run again before process {pid} has ended"
+        ))
     }
 }
 
-/// Waits for the end of a child, or ends it, and all that it has started. Its status; `None`: it had to be ended.
+/// Waits for the end of a child: its status. `None`: it did not come to it.
 fn wait(child: &mut Child, patience: Duration) -> Result<Option<i32>> {
     let start = rt::time::now();
-    while start.elapsed() < patience {
+    loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status.code().unwrap_or(-1)));
         }
+        if start.elapsed() >= patience {
+            return Ok(None);
+        }
         rt::time::sleep(LOOK);
     }
+}
+
+fn kill(child: &Child) {
     // It may have ended by now.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    child.wait()?;
-    Ok(None)
 }
 
 /// Does the name of a program begin with this word?
@@ -341,8 +369,46 @@ mod tests {
         let mut child = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
         let mut pipe = child.stdout.take().unwrap();
         assert_eq!(wait(&mut child, Duration::from_millis(200)).unwrap(), None);
+        kill(&child);
+        assert_eq!(wait(&mut child, Duration::from_secs(20)).unwrap(), Some(-1));
         // It is at its end when nobody is left who could write to it.
         std::io::Read::read_to_end(&mut pipe, &mut Vec::new()).unwrap();
+    }
+
+    /// Here the killing is left out: nobody can make a process that cannot be killed without a file system that hangs.
+    #[test]
+    fn one_that_cannot_be_ended_is_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let (out, fifo) = (dir.path().join("out"), dir.path().join("fifo"));
+        let noted = || std::fs::read_to_string(&out).unwrap_or_default();
+        let wait = format!("echo hangs >> {0}; read x < {1}", out.display(), fifo.display());
+        program(
+            dir.path(),
+            "all-1-hangs",
+            &format!("[ -p {0} ] || mkfifo {0}; {wait}", fifo.display()),
+        );
+        program(dir.path(), "all-2-note", &format!("echo note >> {}", out.display()));
+        let (say, said) = said();
+        let mut hooks = Hooks::new(dir.path()).unwrap();
+        hooks.patience = Duration::from_secs(2);
+        hooks.kill = |_| {};
+        hooks.run(&event(), &say);
+        assert_eq!(noted(), "hangs\nnote\n");
+        assert!(said.lock().len() == 1 && said.lock()[0].contains("cannot be stopped"), "{said:?}");
+        // The others do not wait for it again.
+        let start = rt::time::now();
+        hooks.run(&event(), &say);
+        assert!(noted() == "hangs\nnote\nnote\n" && start.elapsed() < Duration::from_secs(2));
+        // When it has gone, it is run again.
+        std::fs::write(&fifo, "x\n").unwrap();
+        while hooks.left.values_mut().any(|child| matches!(child.try_wait(), Ok(None))) {
+            rt::time::sleep(LOOK);
+        }
+        let late = rt::thread::spawn("writer", move || std::fs::write(&fifo, "x\n").unwrap());
+        hooks.run(&event(), &say);
+        late.join();
+        assert_eq!(noted(), "hangs\nnote\nnote\nhangs\nnote\n");
+        assert_eq!(said.lock().len(), 1);
     }
 
     #[test]

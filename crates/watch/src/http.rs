@@ -20,6 +20,8 @@ const HEAD_MAX: usize = 8 << 10;
 const CONNECTIONS_MAX: usize = 32;
 /// How long a request may take to arrive, and an answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long nobody is taken after one could not be.
+const BREATH: Duration = Duration::from_millis(100);
 /// Bytes that are read and forgotten of one who goes on talking.
 const DRAINED_MAX: usize = 64 << 10;
 
@@ -80,20 +82,23 @@ pub(crate) fn start(listener: TcpListener, answering: Arc<Answering>) -> Result<
         loop {
             let Ok((stream, _)) = listener.accept() else {
                 // Out of descriptors, or the like: it may pass.
-                rt::time::sleep(Duration::from_millis(100));
+                rt::time::sleep(BREATH);
                 continue;
             };
+            let place = Place(count.clone());
             if count.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
-                count.fetch_sub(1, Ordering::AcqRel);
                 continue;
             }
-            let (answering, count) = (answering.clone(), count.clone());
+            let answering = answering.clone();
             let body = move || {
-                let _place = Place(count);
+                let _place = place;
                 // Who went away does not want to know.
                 drop(converse(&stream, local, &*answering));
             };
-            drop(rt::thread::spawn("http", body));
+            // Without a thread this one goes away with his connection.
+            if rt::thread::try_spawn("http", body).is_err() {
+                rt::time::sleep(BREATH);
+            }
         }
     };
     drop(rt::thread::spawn("http-accept", body));
@@ -110,20 +115,12 @@ impl Drop for Place {
 }
 
 fn converse(mut stream: &TcpStream, local: bool, answering: &Answering) -> Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let head = read_head(stream)?;
-    let request = head.map_or_else(Err, |head| parse(&head));
-    let (answer, head_only) = match request {
-        Err(answer) => (answer, false),
-        Ok(request) if local && !request.host.as_deref().is_none_or(is_loopback) => {
-            (Answer::refusal(421, "this listener has no such name"), false)
-        }
-        Ok(request) => (answering(&request), request.head_only),
+    let mut read = |part: &mut [u8], left| {
+        stream.set_read_timeout(Some(left))?;
+        stream.read(part)
     };
-    stream.write_all(headers(&answer).as_bytes())?;
-    if !head_only {
-        stream.write_all(&answer.body)?;
-    }
+    let answer = respond(&mut read, local, answering)?;
+    write_all(stream, &answer)?;
     stream.shutdown(Shutdown::Write)?;
     // What it has said too much would break off what it is told, if it lay there unread.
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
@@ -136,8 +133,51 @@ fn converse(mut stream: &TcpStream, local: bool, answering: &Answering) -> Resul
     Ok(())
 }
 
+/// What `read` brings is a request: the bytes of its answer. `read` waits no longer than it is told.
+pub(crate) fn respond(
+    read: &mut dyn FnMut(&mut [u8], Duration) -> Result<usize>,
+    local: bool,
+    answering: &Answering,
+) -> Result<Vec<u8>> {
+    let head = read_head(read)?;
+    let request = head.map_or_else(Err, |head| parse(&head));
+    let (answer, head_only) = match request {
+        Err(answer) => (answer, false),
+        Ok(request) if local && !request.host.as_deref().is_none_or(is_loopback) => {
+            (Answer::refusal(421, "this listener has no such name"), false)
+        }
+        Ok(request) => (answering(&request), request.head_only),
+    };
+    let mut bytes = headers(&answer).into_bytes();
+    if !head_only {
+        bytes.extend_from_slice(&answer.body);
+    }
+    Ok(bytes)
+}
+
+/// Writes all of it within [`PATIENCE`], however many bytes are taken at a time.
+fn write_all(mut stream: &TcpStream, mut bytes: &[u8]) -> Result<()> {
+    let start = rt::time::now();
+    while !bytes.is_empty() {
+        let left = PATIENCE.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if is_timeout(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Reads up to the empty line after the headers; the answer to one who does not come to it.
-fn read_head(mut stream: &TcpStream) -> Result<std::result::Result<Vec<u8>, Answer>> {
+fn read_head(
+    read: &mut dyn FnMut(&mut [u8], Duration) -> Result<usize>,
+) -> Result<std::result::Result<Vec<u8>, Answer>> {
     let start = rt::time::now();
     let (mut head, mut part) = (Vec::new(), [0; 1024]);
     loop {
@@ -145,8 +185,7 @@ fn read_head(mut stream: &TcpStream) -> Result<std::result::Result<Vec<u8>, Answ
         if left.is_zero() {
             return Ok(Err(Answer::refusal(408, "the request did not come to its end")));
         }
-        stream.set_read_timeout(Some(left))?;
-        let got = match stream.read(&mut part) {
+        let got = match read(&mut part, left) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(got) => got,
             Err(error) if is_timeout(&error) => continue,
@@ -156,8 +195,9 @@ fn read_head(mut stream: &TcpStream) -> Result<std::result::Result<Vec<u8>, Answ
         let from = head.len().saturating_sub(3);
         head.extend_from_slice(&part[..got]);
         let end = head[from..].windows(4).position(|bytes| bytes == b"\r\n\r\n");
-        if let Some(end) = end {
-            head.truncate(from + end);
+        // However it was cut.
+        if let Some(end) = end.map(|end| from + end).filter(|end| end + 4 <= HEAD_MAX) {
+            head.truncate(end);
             return Ok(Ok(head));
         }
         if head.len() > HEAD_MAX {

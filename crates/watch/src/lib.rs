@@ -4,6 +4,8 @@
 //! states and events, and can ask for nothing that changes anything; what comes from outside is a line and a few
 //! headers, bounded in size, time and number (`docs/decisions/0016-watching.md`).
 
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod hooks;
 mod http;
 mod metrics;

@@ -2,11 +2,13 @@
 //!
 //! The one idea: counters are read, not kept. A pool's state is asked for when somebody looks, at most twice a
 //! second however many look; only what cannot be asked for later, the traffic of each second, is noted as it goes by.
+//! Nobody who looks waits for a pool: of one that does not answer, since it waits for its disks, it is told what it
+//! was like before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use rt::sync::{Arc, Mutex};
+use rt::sync::{Arc, Condvar, Mutex};
 use rt::time::Instant;
 use verbs::memory::Report;
 use verbs::meters::{Meters, mean};
@@ -17,6 +19,9 @@ use verbs::{Engine, Held, Local};
 pub(crate) const SECONDS_MAX: usize = 300;
 /// How old what is told of a pool may be.
 const FRESH: Duration = Duration::from_millis(500);
+
+/// How long a pool may take to answer before it is told of as it was.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Who uses the server now, and what they moved so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +71,46 @@ pub(crate) struct View {
     pub(crate) held: Arc<Held>,
     counting: Counting,
     pools: Mutex<(Option<Instant>, Vec<Pool>)>,
+    /// What pools are being asked, by name: one question at a time.
+    asked: Mutex<BTreeMap<String, Arc<Question>>>,
     seconds: Mutex<BTreeMap<String, Seconds>>,
+}
+
+/// A question of a pool's state, and whatever comes as its answer.
+#[derive(Default)]
+struct Question {
+    answer: Mutex<Option<Option<PoolReport>>>,
+    answered: Condvar,
+}
+
+impl Question {
+    /// Asks, in a thread of its own.
+    fn put(engine: &Local, name: &str) -> Arc<Question> {
+        let question = Arc::new(Question::default());
+        let (mut engine, asked) = (engine.clone(), question.clone());
+        let query = Status { names: vec![name.to_string()], ..Status::default() };
+        let body = move || {
+            let told = engine.pool_status(&query).ok().and_then(|mut all| all.pop()?.ok());
+            *asked.answer.lock() = Some(told);
+            asked.answered.notify_all();
+        };
+        if rt::thread::try_spawn("status", body).is_err() {
+            *question.answer.lock() = Some(None);
+        }
+        question
+    }
+
+    /// Waits for its answer until then.
+    fn wait(&self, until: Instant) -> Option<Option<PoolReport>> {
+        let mut answer = self.answer.lock();
+        loop {
+            let left = until - rt::time::now();
+            if answer.is_some() || left.is_zero() {
+                return answer.take();
+            }
+            answer = self.answered.wait_timeout(answer, left).0;
+        }
+    }
 }
 
 #[derive(Default)]
@@ -77,8 +121,8 @@ struct Seconds {
 
 impl View {
     pub(crate) fn new(engine: Local, held: Arc<Held>, counting: Counting) -> View {
-        let pools = Mutex::default();
-        View { engine, held, counting, pools, seconds: Mutex::default() }
+        let (pools, asked, seconds) = (Mutex::default(), Mutex::default(), Mutex::default());
+        View { engine, held, counting, pools, asked, seconds }
     }
 
     /// Who holds the server's memory.
@@ -97,15 +141,23 @@ impl View {
             return kept.1.clone();
         }
         let before = std::mem::take(&mut kept.1);
-        for name in self.held.names() {
+        let names = self.held.names();
+        let mut asked = self.asked.lock();
+        asked.retain(|name, _| names.contains(name));
+        for name in &names {
+            asked.entry(name.clone()).or_insert_with(|| Question::put(&self.engine, name));
+        }
+        let until = rt::time::now() + PATIENCE;
+        for name in names {
+            let told = asked.get(&name).and_then(|question| question.wait(until));
+            if told.is_some() {
+                asked.remove(&name);
+            }
             let Some(pool) = self.held.pool(&name) else { continue };
             let suspended = pool.suspended();
             drop(pool);
-            let query = Status { names: vec![name.clone()], ..Status::default() };
-            let mut engine = self.engine.clone();
-            let told = engine.pool_status(&query).ok().and_then(|mut all| all.pop()?.ok());
             let last = || before.iter().find(|pool| pool.report.name == name);
-            let report = told.or_else(|| last().map(|pool| pool.report.clone()));
+            let report = told.flatten().or_else(|| last().map(|pool| pool.report.clone()));
             kept.1.extend(report.map(|report| Pool { report, suspended }));
         }
         kept.0 = Some(rt::time::now());

@@ -21,3 +21,5 @@ pub use message::{
 
 /// Bulk bytes of one frame, at most.
 pub const BULK_MAX: usize = 1 << 20;
+/// Pieces of one [`Request::ReadAll`], at most.
+pub const PIECES_MAX: usize = 1024;

@@ -92,7 +92,7 @@ pub enum Request {
     ReadAll {
         /// The handle.
         handle: u64,
-        /// The pieces, at most [`crate::BULK_MAX`] bytes together.
+        /// The pieces, at most [`crate::PIECES_MAX`], and [`crate::BULK_MAX`] bytes together.
         pieces: Vec<(u64, u32)>,
     },
     /// Writes the bulk bytes.

@@ -109,7 +109,7 @@ impl Sessions {
     }
 
     /// May the peer move files?
-    pub(super) fn admit(&self, peer: Peer) -> bool {
+    pub(crate) fn admit(&self, peer: Peer) -> bool {
         peer.commands() || self.movers.contains(&peer.uid)
     }
 

@@ -1,22 +1,29 @@
 //! One connection of a client.
 
-use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::io::{Error, ErrorKind};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use rt::mem::Class;
 use rt::sync::Arc;
 use rt::sync::atomic::Ordering;
 use rt::{Account, BufPool, Grant};
-use wire::{Answer, BULK_MAX, HEADER, Head, Hello, PART_MAX, Reply, decode, encode};
+use rustix::event::{PollFd, PollFlags, poll};
+use wire::{Answer, BULK_MAX, Failure, HEADER, Head, Hello, Reply, Request, decode, encode};
 
 use super::handles::{Moved, Session, Sessions};
 use super::requests::{Bulk, answer};
+use super::shares::Shares;
 use super::tree::{Result, fail};
+use crate::pace::Clock;
 use crate::peer::Peer;
 
-/// How long a message that has begun may take to arrive, or an answer to be taken.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of a greeting, at most: it names a tree and a session.
+const HELLO_MAX: usize = 4096;
+/// Bytes that a typed part takes when it is decoded, for each that it has, at most: of pieces to be read each takes two.
+const DECODED: usize = 8;
+
+/// Bytes of the typed part of a write, at most: two numbers.
+const WRITE_MAX: usize = 64;
 
 /// Memory of a connection's thread, about, in bytes.
 const THREAD_BYTES: u64 = 96 << 10;
@@ -26,9 +33,15 @@ const THREAD_BYTES: u64 = 96 << 10;
 pub(crate) struct Supply<'a> {
     pub(crate) buffers: &'a BufPool,
     pub(crate) memory: &'a Account,
+    pub(crate) shares: &'a Shares,
 }
 
 impl Supply<'_> {
+    /// Does anybody wait for memory?
+    pub(crate) fn is_wanted(self) -> bool {
+        self.memory.wanted() > 0 || self.shares.are_wanted()
+    }
+
     /// A grant for a request that takes `bytes`. Who gets none waits: it has not been read yet, or nothing was done
     /// for it. It is asked for at once and holds nothing else by then, so those who have theirs go on.
     pub(super) fn grant(self, bytes: u64) -> Option<Grant> {
@@ -39,37 +52,36 @@ impl Supply<'_> {
 
 /// Serves a connection to its end. Its first bytes were read: what follows is `length` bytes of hello.
 pub(crate) fn serve(
-    mut stream: UnixStream,
+    stream: &UnixStream,
     peer: Peer,
     sessions: &Sessions,
     supply: Supply<'_>,
     length: usize,
 ) -> std::io::Result<()> {
     let _thread = supply.memory.take(THREAD_BYTES);
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let session = match greet(&mut stream, peer, sessions, length) {
+    let session = match greet(stream, peer, sessions, supply, length) {
         Ok(session) => session,
-        Err(failure) => return send(&mut stream, &Err(failure), None),
+        Err(failure) => return send(stream, &Err(failure), None, supply),
     };
-    send(&mut stream, &Ok(Reply::Welcome(session.number())), None)?;
-    serve_session(&mut stream, &session, sessions.moved(), supply)
+    send(stream, &Ok(Reply::Welcome(session.number())), None, supply)?;
+    serve_session(stream, &session, sessions.moved(), supply)
 }
 
 fn greet(
-    stream: &mut UnixStream,
+    stream: &UnixStream,
     peer: Peer,
     sessions: &Sessions,
+    supply: Supply<'_>,
     length: usize,
 ) -> Result<Arc<Session>> {
     if !sessions.admit(peer) {
         return fail(fs::code::PERM, format!("the server has no files for user {}", peer.uid));
     }
-    if length > PART_MAX {
+    if length > HELLO_MAX {
         return fail(fs::code::INVAL, format!("a greeting of {length} bytes"));
     }
     let mut hello = vec![0; length];
-    if let Err(error) = stream.read_exact(&mut hello) {
+    if let Err(error) = Clock::of(supply).read_exact(stream, &mut hello) {
         return fail(fs::code::IO, format!("the greeting was not received: {error}"));
     }
     let hello: Hello = match decode(&hello) {
@@ -83,84 +95,114 @@ fn greet(
 }
 
 fn serve_session(
-    stream: &mut UnixStream,
+    stream: &UnixStream,
     session: &Session,
     moved: &Moved,
     supply: Supply<'_>,
 ) -> std::io::Result<()> {
-    let mut part = Vec::new();
     loop {
-        let mut head = [0; HEADER];
         // Between two requests a client may take as long as it likes.
-        match read_first(stream, &mut head) {
-            Ok(true) => {}
-            Ok(false) => return Ok(()),
-            Err(error) => return Err(error),
+        let mut fds = [PollFd::new(stream, PollFlags::IN)];
+        while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
+        let mut head = [0; HEADER];
+        match Clock::of(supply).read(stream, &mut head)? {
+            HEADER => {}
+            // It has gone.
+            0 => return Ok(()),
+            _ => return Err(ErrorKind::UnexpectedEof.into()),
         }
-        let invalid = |why: wire::FrameError| std::io::Error::new(ErrorKind::InvalidData, why);
         let head = Head::read(head).map_err(invalid)?;
-        // Its bytes, once more as records, and what is said of them.
-        let mut memory = Some(supply.grant((2 * head.bulk + head.part) as u64));
-        part.resize(head.part, 0);
-        stream.read_exact(&mut part)?;
-        let mut bulk = (head.bulk > 0).then(|| supply.buffers.get(head.bulk));
-        if let Some(bulk) = &mut bulk {
-            stream.read_exact(bulk)?;
-        }
-        let request = decode(&part).map_err(invalid)?;
-        if head.bulk == 0 {
-            // What reads asks for its own, and must hold nothing while it waits.
-            memory = None;
-        }
+        let (request, part_memory) = receive(stream, head, supply)?;
+        let (bulk, memory) = match (&request, head.bulk) {
+            (_, 0) => (None, None),
+            (Request::Write { handle, .. }, _) => match session.handle(*handle) {
+                Ok(handle) => {
+                    // Its bytes, and once more as records.
+                    let wanted = 2 * head.bulk as u64;
+                    let share = supply.shares.take(handle.place.pool(), wanted);
+                    let memory = supply.grant(wanted);
+                    let mut bulk = supply.buffers.get(head.bulk);
+                    Clock::of(supply).read_exact(stream, &mut bulk)?;
+                    (Some(bulk), Some((share, memory)))
+                }
+                Err(failure) => {
+                    pass_over(stream, head.bulk, supply)?;
+                    send(stream, &Err(failure), None, supply)?;
+                    continue;
+                }
+            },
+            _ => {
+                let why = "bytes that nobody asked for".to_string();
+                return Err(invalid(wire::FrameError::Malformed(why)));
+            }
+        };
+        // What reads asks for its own, and must hold nothing while it waits.
+        drop(part_memory);
         moved.requests.fetch_add(1, Ordering::Relaxed);
         let bytes = bulk.as_deref().unwrap_or(&[]);
-        let (answer, bulk) = match answer(session, request, bytes, supply) {
-            Ok((reply, bulk)) => (Ok(reply), bulk),
+        let (answer, read) = match answer(session, request, bytes, supply) {
+            Ok((reply, read)) => (Ok(reply), read),
             Err(failure) => (Err(failure), None),
         };
+        drop((bulk, memory));
         match &answer {
             Ok(Reply::Bytes) => {
-                let read = bulk.as_ref().map_or(0, |bulk| bulk.bytes().len());
-                moved.read.fetch_add(read as u64, Ordering::Relaxed);
+                let count = read.as_ref().map_or(0, |bulk| bulk.bytes().len());
+                moved.read.fetch_add(count as u64, Ordering::Relaxed);
             }
             // Bytes come with nothing but a write.
             Ok(_) => _ = moved.written.fetch_add(head.bulk as u64, Ordering::Relaxed),
             Err(_) => {}
         }
-        send(stream, &answer, bulk)?;
-        drop(memory);
-        part.shrink_to(4096);
+        send(stream, &answer, read, supply)?;
     }
 }
 
-/// Reads the first bytes of a message; false: there is none, the client has gone.
-fn read_first(stream: &mut UnixStream, head: &mut [u8; HEADER]) -> std::io::Result<bool> {
-    stream.set_read_timeout(None)?;
-    let first = stream.read(&mut head[..1]);
-    stream.set_read_timeout(Some(PATIENCE))?;
-    if first? == 0 {
-        return Ok(false);
+/// Receives the typed part that a head has announced, with the memory for it: little beside bulk bytes, which wait.
+fn receive(
+    stream: &UnixStream,
+    head: Head,
+    supply: Supply<'_>,
+) -> std::io::Result<(Request, Option<Grant>)> {
+    if head.bulk > 0 && head.part > WRITE_MAX {
+        return Err(invalid(wire::FrameError::Part(head.part)));
     }
-    stream.read_exact(&mut head[1..])?;
-    Ok(true)
+    let memory = (head.bulk == 0).then(|| supply.grant((DECODED * head.part) as u64)).flatten();
+    let mut part = vec![0; head.part];
+    Clock::of(supply).read_exact(stream, &mut part)?;
+    Ok((decode(&part).map_err(invalid)?, memory))
 }
 
-fn send(stream: &mut UnixStream, answer: &Answer, bulk: Option<Bulk>) -> std::io::Result<()> {
-    let bulk: &[u8] = bulk.as_ref().map_or(&[], |bulk| bulk.bytes());
-    debug_assert!(bulk.len() <= BULK_MAX);
-    let frame = encode(answer, bulk.len()).map_err(|why| std::io::Error::other(why.to_string()))?;
-    let mut slices = [IoSlice::new(&frame), IoSlice::new(bulk)];
-    let (mut rest, mut left) = (&mut slices[..], frame.len() + bulk.len());
-    while left > 0 {
-        match stream.write_vectored(rest) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(count) => {
-                left -= count;
-                IoSlice::advance_slices(&mut rest, count);
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+/// Reads bytes that nobody wants.
+fn pass_over(stream: &UnixStream, mut bytes: usize, supply: Supply<'_>) -> std::io::Result<()> {
+    let (clock, mut part) = (Clock::of(supply), [0; 16 << 10]);
+    while bytes > 0 {
+        let now = bytes.min(part.len());
+        clock.read_exact(stream, &mut part[..now])?;
+        bytes -= now;
     }
     Ok(())
+}
+
+fn invalid(why: wire::FrameError) -> Error {
+    Error::new(ErrorKind::InvalidData, why)
+}
+
+fn send(
+    stream: &UnixStream,
+    answer: &Answer,
+    bulk: Option<Bulk>,
+    supply: Supply<'_>,
+) -> std::io::Result<()> {
+    let bulk: &[u8] = bulk.as_ref().map_or(&[], |bulk| bulk.bytes());
+    debug_assert!(bulk.len() <= BULK_MAX);
+    let frame = match encode(answer, bulk.len()) {
+        Ok(frame) => frame,
+        // A value, or a list of names, that is longer than an answer may be: that is its answer.
+        Err(why) => {
+            let failure = Failure { errno: fs::code::TOOBIG, text: format!("the answer: {why}") };
+            encode(&Answer::Err(failure), 0).map_err(Error::other)?
+        }
+    };
+    Clock::of(supply).write(stream, &frame, bulk)
 }

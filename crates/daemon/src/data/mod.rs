@@ -8,7 +8,9 @@ mod access;
 mod handles;
 mod lane;
 mod requests;
+mod shares;
 mod tree;
 
 pub(crate) use handles::Sessions;
 pub(crate) use lane::{Supply, serve};
+pub(crate) use shares::Shares;

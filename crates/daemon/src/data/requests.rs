@@ -4,7 +4,7 @@ use format::znode::Time;
 use fs::{Algorithm, Attrs, FsError, NewObject, Setattr, When, Who, code, mode};
 use rt::Grant;
 use rt::buf::PooledBuf;
-use wire::{BULK_MAX, Entry, Open, Reply, Request, Space, Stat, Subject, Target};
+use wire::{BULK_MAX, Entry, Open, PIECES_MAX, Reply, Request, Space, Stat, Subject, Target};
 
 use super::access::{self, READ, THROUGH, WRITE};
 use super::handles::{Handle, Session};
@@ -13,8 +13,11 @@ use super::tree::{Place, Result, denied, fail, shown, told};
 
 /// Entries of one answer, at most.
 const ENTRIES_MAX: usize = 256;
-/// The place behind the entries of a directory: the file systems in it.
+/// The place behind the entries of a directory: the file systems in it, which are counted downwards from here. No entry
+/// of a directory has a place so high.
 const FILE_SYSTEMS: u64 = u64::MAX;
+/// Of so many, at most.
+const FILE_SYSTEMS_MAX: u64 = 1 << 20;
 /// Permissions and set-id and sticky bits.
 const PERMISSIONS: u32 = 0o7777;
 
@@ -145,7 +148,7 @@ pub(super) fn answer(
             let place = session.tree.find(&Subject::ROOT, &path, true)?;
             let space = place.fs.space().map_err(told)?;
             let (used, free) = (space.referenced, space.available);
-            Reply::Space(Space { total: used + free, free, used, quota: 0 })
+            Reply::Space(Space { total: used.saturating_add(free), free, used, quota: 0 })
         }
     };
     Ok((reply, None))
@@ -338,6 +341,10 @@ fn room(handle: &Handle, length: usize, supply: Supply<'_>) -> (PooledBuf, Optio
 }
 
 fn read_all(handle: &Handle, pieces: &[(u64, u32)], supply: Supply<'_>) -> Result<Bulk> {
+    if pieces.len() > PIECES_MAX {
+        let count = pieces.len();
+        return fail(code::INVAL, format!("{count} pieces at once; the most is {PIECES_MAX}"));
+    }
     let length = pieces.iter().fold(0usize, |sum, (_, len)| sum.saturating_add(*len as usize));
     if length > BULK_MAX {
         return fail(code::INVAL, format!("{length} bytes at once; the most is {BULK_MAX}"));
@@ -366,11 +373,15 @@ fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Repl
     }
     let below = session.tree.file_systems_in(&dir)?;
     let mut entries = Vec::new();
-    if from == FILE_SYSTEMS {
-        for (name, place) in below {
+    let passed = FILE_SYSTEMS - from;
+    if passed < FILE_SYSTEMS_MAX {
+        let passed = passed as usize;
+        let next = passed + ENTRIES_MAX;
+        let is_last = next >= below.len();
+        for (name, place) in below.into_iter().skip(passed).take(ENTRIES_MAX) {
             entries.push(Entry { name, stat: stat(&place)? });
         }
-        return Ok(Reply::Entries(entries, None));
+        return Ok(Reply::Entries(entries, (!is_last).then(|| FILE_SYSTEMS - next as u64)));
     }
     let found = dir.fs.list_dir(dir.object, from, ENTRIES_MAX).map_err(told)?;
     let last = found.last().map(|(_, next)| *next).filter(|_| found.len() == ENTRIES_MAX);

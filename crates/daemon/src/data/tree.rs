@@ -45,6 +45,11 @@ impl Place {
     pub(super) fn attrs(&self) -> Result<Attrs> {
         self.fs.attrs(self.object).map_err(told)
     }
+
+    /// The guid of its pool.
+    pub(super) fn pool(&self) -> u64 {
+        self.fs.pool().guid()
+    }
 }
 
 /// A tree of some pool that the server holds.
@@ -165,11 +170,11 @@ impl Tree {
 
     /// The directory that a path's last name is in, and that name.
     pub(super) fn parent<'p>(&self, who: &Subject, path: &'p [u8]) -> Result<(Place, &'p [u8])> {
-        let Some(name) = names(path)?.last() else {
+        drop(names(path)?);
+        let Some((before, name)) = split(path) else {
             return fail(code::INVAL, format!("{}: it is the root of the tree", shown(path)));
         };
-        let end = path.len() - path.iter().rev().take_while(|byte| **byte == b'/').count();
-        let place = self.find(who, &path[..end - name.len()], true)?;
+        let place = self.find(who, before, true)?;
         let attrs = place.attrs()?;
         if attrs.kind() != mode::DIR {
             return fail(code::NOTDIR, format!("{}: Not a directory", shown(path)));
@@ -179,6 +184,20 @@ impl Tree {
         }
         Ok((place, name))
     }
+}
+
+/// What is before the last name of a path, and that name. `a/.` is `a`, as for all who ask for its parts.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut before = path;
+    while !before.is_empty() {
+        let at = before.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        let name = &before[at..];
+        before = &before[..at.saturating_sub(1)];
+        if !name.is_empty() && name != b"." {
+            return Some((before, name));
+        }
+    }
+    None
 }
 
 /// He may not.
@@ -195,4 +214,32 @@ fn names(path: &[u8]) -> Result<impl Iterator<Item = &[u8]>> {
         return fail(code::INVAL, format!("{}: not a path of a tree", shown(path)));
     }
     Ok(fs::parts(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_name_is_found_where_it_is() {
+        for (path, expected) in [
+            ("", None),
+            ("/", None),
+            ("./.", None),
+            ("a", Some(("", "a"))),
+            ("/a", Some(("", "a"))),
+            ("/a/b", Some(("/a", "b"))),
+            ("a//b//", Some(("a/", "b"))),
+            // What it is the name of is `a`, and not something in it.
+            ("a/.", Some(("", "a"))),
+            ("x/a/././/", Some(("x", "a"))),
+            ("./a/.b", Some(("./a", ".b"))),
+        ] {
+            let found = split(path.as_bytes());
+            let expected = expected.map(|(a, b): (&str, &str)| (a.as_bytes(), b.as_bytes()));
+            assert_eq!(found, expected, "{path:?}");
+            let last = names(path.as_bytes()).unwrap().last();
+            assert_eq!(found.map(|(_, name)| name), last, "{path:?}");
+        }
+    }
 }

@@ -1,0 +1,201 @@
+//! The socket's door: who comes gets a place, a thread, and what he asked for, or is told why not.
+//!
+//! The one idea: what is given before it is known what is wanted is little and counted, apart for those who may
+//! command, for those who may move files, and for strangers, who are heard only to be told so in their own language.
+
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use rt::mem::{Class, Holder};
+use rt::sync::Arc;
+use rt::sync::atomic::{AtomicUsize, Ordering};
+use verbs::Local;
+use watch::Clients;
+
+use crate::command::{self, Came};
+use crate::data::{self, Sessions, Shares};
+use crate::log::Form;
+use crate::peer::Peer;
+use crate::serve::Run;
+
+/// Commands that run at once, or connections of those who may command and have not said what they want, at most.
+const COMMANDS_MAX: usize = 64;
+/// Connections of those who may move files, before their greeting, at most.
+const MOVERS_MAX: usize = 64;
+/// Connections of others, at most.
+const STRANGERS_MAX: usize = 8;
+/// Connections of clients, at most.
+const LANES_MAX: usize = 1024;
+/// Memory that is kept for what clients read and write, in bytes; of a small account it is a part.
+const BUFFERS_IDLE_BYTES: u64 = 32 << 20;
+/// How long nobody is taken after one could not be.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// What all connections share.
+pub(crate) struct Doors {
+    engine: Local,
+    run: Arc<Run>,
+    log: Form,
+    sessions: Sessions,
+    buffers: rt::BufPool,
+    /// The account, for what clients take of it.
+    memory: rt::Account,
+    shares: Shares,
+    commands: Arc<AtomicUsize>,
+    movers: Arc<AtomicUsize>,
+    strangers: Arc<AtomicUsize>,
+    lanes: Arc<AtomicUsize>,
+}
+
+/// One of so many, free again when it is dropped.
+pub(crate) struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(count: &Arc<AtomicUsize>, max: usize) -> Option<Place> {
+        let more = |count: usize| (count < max).then_some(count + 1);
+        let taken = count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.is_ok().then(|| Place(count.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Takes connections for ever, each to a thread of its own.
+pub(crate) fn accept(listener: &UnixListener, doors: &Arc<Doors>) {
+    loop {
+        let taken = listener.accept().and_then(|(stream, _)| doors.take_in(stream));
+        if let Err(error) = taken {
+            doors.log.say(format!("a connection was not taken: {error}"));
+            rt::time::sleep(BREATH);
+        }
+    }
+}
+
+impl Doors {
+    pub(crate) fn new(engine: Local, run: Arc<Run>, log: Form, sessions: Sessions) -> Doors {
+        let memory = engine.memory().of(Holder::Clients);
+        let idle = BUFFERS_IDLE_BYTES.min(memory.cap() / 16) as usize;
+        let buffers = rt::BufPool::of(&memory, idle);
+        let shares = Shares::of(memory.max(Class::Normal));
+        let (commands, movers) = (Arc::default(), Arc::default());
+        let (strangers, lanes) = (Arc::default(), Arc::default());
+        Doors {
+            engine,
+            run,
+            log,
+            sessions,
+            buffers,
+            memory,
+            shares,
+            commands,
+            movers,
+            strangers,
+            lanes,
+        }
+    }
+
+    pub(crate) fn engine(&self) -> &Local {
+        &self.engine
+    }
+
+    /// How many commands run.
+    pub(crate) fn commands(&self) -> usize {
+        self.commands.load(Ordering::Acquire)
+    }
+
+    /// Who is there, and what was moved.
+    pub(crate) fn clients(&self) -> Clients {
+        let moved = self.sessions.moved();
+        Clients {
+            sessions: self.sessions.count(),
+            connections: self.lanes.load(Ordering::Acquire) as u64,
+            commands: self.commands() as u64,
+            read_bytes: moved.read.load(Ordering::Relaxed),
+            written_bytes: moved.written.load(Ordering::Relaxed),
+            requests: moved.requests.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A place for one who has come, as who he is; why there is none.
+    fn place(&self, peer: Peer) -> Result<Place, String> {
+        let (count, max, of) = match () {
+            () if peer.commands() => (&self.commands, COMMANDS_MAX, "commands"),
+            () if self.sessions.admit(peer) => (&self.movers, MOVERS_MAX, "greetings"),
+            () => (&self.strangers, STRANGERS_MAX, "strangers"),
+        };
+        let busy = || format!("the server is busy with {max} {of}; try again later");
+        Place::take(count, max).ok_or_else(busy)
+    }
+
+    /// Gives a connection a thread of its own, if it has a place.
+    fn take_in(self: &Arc<Self>, stream: UnixStream) -> std::io::Result<()> {
+        let peer = Peer::of(&stream)?;
+        let place = match self.place(peer) {
+            Ok(place) => place,
+            Err(why) => {
+                drop(command::refuse(&stream, &why));
+                return Ok(());
+            }
+        };
+        let doors = self.clone();
+        // Without a thread it ends with what it has, which is this one connection.
+        let body = move || {
+            if let Err(error) = doors.answer(&stream, peer, place) {
+                doors.log.say(format!("a connection broke off: {error}"));
+            }
+        };
+        rt::thread::try_spawn("connection", body).map(drop)
+    }
+
+    /// The same in this thread.
+    #[cfg(fuzzing)]
+    pub(crate) fn take_and_answer(&self, stream: &UnixStream, peer: Peer) -> std::io::Result<()> {
+        match self.place(peer) {
+            Ok(place) => self.answer(stream, peer, place),
+            Err(why) => command::refuse(stream, &why),
+        }
+    }
+
+    /// Does what comes over a connection, which has a place until it is known for what.
+    pub(crate) fn answer(
+        &self,
+        stream: &UnixStream,
+        peer: Peer,
+        place: Place,
+    ) -> std::io::Result<()> {
+        // Who went away does not want to know why he is refused.
+        match command::receive(stream) {
+            Err(why) => drop(command::refuse(stream, &why)),
+            Ok(Came::Command(begun)) if peer.commands() => match begun.receive(stream) {
+                Err(why) => drop(command::refuse(stream, &why)),
+                Ok(asked) => {
+                    let mut engine = self.engine.clone();
+                    asked.run(stream, |words, zone, out, err| {
+                        (self.run)(words, zone, &mut engine, out, err)
+                    })?;
+                }
+            },
+            Ok(Came::Command(_)) => {
+                let Peer { pid, uid, .. } = peer;
+                let why = format!("the server takes no commands of user {uid} (process {pid})");
+                drop(command::refuse(stream, &why));
+            }
+            Ok(Came::Client(length)) => {
+                // A stranger stays one.
+                let _stranger = (!self.sessions.admit(peer)).then_some(place);
+                let Some(_lane) = Place::take(&self.lanes, LANES_MAX) else {
+                    // It sees that the server has gone, and tries again.
+                    return Ok(());
+                };
+                let Doors { buffers, memory, shares, .. } = self;
+                let supply = data::Supply { buffers, memory, shares };
+                data::serve(stream, peer, &self.sessions, supply, length)?;
+            }
+        }
+        Ok(())
+    }
+}
