@@ -2,7 +2,7 @@
 
 use rt::sync::atomic::{AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex};
-use wire::{BULK_MAX, Open, Reply, Request, Stat, Subject, Target};
+use wire::{BULK_MAX, Open, PIECES_MAX, Reply, Request, Stat, Subject, Target};
 
 use crate::error::{Error, Result, code};
 use crate::lanes::Client;
@@ -85,7 +85,7 @@ impl File {
             let (at, length) = (offset + done as u64, part.len() as u32);
             let ask = |handle| Request::Read { handle, offset: at, length };
             let got = match self.call(ask, &[], part)? {
-                (Reply::Bytes, got) => got,
+                (_, Reply::Bytes, got) => got,
                 _ => return Err(Error::protocol()),
             };
             done += got;
@@ -113,7 +113,7 @@ impl File {
                 bytes += *len as usize;
                 bytes <= BULK_MAX
             };
-            let count = rest.iter().take(1024).take_while(fits).count();
+            let count = rest.iter().take(PIECES_MAX).take_while(fits).count();
             if count == 0 {
                 let (now, later) = buf.split_at_mut(*first as usize);
                 if self.read(*offset, now)? < now.len() {
@@ -126,7 +126,7 @@ impl File {
             let (to, after) = buf.split_at_mut(length(now));
             let ask = |handle| Request::ReadAll { handle, pieces: now.to_vec() };
             match self.call(ask, &[], to)? {
-                (Reply::Bytes, got) if got == to.len() => {}
+                (_, Reply::Bytes, got) if got == to.len() => {}
                 _ => return Err(Error::protocol()),
             }
             (buf, rest) = (after, later);
@@ -140,8 +140,10 @@ impl File {
     /// As pwrite(2); EIO once and for all when the server went away with writes that were not synced.
     pub fn write(&self, mut offset: u64, bytes: &[u8]) -> Result<()> {
         for part in bytes.chunks(BULK_MAX) {
-            self.done(self.call(|handle| Request::Write { handle, offset }, part, &mut []))?;
-            self.written.fetch_add(1, Ordering::AcqRel);
+            let (epoch, reply, _) =
+                self.call(|handle| Request::Write { handle, offset }, part, &mut [])?;
+            done(&reply)?;
+            self.count(epoch)?;
             offset += part.len() as u64;
         }
         Ok(())
@@ -153,7 +155,7 @@ impl File {
     /// As fsync(2).
     pub fn sync(&self) -> Result<()> {
         let written = self.written.load(Ordering::Acquire);
-        self.done(self.call(|handle| Request::Sync { handle }, &[], &mut []))?;
+        done(&self.call(|handle| Request::Sync { handle }, &[], &mut [])?.1)?;
         self.stable.fetch_max(written, Ordering::AcqRel);
         Ok(())
     }
@@ -176,7 +178,7 @@ impl File {
     /// As fstat(2).
     pub fn stat(&self) -> Result<Stat> {
         match self.call(|handle| Request::StatOpen { handle }, &[], &mut [])? {
-            (Reply::Stat(stat), _) => Ok(stat),
+            (_, Reply::Stat(stat), _) => Ok(stat),
             _ => Err(Error::protocol()),
         }
     }
@@ -186,32 +188,43 @@ impl File {
     /// # Errors
     /// As ftruncate(2).
     pub fn truncate(&self, size: u64) -> Result<()> {
-        self.written.fetch_add(1, Ordering::AcqRel);
         let who = &self.who;
         let ask = |handle| Request::Truncate { who: who.clone(), of: Target::Handle(handle), size };
-        self.done(self.call(ask, &[], &mut []))
+        let (epoch, reply, _) = self.call(ask, &[], &mut [])?;
+        done(&reply)?;
+        self.count(epoch)
     }
 
-    fn done(&self, answer: Result<(Reply, usize)>) -> Result<()> {
-        match answer? {
-            (Reply::Done, _) => Ok(()),
-            _ => Err(Error::protocol()),
+    /// Counts a change that the server of the session `epoch` has acknowledged.
+    fn count(&self, epoch: u64) -> Result<()> {
+        // Under this lock nobody opens the file anew in between.
+        let open = self.open.lock();
+        if open.epoch != epoch {
+            // It went away before the change was counted, and somebody else has gone on without knowing of it.
+            return Err(lost());
         }
+        self.written.fetch_add(1, Ordering::AcqRel);
+        Ok(())
     }
 
-    /// Asks about the handle, opened anew if the server is another one by now.
+    /// Asks about the handle, opened anew if the server is another one by now. The session that answered, what, and
+    /// with how many bulk bytes.
     fn call(
         &self,
         ask: impl Fn(u64) -> Request,
         bulk: &[u8],
         to: &mut [u8],
-    ) -> Result<(Reply, usize)> {
+    ) -> Result<(u64, Reply, usize)> {
+        let mut trials = self.client.trials();
         loop {
             let handle = *self.open.lock();
             let result = self.client.call_in(handle.epoch, &ask(handle.number), bulk, to);
             match result {
-                Err(error) if error.errno == code::ENOTCONN => self.open_again(handle.epoch)?,
-                result => return result,
+                Err(error) if error.errno == code::ENOTCONN => {
+                    trials.once_more()?;
+                    self.open_again(handle.epoch)?;
+                }
+                result => return result.map(|(reply, count)| (handle.epoch, reply, count)),
             }
         }
     }
@@ -223,8 +236,7 @@ impl File {
             return Ok(());
         }
         if self.written.load(Ordering::Acquire) != self.stable.load(Ordering::Acquire) {
-            let why = "the server was restarted; what was written and not synced may be lost";
-            return Err(Error::new(code::EIO, why));
+            return Err(lost());
         }
         let (epoch, number, stat) = self.client.open_handle(&self.who, &self.path, self.how, 0)?;
         if identity(&stat) != self.identity {
@@ -234,6 +246,18 @@ impl File {
         *open = Handle { epoch, number };
         Ok(())
     }
+}
+
+fn done(reply: &Reply) -> Result<()> {
+    match reply {
+        Reply::Done => Ok(()),
+        _ => Err(Error::protocol()),
+    }
+}
+
+fn lost() -> Error {
+    let why = "the server was restarted; what was written and not synced may be lost";
+    Error::new(code::EIO, why)
 }
 
 impl Drop for File {

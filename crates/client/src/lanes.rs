@@ -1,11 +1,13 @@
 //! The connections of a client.
 
-use std::io::{IoSlice, Read, Write};
+use std::io::{IoSlice, Read};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rt::sync::{Arc, Condvar, Mutex};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use wire::{Answer, HEADER, Head, Hello, MAGIC, Reply, Request, Session, decode, encode};
 
 use crate::error::{Error, Result, code};
@@ -69,6 +71,28 @@ enum Broken {
     Senseless(String),
 }
 
+/// How often something may be tried yet: what makes each server go away that is asked for it is not asked for ever.
+/// Times at which there is no server do not count.
+pub(crate) struct Trials {
+    is_first: bool,
+    left: Duration,
+}
+
+impl Trials {
+    /// Once more, at once the first time; an error when there were enough.
+    pub(crate) fn once_more(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.is_first) {
+            return Ok(());
+        }
+        let Some(left) = self.left.checked_sub(LOOK) else {
+            return Err(Error::new(code::EIO, "the server went away whenever it was asked this"));
+        };
+        self.left = left;
+        rt::time::sleep(LOOK);
+        Ok(())
+    }
+}
+
 impl Client {
     /// Connects.
     ///
@@ -119,6 +143,7 @@ impl Client {
         to: &mut [u8],
         again: bool,
     ) -> Result<(u64, Reply, usize)> {
+        let mut trials = self.trials();
         loop {
             let mut lane = self.take(false)?;
             if epoch.is_some_and(|epoch| epoch != lane.epoch) {
@@ -136,8 +161,8 @@ impl Client {
                     match broken {
                         Broken::Senseless(why) => return Err(Error::new(code::EPROTO, why)),
                         _ if epoch.is_some() => return Err(gone()),
-                        Broken::Unsent(_) => {}
-                        Broken::Unanswered(_) if again => {}
+                        Broken::Unsent(_) => trials.once_more()?,
+                        Broken::Unanswered(_) if again => trials.once_more()?,
                         Broken::Unanswered(error) => {
                             let why = format!(
                                 "the server went away; it may have done this or not: {error}"
@@ -148,6 +173,11 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// For a request that is asked again and again.
+    pub(crate) fn trials(&self) -> Trials {
+        Trials { is_first: true, left: self.options.patience }
     }
 
     /// A free connection, a new one, or one that comes free. `at_once`: without waiting for a server.
@@ -263,7 +293,7 @@ impl Lane {
         let frame = encode(hello, 0).map_err(invalid)?;
         let part = &frame[HEADER..];
         let head = [&MAGIC[..], &(part.len() as u32).to_le_bytes()].concat();
-        self.stream.write_all(&[&head[..], part].concat())?;
+        self.send(&head, part)?;
         match self.answer(&mut []) {
             Ok((answer, _)) => Ok(answer),
             Err(Broken::Unsent(error) | Broken::Unanswered(error)) => Err(error),
@@ -279,22 +309,29 @@ impl Lane {
     ) -> std::result::Result<(Answer, usize), Broken> {
         let senseless = |why: wire::FrameError| Broken::Senseless(why.to_string());
         let frame = encode(request, bulk.len()).map_err(senseless)?;
-        let mut slices = [IoSlice::new(&frame), IoSlice::new(bulk)];
-        let mut rest = &mut slices[..];
-        let mut sent = 0;
-        while sent < frame.len() + bulk.len() {
-            match self.stream.write_vectored(rest) {
-                // A server that has not heard the end has done nothing.
-                Ok(0) => return Err(Broken::Unsent(std::io::ErrorKind::WriteZero.into())),
+        // A server that has not heard the end has done nothing.
+        self.send(&frame, bulk).map_err(Broken::Unsent)?;
+        self.answer(to)
+    }
+
+    /// Sends two pieces, one behind the other. The program that we are part of may not have said what is to become of it
+    /// when nobody is there to hear it (SIGPIPE), so the system is told not to ask.
+    fn send(&self, first: &[u8], second: &[u8]) -> std::io::Result<()> {
+        let mut slices = [IoSlice::new(first), IoSlice::new(second)];
+        let (mut rest, mut left) = (&mut slices[..], first.len() + second.len());
+        while left > 0 {
+            let mut beside = SendAncillaryBuffer::default();
+            match sendmsg(&self.stream, rest, &mut beside, SendFlags::NOSIGNAL) {
+                Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
-                    sent += count;
+                    left -= count;
                     IoSlice::advance_slices(&mut rest, count);
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Broken::Unsent(error)),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
-        self.answer(to)
+        Ok(())
     }
 
     fn answer(&mut self, to: &mut [u8]) -> std::result::Result<(Answer, usize), Broken> {
