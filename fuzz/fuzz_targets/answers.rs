@@ -1,0 +1,113 @@
+//! Any bytes as a server's answers: the client library comes to an end with a value or an error, has no more memory than
+//! it asked for, and what it gives as read was in an answer.
+#![no_main]
+
+use std::io::Read;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use client::{Client, Open, Options, Subject};
+use libfuzzer_sys::fuzz_target;
+use rt::sync::{Arc, Mutex};
+use rustix::net::{SendFlags, send};
+use wire::{HEADER, Head, Reply};
+
+const ROOT: Subject = Subject::ROOT;
+
+/// What the server says: answers, each a length in front, bulk bytes of a number, and how it goes on.
+type Script = Arc<Mutex<Vec<u8>>>;
+
+static SERVED: Mutex<Option<(std::path::PathBuf, Script)>> = Mutex::new(None);
+
+/// Takes a message from a client, whatever it is.
+fn hear(stream: &mut UnixStream) -> Option<()> {
+    let mut head = [0; HEADER];
+    stream.read_exact(&mut head).ok()?;
+    let Head { part, bulk } = Head::read(head).expect("the client is honest");
+    stream.read_exact(&mut vec![0; part + bulk]).ok()
+}
+
+/// Answers a connection as the script has it; each takes what is left of it.
+fn serve(mut stream: UnixStream, script: &Script) -> Option<()> {
+    let mut hello = [0; 12];
+    stream.read_exact(&mut hello).ok()?;
+    let length = u32::from_le_bytes([hello[8], hello[9], hello[10], hello[11]]);
+    stream.read_exact(&mut vec![0; length as usize]).ok()?;
+    let welcome = wire::encode(&wire::Answer::Ok(Reply::Welcome([7; 16])), 0).expect("short");
+    let mut first = true;
+    loop {
+        let (said, is_whole) = {
+            let mut script = script.lock();
+            if script.len() < 2 {
+                return None;
+            }
+            let (how, length) = (script[0], usize::from(script[1]).min(script.len() - 2));
+            let part: Vec<u8> = script.drain(..2 + length).skip(2).collect();
+            let bulk = vec![how; usize::from(how & 31) * 1000];
+            let (part_len, bulk_len) = (part.len() as u32, bulk.len() as u32);
+            let lengths = [part_len.to_le_bytes(), bulk_len.to_le_bytes()].concat();
+            match how >> 6 {
+                // As it is, which may be the beginning of something.
+                0 => (part, false),
+                // What it says first is mostly right.
+                1 if first => (welcome.clone(), true),
+                _ => ([lengths, part, bulk].concat(), true),
+            }
+        };
+        // The client must live without this, in a program that has not provided for its end either.
+        let mut rest = &said[..];
+        while !rest.is_empty() {
+            rest = &rest[send(&stream, rest, SendFlags::NOSIGNAL).ok()?..];
+        }
+        if !is_whole {
+            return None;
+        }
+        first = false;
+        hear(&mut stream)?;
+    }
+}
+
+fn begin() -> (std::path::PathBuf, Script) {
+    let dir = std::env::temp_dir().join(format!("fuzz-answers-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let socket = dir.join("socket");
+    drop(std::fs::remove_file(&socket));
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let script = Script::default();
+    let said = script.clone();
+    drop(rt::thread::spawn("server", move || {
+        for stream in listener.incoming().flatten() {
+            let _ = serve(stream, &said);
+        }
+    }));
+    (socket, script)
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut served = SERVED.lock();
+    let (socket, script) = served.get_or_insert_with(begin);
+    *script.lock() = bytes.to_vec();
+    let options =
+        Options { lanes_max: 1, patience: Duration::ZERO, ..Options::new(&*socket, "tank") };
+    let Ok(client) = Client::connect(options) else { return };
+    let how = Open { read: true, write: true, create: true, ..Open::default() };
+    if let Ok(file) = client.open(&ROOT, b"file", how, 0o644) {
+        let mut buf = vec![0xaa; 70_000];
+        if let Ok(got) = file.read(5, &mut buf) {
+            assert!(got <= buf.len() && buf[got..].iter().all(|byte| *byte == 0xaa));
+        }
+        drop(file.write(0, &[1; 5000]));
+        drop(file.read_all(&[(0, 1000), (5000, 1000)], &mut buf[..2000]));
+        drop(file.stat());
+        drop(file.sync());
+        drop(file.close(true));
+    }
+    if let Ok((entries, _)) = client.list(&ROOT, b"", 0) {
+        assert!(entries.len() < 1 << 16);
+    }
+    drop(client.stat(&ROOT, b"file", true));
+    drop(client.xattr(&ROOT, b"file", b"user.x"));
+    drop(client.xattrs(&ROOT, b"file"));
+    drop(client.space(b""));
+    drop(client.rename(&ROOT, b"a", b"b"));
+});
