@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use rt::thread::JoinHandle;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a server may take to come, or to go.
@@ -18,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Server {
     child: Child,
     state: PathBuf,
+    /// Gives what it has said, at its end. It is heard all along: who is not heard stands still.
+    log: Option<JoinHandle<String>>,
 }
 
 impl Server {
@@ -37,8 +40,14 @@ impl Server {
     #[must_use]
     pub fn start_with(state: &Path, words: &[&str]) -> Server {
         let mut command = crate::thumper(state);
-        let child = command.arg("serve").args(words).stderr(Stdio::piped()).spawn().unwrap();
-        let mut server = Server { child, state: state.into() };
+        let mut child = command.arg("serve").args(words).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = child.stderr.take().unwrap();
+        let log = rt::thread::spawn("log", move || {
+            let mut log = String::new();
+            said.read_to_string(&mut log).unwrap();
+            log
+        });
+        let mut server = Server { child, state: state.into(), log: Some(log) };
         let start = rt::time::now();
         while UnixStream::connect(server.socket()).is_err() {
             let ended = server.child.try_wait().unwrap();
@@ -86,9 +95,7 @@ impl Server {
     pub fn kill(self) {}
 
     fn log(&mut self) -> String {
-        let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-        log
+        self.log.take().unwrap().join()
     }
 }
 

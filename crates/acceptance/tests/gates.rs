@@ -1,0 +1,267 @@
+//! Those who come to the server to do harm, or do it by being slow: on both planes of its socket, and at the listener
+//! for metrics. Who reads and writes meanwhile is not disturbed.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use acceptance::{Server, assert_verified, thumper};
+use client::{Client, Open, Options, Subject};
+use rt::sync::Arc;
+use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use testkit::random::Rng;
+use testkit::{Ran, fresh_images, temp_dir};
+use wire::{Answer, HEADER, Hello, MAGIC, Reply, Request};
+
+const MIB: u64 = 1 << 20;
+/// What the server may take, and what it may have beside that (`memory.rs`).
+const CAP: u64 = 192 * MIB;
+const BESIDE: u64 = 48 * MIB;
+/// How long a call of an honest client may take while others keep all memory for writes that they can: until those are
+/// cut off, and what a busy machine makes of that.
+const DISTURBED: Duration = Duration::from_secs(25);
+/// How soon those are.
+const CUT_WITHIN: Duration = Duration::from_secs(25);
+/// Connections that send a message byte by byte; their memory would be more than there is for writes.
+const TRICKLING: usize = 70;
+/// So many of them have memory, at least.
+const CUT_FIRST: usize = 25;
+
+const ROOT: Subject = Subject::ROOT;
+const NEW: Open = Open {
+    read: true,
+    write: true,
+    create: true,
+    new: false,
+    truncate: false,
+    parents: false,
+    digests: false,
+};
+
+/// What an honest client does, over and over: it writes, compares what it reads, and syncs.
+#[derive(Default)]
+struct Honest {
+    done: AtomicBool,
+    rounds: AtomicU64,
+    longest_ms: AtomicU64,
+}
+
+impl Honest {
+    fn timed<T>(&self, call: impl FnOnce() -> T) -> T {
+        let start = rt::time::now();
+        let value = call();
+        self.longest_ms.fetch_max(start.elapsed().as_millis() as u64, Ordering::AcqRel);
+        value
+    }
+
+    fn go_on(&self, client: &Arc<Client>, number: u64) {
+        let mut bytes = vec![0; 600_000];
+        let mut back = bytes.clone();
+        let path = format!("/honest{number}");
+        let file = self.timed(|| client.open(&ROOT, path.as_bytes(), NEW, 0o644).unwrap());
+        while !self.done.load(Ordering::Acquire) {
+            let round = self.rounds.fetch_add(1, Ordering::AcqRel);
+            Rng::of(number, round).fill(&mut bytes);
+            let offset = round % 5 * 100_000;
+            self.timed(|| file.write(offset, &bytes).unwrap());
+            let got = self.timed(|| file.read(offset, &mut back).unwrap());
+            assert!(got == bytes.len() && back == bytes, "{path} in round {round}");
+            if round.is_multiple_of(16) {
+                self.timed(|| file.sync().unwrap());
+            }
+        }
+        file.close(true).unwrap();
+    }
+}
+
+/// A connection to the plane of files that has greeted.
+fn greeted(socket: &Path) -> UnixStream {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let frame = wire::encode(&Hello { tree: "tank".into(), session: None }, 0).unwrap();
+    let part = &frame[HEADER..];
+    stream.write_all(&[&MAGIC[..], &(part.len() as u32).to_le_bytes(), part].concat()).unwrap();
+    assert!(matches!(answer(&mut stream), Some(Reply::Welcome(_))));
+    stream
+}
+
+fn answer(stream: &mut UnixStream) -> Option<Reply> {
+    let mut head = [0; HEADER];
+    stream.read_exact(&mut head).ok()?;
+    let mut part = vec![0; wire::Head::read(head).unwrap().part];
+    stream.read_exact(&mut part).ok()?;
+    wire::decode::<Answer>(&part).unwrap().ok()
+}
+
+/// One that has announced a write of a megabyte to a file that it has opened.
+fn announced(socket: &Path) -> UnixStream {
+    let mut stream = greeted(socket);
+    let open = Request::Open { who: ROOT, path: b"/theirs".to_vec(), how: NEW, mode: 0o644 };
+    stream.write_all(&wire::encode(&open, 0).unwrap()).unwrap();
+    let Some(Reply::Opened(handle, _)) = answer(&mut stream) else { panic!("a file") };
+    let write = Request::Write { handle, offset: 0 };
+    stream.write_all(&wire::encode(&write, MIB as usize).unwrap()).unwrap();
+    stream
+}
+
+/// Feeds them byte by byte until those were cut off that had memory first. (Nobody waits for that of the others then, so
+/// they have more time, which is not waited for here.)
+fn trickle(mut streams: Vec<UnixStream>) {
+    let start = rt::time::now();
+    while streams.len() > TRICKLING - CUT_FIRST {
+        assert!(start.elapsed() < CUT_WITHIN, "{} of them go on", streams.len());
+        streams.retain_mut(|stream| stream.write_all(b"x").is_ok());
+        rt::time::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Says something over a connection, and hears what there is to hear of it.
+fn say(mut stream: impl Read + Write, bytes: &[u8], end: impl FnOnce()) {
+    drop(stream.write_all(bytes));
+    end();
+    drop(stream.read_to_end(&mut Vec::new()));
+}
+
+/// What is no message, on either plane.
+fn malformed() -> Vec<Vec<u8>> {
+    let frame = |part: u32, bulk: u32, bytes: &[u8]| {
+        let hello = [&MAGIC[..], &[6, 0, 0, 0], b"\x04tank\0"].concat();
+        [&hello[..], &part.to_le_bytes(), &bulk.to_le_bytes(), bytes].concat()
+    };
+    let write = wire::encode(&Request::Write { handle: 1, offset: u64::MAX }, 0).unwrap();
+    let part = write[HEADER..].to_vec();
+    vec![
+        b"THUMDAT\x63\0\0\0\0".to_vec(),
+        [&MAGIC[..], &u32::MAX.to_le_bytes()].concat(),
+        [&MAGIC[..], &[6, 0, 0, 0], b"\x7ftank\0"].concat(),
+        [&MAGIC[..], &[6, 0, 0, 0], b"\x04ta"].concat(),
+        frame(u32::MAX, 0, b""),
+        frame(0, u32::MAX, b""),
+        frame(256 << 10, 0, &[0xff; 256 << 10]),
+        frame(256 << 10, 1 << 20, &[0; 4096]),
+        frame(part.len() as u32, 1 << 20, &part),
+        frame(part.len() as u32, 5, &[&part[..], b"12345"].concat()),
+        frame(0, 7, b"1234567"),
+        frame(3, 0, &[4]),
+        b"THUMPER\x01\xff\xff\xff\xff".to_vec(),
+        b"THUMPER\x02\x03\0\0\0\0a\0".to_vec(),
+        vec![0; 100_000],
+    ]
+}
+
+fn attack(socket: &Path, port: u16) {
+    for bytes in malformed() {
+        let stream = UnixStream::connect(socket).unwrap();
+        let other = stream.try_clone().unwrap();
+        say(stream, &bytes, || drop(other.shutdown(Shutdown::Write)));
+    }
+    // Bytes one by one, on both planes.
+    for bytes in [&malformed()[9], &b"THUMPER\x01\x03\0\0\0\0a\0".to_vec()] {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        for byte in bytes {
+            drop(stream.write_all(&[*byte]));
+        }
+    }
+    // Half a frame, and half a greeting, then silence; those of the metrics say nothing at all.
+    let mut silent = Vec::new();
+    for number in 0..40 {
+        let mut stream =
+            if number % 2 == 0 { greeted(socket) } else { UnixStream::connect(socket).unwrap() };
+        drop(stream.write_all(&[9, 0, 0]));
+        silent.push(stream);
+    }
+    let http: Vec<_> =
+        (0..64).filter_map(|_| TcpStream::connect(("127.0.0.1", port)).ok()).collect();
+    // Thousands that come and go.
+    for number in 0..testkit::rounds(3000, 30_000) {
+        let Ok(mut stream) = UnixStream::connect(socket) else { continue };
+        if number % 3 == 0 {
+            drop(stream.write_all(&MAGIC));
+        }
+        if number % 4 == 0 {
+            drop(
+                TcpStream::connect(("127.0.0.1", port))
+                    .map(|mut s| s.write_all(b"GET /\0\r\n\r\n")),
+            );
+        }
+    }
+    drop((silent, http));
+}
+
+fn status(pid: u32, key: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+    line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn nobody_is_disturbed_by_those_who_mean_harm() {
+    let (images, aside) = (fresh_images(5, 256 << 20), temp_dir());
+    let state = aside.path().join("pools");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let cap = (CAP / MIB).to_string() + "M";
+    let server =
+        Server::start_with(&state, &["--memory", &cap, "--listen-metrics", &port.to_string()]);
+    let disks = images.disks();
+    let mut words = vec!["zpool", "create", "tank", "raidz2"];
+    words.extend(disks.iter().map(|disk| disk.to_str().unwrap()));
+    drop(Ran::of(thumper(&state).args(&words)).expect_ok());
+
+    let honest = Honest::default();
+    let socket = server.socket();
+    let client = Client::connect(Options::new(&socket, "tank")).unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..3 {
+            let (honest, client) = (&honest, &client);
+            scope.spawn(move || honest.go_on(client, number));
+        }
+        let slow: Vec<_> = (0..TRICKLING).map(|_| announced(&socket)).collect();
+        let slow = scope.spawn(|| trickle(slow));
+        let attacks = scope.spawn(|| attack(&socket, port));
+        let ended = [slow.join(), attacks.join()];
+        // Once more, with nobody in the way.
+        let rounds = honest.rounds.load(Ordering::Acquire);
+        let start = rt::time::now();
+        while honest.rounds.load(Ordering::Acquire) < rounds + 9 {
+            if start.elapsed() > DISTURBED {
+                break;
+            }
+            rt::time::sleep(Duration::from_millis(10));
+        }
+        honest.done.store(true, Ordering::Release);
+        assert!(honest.rounds.load(Ordering::Acquire) >= rounds + 9, "the honest ones stand still");
+        ended.into_iter().for_each(|ended| ended.unwrap());
+    });
+    let longest = Duration::from_millis(honest.longest_ms.load(Ordering::Acquire));
+    let rounds = honest.rounds.load(Ordering::Acquire);
+    let peak = status(server.pid(), "VmHWM:") - status(server.pid(), "RssFile:");
+    println!("{rounds} rounds, the longest call {longest:?}, at most {} MiB", peak / MIB);
+    assert!(longest < DISTURBED, "{longest:?}");
+    assert!(peak <= CAP + BESIDE, "{} MiB", peak / MIB);
+    // Commands, and whoever wants metrics, are served as ever, once those have gone who took their places.
+    let start = rt::time::now();
+    while Ran::of(thumper(&state).args(["zpool", "list", "-H"])).status != 0 {
+        assert!(start.elapsed() < DISTURBED, "no command is taken");
+        rt::time::sleep(Duration::from_millis(200));
+    }
+    let metrics = loop {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        drop(stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n"));
+        let mut text = String::new();
+        drop(stream.read_to_string(&mut text));
+        if text.starts_with("HTTP/1.1 200") {
+            break text;
+        }
+        assert!(start.elapsed() < DISTURBED, "no metrics: {text}");
+        rt::time::sleep(Duration::from_millis(200));
+    };
+    assert!(metrics.contains("thumper_pool_state{"), "{metrics}");
+    drop(client);
+    let log = server.stop();
+    assert!(!log.contains("panicked"), "{log}");
+    assert!(log.contains("a message was not at its end"), "{log}");
+    assert_verified(images.path(), "tank");
+}
