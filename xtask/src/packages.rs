@@ -85,6 +85,11 @@ pub(crate) const XROOTD: Need = Need {
         "curl",
         "openssl",
         "iproute2",
+        "python3-venv",
+        "voms-clients",
+        "xrootd-voms-plugins",
+        "xrootd-scitokens-plugins",
+        "scitokens-cpp",
     ],
     without: "`cargo test --workspace --exclude acceptance` runs without them",
 };
@@ -125,6 +130,34 @@ pub(crate) fn ensure(needs: &[&Need]) -> Result<()> {
             without.join("\n")
         )
     })
+}
+
+/// What reads ROOT's trees; Debian does not have it.
+const UPROOT: &[&str] = &["uproot==5.7.7", "fsspec-xrootd==0.5.5"];
+
+/// Makes a python with uproot, in the target directory, if it is not there yet. False: there is none, and it was said why.
+pub(crate) fn ensure_uproot() -> bool {
+    let into = crate::run::target_dir().join("uproot");
+    let python = into.join("bin/python");
+    let works = |python: &Path| {
+        let mut ask = Command::new(python);
+        ask.args(["-c", "import uproot, fsspec_xrootd, XRootD"]).stderr(Stdio::null());
+        ask.status().is_ok_and(|status| status.success())
+    };
+    if works(&python) {
+        return true;
+    }
+    println!("installing with pip, into {}: {}", into.display(), UPROOT.join(" "));
+    let mut venv = Command::new("/usr/bin/python3");
+    venv.args(["-m", "venv", "--clear"]).arg(&into);
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(UPROOT);
+    let made = crate::run::run(&mut venv).and_then(|()| crate::run::run(&mut pip));
+    if let Err(error) = made {
+        println!("{error:#}\nuproot cannot be had: that it reads a tree is NOT shown");
+        return false;
+    }
+    works(&python)
 }
 
 /// Those of `packages` that are not installed.

@@ -33,6 +33,7 @@ pub(crate) fn test(kernel: bool) -> Result<()> {
     if !mount {
         println!("/dev/fuse is not there (`modprobe fuse`): the mount is NOT shown");
     }
+    let uproot = packages::ensure_uproot();
     let mut steps = Steps::new();
     steps.step("format", |_| run(cargo().args(["fmt", "--all", "--check"])));
     steps.step("tidy", |_| tidy());
@@ -55,6 +56,9 @@ pub(crate) fn test(kernel: bool) -> Result<()> {
         if !mount {
             command.env("THUMPER_NO_MOUNT", "1");
         }
+        if !uproot {
+            command.env("THUMPER_NO_UPROOT", "1");
+        }
         run_side_by_side(&mut command, tally)?;
         run_tests(cargo().args(["test", "--workspace", "--locked", "--doc", "--quiet"]), tally)
     });
@@ -65,6 +69,7 @@ pub(crate) fn test(kernel: bool) -> Result<()> {
     let left_out = [
         (kernel, "what the OpenZFS kernel says (--no-kernel)"),
         (mount, "the mount (no /dev/fuse)"),
+        (uproot, "uproot (not to be had)"),
     ];
     let left_out: Vec<&str> =
         left_out.iter().filter(|(shown, _)| !shown).map(|(_, what)| *what).collect();
@@ -111,15 +116,19 @@ pub(crate) fn interop() -> Result<()> {
         &packages::WATCHERS,
     ])?;
     build_vm()?;
+    let uproot = packages::ensure_uproot();
     let mut steps = Steps::new();
     steps.step("interop", |tally| {
         let mut command = cargo();
         command.args(["test", "--release", "--locked", "-p", "acceptance"]);
+        if !uproot {
+            command.env("THUMPER_NO_UPROOT", "1");
+        }
         run_side_by_side(command.env("THUMPER_ROUNDS", "long"), tally)
     });
     steps.step("simulated", |tally| {
         let what = ["-p", "acceptance", "--test", "interleavings", "--release"];
         run_tests(simulated(&what).env("THUMPER_ROUNDS", "long"), tally)
     });
-    steps.close("")
+    steps.close(if uproot { "" } else { "uproot (not to be had)" })
 }

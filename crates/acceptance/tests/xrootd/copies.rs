@@ -48,7 +48,8 @@ fn files_go_from_server_to_server() {
     assert!(fs::read(&back).unwrap() == noise(1000, 1000));
     assert_eq!((one.tickets(), two.tickets()), (0, 0));
     drop((one, two));
-    (here.end(), there.end());
+    here.end();
+    there.end();
 }
 
 /// Whoever asks for a copy owns it, and none goes where he may not write.

@@ -1,40 +1,93 @@
 //! Contents: up, down, in pieces, with checksums.
 
 use std::fs;
+use std::io::Write;
+use std::process::Command;
 
-use crate::gate::{Gate, ROOT, Site, noise, tool, xrdcp};
+use testkit::tool::rounds;
+
+use crate::gate::{Gate, ROOT, Site, noise, tool, until, xrdcp};
 
 /// One large file and many small ones go up and come back as they were.
 #[test]
 fn what_goes_up_comes_down() {
-    let site = Site::new();
+    let (mebibytes, small) = (rounds(61, 4096), rounds(300, 2000) as usize);
+    let site = Site::sized(rounds(256 << 20, 2 << 30));
     let gate = site.gate("gate", &site.osslib("pool=tank"));
-    let large = noise(1, 64_000_001);
-    let from = site.file("large", &large);
-    xrdcp(&[&from, &gate.url("/dir/large")]);
+    let from = site.path("large");
+    let mut large = fs::File::create(&from).unwrap();
+    for piece in 0..mebibytes {
+        large.write_all(&noise(piece, 1 << 20)).unwrap();
+    }
+    large.write_all(b"x").unwrap();
+    drop(large);
+    let from = from.to_str().unwrap();
+    xrdcp(&[from, &gate.url("/dir/large")]);
     let back = site.path("back");
     xrdcp(&[&gate.url("/dir/large"), back.to_str().unwrap()]);
-    assert!(fs::read(&back).unwrap() == large);
+    drop(tool("cmp", &[from, back.to_str().unwrap()], &[]).expect_ok());
+    fs::remove_file(&back).unwrap();
     // Ours see the same, and whose it is.
     let client = site.client("tank");
     let stat = client.stat(&ROOT, b"/dir/large", true).unwrap();
-    assert_eq!((stat.size, stat.uid, stat.mode), (large.len() as u64, 0, 0o100_644));
+    assert_eq!((stat.size, stat.uid, stat.mode), ((mebibytes << 20) + 1, 0, 0o100_644));
 
-    for i in 0..300usize {
+    for i in 0..small {
         drop(site.file(&format!("small/d{}/f{i}", i % 7), &noise(i as u64, i * 37)));
     }
-    let small = site.path("small");
+    let from = site.path("small");
     drop(gate.xrdfs(&["mkdir", "/many"]).expect_ok());
-    xrdcp(&["--recursive", "--parallel", "4", small.to_str().unwrap(), &gate.url("/many/")]);
+    xrdcp(&["--recursive", "--parallel", "4", from.to_str().unwrap(), &gate.url("/many/")]);
     let came = site.path("came");
     fs::create_dir(&came).unwrap();
     let to = came.to_str().unwrap();
     xrdcp(&["--recursive", "--parallel", "4", &gate.url("/many/small"), to]);
-    for i in 0..300usize {
+    for i in 0..small {
         let bytes = fs::read(came.join(format!("small/d{}/f{i}", i % 7))).unwrap();
         assert!(bytes == noise(i as u64, i * 37), "f{i}");
     }
     assert!(gate.log().contains("serves the tree tank"), "{}", gate.log());
+    drop((gate, client));
+    site.end();
+}
+
+/// Writes half of a file, says so, and waits to be killed.
+const HALF: &str = r#"
+import sys, time
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+f = client.File()
+status, _ = f.open(sys.argv[1], OpenFlags.NEW | OpenFlags.MAKEPATH)
+assert status.ok, status.message
+assert f.write(b'half', 0, 4)[0].ok
+open(sys.argv[2], 'w').close()
+time.sleep(100)
+"#;
+
+/// With `ofs.persist auto` what was not closed is taken away, and what was closed stays, as its client wanted it.
+#[test]
+fn uploads_are_whole_or_gone() {
+    let site = Site::new();
+    let lines = format!("{}ofs.persist auto hold 1\n", site.osslib("pool=tank"));
+    let gate = site.gate("gate", &lines);
+    let client = site.client("tank");
+    let from = site.file("data", &noise(1, 2_000_000));
+    xrdcp(&["--cksum", "adler32", &from, &gate.url("/whole")]);
+    let stat = client.stat(&ROOT, b"/whole", true).unwrap();
+    assert_eq!((stat.size, stat.mode), (2_000_000, 0o100_644));
+    let (script, sign) = (site.file("half.py", HALF.as_bytes()), site.path("sign"));
+    let mut half = Command::new("/usr/bin/python3");
+    half.args([&script, &gate.url("/d/half"), sign.to_str().unwrap()]);
+    let mut half = half.spawn().unwrap();
+    until("the upload begins", || sign.exists(), || gate.log());
+    assert_eq!(client.stat(&ROOT, b"/d/half", true).unwrap().size, 4);
+    half.kill().unwrap();
+    half.wait().unwrap();
+    let gone = || client.stat(&ROOT, b"/d/half", true).is_err();
+    until("half a file stays", gone, || gate.log());
+    let back = site.path("back");
+    xrdcp(&[&gate.url("/whole"), back.to_str().unwrap()]);
+    assert!(fs::read(&back).unwrap() == noise(1, 2_000_000));
     drop((gate, client));
     site.end();
 }

@@ -85,7 +85,12 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new() -> Site {
-        let (images, aside) = (fresh_images(5, 256 << 20), temp_dir());
+        Site::sized(256 << 20)
+    }
+
+    /// One with disks of so many bytes.
+    pub(crate) fn sized(bytes: u64) -> Site {
+        let (images, aside) = (fresh_images(5, bytes), temp_dir());
         // The server's user goes through it.
         fs::set_permissions(aside.path(), fs::Permissions::from_mode(0o755)).unwrap();
         for file in [PLUGIN, COPIER] {
@@ -174,6 +179,15 @@ fn spawn(program: &str, dir: &Path, log: &str) -> Child {
         command.args(["-R", USER]);
     }
     command.arg("-c").arg(dir.join("xrootd.cf")).arg("-l").arg(dir.join("log").join(log));
+    // Whom libraries of certificates and tokens believe, where a test has made that.
+    for (name, at) in
+        [("X509_CERT_DIR", "ca"), ("X509_VOMS_DIR", "vomsdir"), ("XDG_CACHE_HOME", "cache")]
+    {
+        let at = dir.with_file_name(at);
+        if at.exists() {
+            command.env(name, at);
+        }
+    }
     command.current_dir(dir.join("run")).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("Debian's package xrootd-server")
 }

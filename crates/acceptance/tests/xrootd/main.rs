@@ -8,6 +8,8 @@ mod copies;
 mod crash;
 mod files;
 mod gate;
+mod grid;
 mod names;
 mod people;
+mod trees;
 mod web;
