@@ -41,29 +41,52 @@ fn the_web_stores_and_fetches() {
     assert_eq!(status(&["-X", "DELETE", &moved]), "200");
     assert_eq!(status(&["-X", "DELETE", &gate.http("/web/dir")]), "200");
     assert_eq!(status(&["-I", &moved]), "404");
-    // Another client, of the same protocol.
-    let (davix, back) = (gate.http("/web/davix"), site.path("back"));
-    drop(tool("davix-put", &[&from, &davix], &[]).expect_ok());
-    drop(tool("davix-get", &[&davix, back.to_str().unwrap()], &[]).expect_ok());
-    assert!(fs::read(&back).unwrap() == bytes);
+    davix_does_all(&site, &gate.http("/by-davix"), &[]);
     drop(gate);
     site.end();
 }
 
-/// A certificate of our own, and the directory that says who is believed.
+/// Another client of the same protocol: all that it can do, below `top`.
+fn davix_does_all(site: &Site, top: &str, words: &[&str]) {
+    let text: String = (0..1000).map(|i| format!("{i:04}\n")).collect();
+    let from = &*site.file("text", text.as_bytes());
+    let davix = |program: &str, own: &[&str]| -> String {
+        tool(program, &[words, own].concat(), &[]).expect_ok().out
+    };
+    let (file, back) = (format!("{top}/file"), site.path("davix"));
+    drop(davix("davix-mkdir", &[top]));
+    drop(davix("davix-put", &[from, &file]));
+    let listed = davix("davix-ls", &["-l", top]);
+    assert!(listed.contains("file") && listed.contains("5000"), "{listed}");
+    drop(davix("davix-get", &[&file, back.to_str().unwrap()]));
+    assert_eq!(fs::read_to_string(&back).unwrap(), text);
+    let range = ["-H", "Range: bytes=1000-1999", &file];
+    assert_eq!(davix("davix-http", &range), text[1000..2000]);
+    drop(davix("davix-rm", &[&file]));
+    assert!(!davix("davix-ls", &[top]).contains("file"));
+    drop(davix("davix-rm", &[top]));
+}
+
+/// In the directory that it is told: an authority, and a certificate of this host.
+const CERTIFICATE: &str = r#"
+set -e
+cd "$1"
+mkdir tls ca
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=CA -keyout ca.key -out ca/ca.pem \
+    -addext basicConstraints=critical,CA:TRUE
+openssl rehash ca
+openssl req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout tls/key.pem -out tls/csr.pem
+echo subjectAltName=DNS:localhost > extensions
+openssl x509 -req -in tls/csr.pem -CA ca/ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile extensions \
+    -out tls/cert.pem
+"#;
+
+/// A certificate of our own, and the directory that says who is believed; the authority's certificate.
 fn certificate(site: &Site) -> (String, String) {
-    let dir = site.path("tls");
-    let ca = site.path("ca");
-    fs::create_dir(&dir).unwrap();
-    fs::create_dir(&ca).unwrap();
+    let script = site.file("certificate", CERTIFICATE.as_bytes());
+    drop(tool("sh", &[&script, site.path("").to_str().unwrap()], &[]).expect_ok());
+    let (dir, ca) = (site.path("tls"), site.path("ca"));
     let (key, cert) = (dir.join("key.pem"), dir.join("cert.pem"));
-    let words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost \
-                 -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:TRUE";
-    let mut all: Vec<&str> = words.split_whitespace().collect();
-    all.extend(["-keyout", key.to_str().unwrap(), "-out", cert.to_str().unwrap()]);
-    drop(tool("openssl", &all, &[]).expect_ok());
-    fs::copy(&cert, ca.join("cert.pem")).unwrap();
-    drop(tool("openssl", &["rehash", ca.to_str().unwrap()], &[]).expect_ok());
     for path in [&dir, &key, &cert] {
         hand_over(Path::new(path));
     }
@@ -73,7 +96,7 @@ fn certificate(site: &Site) -> (String, String) {
         key.display(),
         ca.display()
     );
-    (lines, cert.to_str().unwrap().into())
+    (lines, ca.join("ca.pem").to_str().unwrap().into())
 }
 
 /// Two servers of two trees: files go from one to the other at a client's word, in both directions.
@@ -90,6 +113,16 @@ fn servers_copy_among_themselves_over_tls() {
     let tls = |words: &[&str]| curl(&site, &[&["--cacert", &cert], words].concat());
     assert_eq!(tls(&["-T", &from, &at(one.web, "/up")]).0, "200");
     assert_eq!(tls(&[&at(one.web, "/up")]).1, bytes);
+    // What is asked of it besides, over TLS too.
+    assert_eq!(tls(&["-r", "5-14", &at(one.web, "/up")]), ("206".into(), bytes[5..15].to_vec()));
+    assert_eq!(tls(&["-X", "MKCOL", &at(one.web, "/dir")]).0, "201");
+    let (code, listed) = tls(&["-X", "PROPFIND", "-H", "Depth: 1", &at(one.web, "/")]);
+    let listed = String::from_utf8(listed).unwrap();
+    assert!(code == "207" && listed.contains("/up") && listed.contains("9000000"), "{listed}");
+    assert_eq!(tls(&["-X", "DELETE", &at(one.web, "/dir")]).0, "200");
+    let ca = site.path("ca");
+    let believed = ["--capath", ca.to_str().unwrap()];
+    davix_does_all(&site, &at(one.web, "/by-davix"), &believed);
     let source = format!("Source: {}", at(one.web, "/up"));
     let (code, said) = tls(&["-X", "COPY", "-H", &source, &at(two.web, "/pulled")]);
     let said = String::from_utf8_lossy(&said).into_owned();
