@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use format::{BlkPtr, DnodePhys};
 use rt::buf::PooledBuf;
 use rt::sync::{Arc, Mutex, RwLock};
-use store::Store;
+use store::{Block, Store};
 
 use crate::bytes::copy_padded;
 use crate::dirty::DirtyLists;
@@ -48,7 +48,7 @@ pub(crate) type Record = Arc<PooledBuf>;
 enum Spill {
     None,
     OnDisk,
-    New(Arc<Vec<u8>>),
+    New(Block),
 }
 
 /// The newest header of an object.
@@ -126,7 +126,7 @@ pub(crate) struct Frozen {
     pub(crate) records: Vec<(u64, Record)>,
     pub(crate) freed: Extents,
     /// A spill block to write (`Some(None)`: to drop).
-    pub(crate) spill: Option<Option<Arc<Vec<u8>>>>,
+    pub(crate) spill: Option<Option<Block>>,
 }
 
 impl Object {
@@ -359,7 +359,10 @@ impl Object {
         }
         let size = self.block_size()? as usize;
         let mut buf = self.store.buffers().get(size);
-        self.with_block(block, |bytes| buf.copy_from_slice(bytes))?;
+        match self.source(block)? {
+            (read::Source::Hole, _) => buf.fill(0),
+            _ => self.with_block(block, |bytes| buf.copy_from_slice(bytes))?,
+        }
         let result = f(&mut buf);
         self.put_record(tx, block, buf)?;
         Ok(result)
@@ -462,7 +465,7 @@ impl Object {
         }
         dnode.set_bonus(bonus).map_err(format)?;
         match spill {
-            Some(bytes) => head.spill = Spill::New(Arc::new(bytes)),
+            Some(bytes) => head.spill = Spill::New(Arc::new(bytes.into())),
             None => head.spill = Spill::None,
         }
         if had && matches!(head.spill, Spill::None) {

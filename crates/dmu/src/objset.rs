@@ -460,7 +460,7 @@ impl Objset {
             rewrite: rewritable.then_some(old),
         };
         let bp = cx.writer.write_run(0, cx.txg, &[block])?[0];
-        self.store.keep(&bp, Arc::new(bytes));
+        self.store.keep(&bp, Arc::new(bytes.into()));
         if !(old.has_space() && old.same_block(&bp)) {
             if !old.is_hole() {
                 tally.died.push(old);

@@ -315,7 +315,7 @@ impl Syncing<'_> {
         if self.policy.meta {
             // The next pass, or the next txg, changes the same blocks.
             jobs.iter().zip(&results).for_each(|(job, bp)| {
-                self.store().keep(bp, Arc::new(job.data.to_vec()));
+                self.store().keep(bp, Arc::new(job.data.to_vec().into()));
             });
         }
         let found: Vec<(usize, Update)> = jobs
@@ -501,7 +501,7 @@ impl Syncing<'_> {
                 BlkPtr::ZERO
             } else {
                 let bp = written.next().expect("one pointer per job");
-                self.store().keep(&bp, Arc::new(parent.data));
+                self.store().keep(&bp, Arc::new(parent.data.into()));
                 bp
             };
             let update = Update { index: parent.index, bp, settled: false };

@@ -252,7 +252,7 @@ impl Filesystem {
         let spill = object.spill()?;
         let layouts = self.shared.layouts.read();
         let read = self
-            .view(&header, spill.as_deref().map(Vec::as_slice), &layouts)
+            .view(&header, spill.as_deref().map(|bytes| &bytes[..]), &layouts)
             .and_then(|view| Ok((Attrs::parse(&view, header.bonus())?, view.is_old_znode())));
         let (mut attrs, is_old) = read.map_err(|e| self.damaged(object.number(), e))?;
         if is_old && attrs.kind() == mode::SYMLINK && attrs.target.is_none() {
@@ -289,7 +289,7 @@ impl Filesystem {
         let layouts = self.shared.layouts.read();
         object
             .with_header(|header| {
-                let view = self.view(header, spill.as_deref().map(Vec::as_slice), &layouts)?;
+                let view = self.view(header, spill.as_deref().map(|bytes| &bytes[..]), &layouts)?;
                 Znode::read(&view)
             })?
             .map_err(|e| self.damaged(object.number(), e))
@@ -332,7 +332,7 @@ impl Filesystem {
         let image = {
             let mut layouts = self.shared.layouts.write();
             let old = layouts.clone();
-            let spill = spill.as_deref().map(Vec::as_slice);
+            let spill = spill.as_deref().map(|bytes| &bytes[..]);
             let view =
                 self.view(&header, spill, &old).map_err(|e| self.damaged(object.number(), e))?;
             let image = attrs

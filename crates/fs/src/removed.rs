@@ -43,7 +43,7 @@ impl Filesystem {
             let wrong = |source| dmu::DmuError::Format { object: object.number(), source };
             let attrs = {
                 let layouts = shared.layouts.read();
-                let (kind, spill) = (header.bonus_kind(), spill.as_deref().map(Vec::as_slice));
+                let (kind, spill) = (header.bonus_kind(), spill.as_deref().map(|bytes| &bytes[..]));
                 SaView::new(&registry, &layouts, kind, header.bonus(), spill)
                     .and_then(|view| Attrs::parse(&view, header.bonus()))
                     .map_err(wrong)?

@@ -4,12 +4,14 @@
 //! pointer is kept, too: one that names the same place with another checksum or size, be it hostile
 //! or that of a block written over in a later pass, finds nothing (INV-2).
 //! Sharded, bounded by bytes, and leased from the account, to which it gives back what others need (INV-5);
-//! the victim is chosen by a second-chance clock. Only metadata is kept
-//! here: file data goes straight into the reader's buffer, and the host's page cache has it anyway.
+//! the victim is chosen by a second-chance clock. Metadata is kept here,
+//! and records of which only a part was wanted; else file data goes straight into the reader's buffer.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
 
 use format::BlkPtr;
+use rt::buf::PooledBuf;
 use rt::mem::{Account, Class, Grant, Holder, Reclaim};
 use rt::sync::{Arc, Mutex, Weak};
 
@@ -20,7 +22,42 @@ const ENTRY_BYTES: usize = 384;
 const RESTING_BYTES: usize = 8 << 20;
 
 /// A verified, decompressed block, shared and immutable.
-pub type Block = Arc<Vec<u8>>;
+pub type Block = Arc<Bytes>;
+
+/// Bytes of a block: large ones in a recycled buffer, whose memory need not be got from the system and given back each
+/// time.
+#[derive(Debug)]
+pub enum Bytes {
+    /// On the heap.
+    Own(Vec<u8>),
+    /// In a buffer.
+    Pooled(PooledBuf),
+}
+
+impl Bytes {
+    fn capacity(&self) -> usize {
+        match self {
+            Bytes::Own(bytes) => bytes.len(),
+            Bytes::Pooled(bytes) => bytes.capacity(),
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Own(bytes) => bytes,
+            Bytes::Pooled(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Bytes {
+        Bytes::Own(bytes)
+    }
+}
 
 type Key = (u32, u64, u64);
 
@@ -32,7 +69,7 @@ struct Entry {
 
 impl Entry {
     fn bytes(&self) -> usize {
-        self.block.len() + ENTRY_BYTES
+        self.block.capacity() + ENTRY_BYTES
     }
 }
 
@@ -219,7 +256,7 @@ mod tests {
     fn another_pointer_to_the_same_place_finds_nothing() {
         let cache = Cache::new(1 << 20);
         let good = bp(1 << 20, 5);
-        cache.put(&good, Arc::new(vec![1; 4096]));
+        cache.put(&good, Arc::new(vec![1; 4096].into()));
         let dva = good.dva(0);
         let props = |psize, checksum| BlkProps {
             lsize: psize,
@@ -240,7 +277,7 @@ mod tests {
     fn bounded_and_exact() {
         let cache = Cache::new(1 << 20);
         for i in 0..1000 {
-            cache.put(&bp(i << 12, 5), Arc::new(vec![i as u8; 4096]));
+            cache.put(&bp(i << 12, 5), Arc::new(vec![i as u8; 4096].into()));
         }
         assert!(cache.bytes() <= 1 << 20);
         assert_eq!(cache.get(&bp(999 << 12, 5)).unwrap()[0], 999u64 as u8);
@@ -254,7 +291,7 @@ mod tests {
         let account = Account::new(1 << 20, 0);
         let cache = Cache::of(&account, 1 << 20);
         for i in 0..1000 {
-            cache.put(&bp(i << 12, 5), Arc::new(vec![i as u8; 4096]));
+            cache.put(&bp(i << 12, 5), Arc::new(vec![i as u8; 4096].into()));
         }
         let full = cache.bytes();
         assert!(full > 900 << 10 && account.used() == full as u64, "{full} {}", account.used());
@@ -264,7 +301,7 @@ mod tests {
         assert!(cache.bytes() > 480 << 10, "{}", cache.bytes());
         // New ones take the place of old ones.
         for i in 1000..2000 {
-            cache.put(&bp(i << 12, 5), Arc::new(vec![i as u8; 4096]));
+            cache.put(&bp(i << 12, 5), Arc::new(vec![i as u8; 4096].into()));
         }
         assert!(account.used() <= 1 << 20 && cache.get(&bp(1999 << 12, 5)).is_some());
         assert_eq!(account.used(), cache.bytes() as u64 + (512 << 10));

@@ -92,7 +92,7 @@ impl Store {
             }
             let mut bytes = vec![0; bp.lsize() as usize];
             if self.land(&mut flight, index, &mut bytes).is_ok() {
-                self.keep(&bp, Arc::new(bytes));
+                self.keep(&bp, Arc::new(bytes.into()));
             }
         }
     }

@@ -20,7 +20,7 @@ mod streams;
 mod write;
 
 pub use allocator::{Allocator, SlabSummary, SpaceMaps, TopSpace};
-pub use cache::{Block, Cache};
+pub use cache::{Block, Bytes, Cache};
 pub use error::{Result, StoreError};
 pub use fits::{Fit, Fits};
 pub use flight::Flight;

@@ -13,11 +13,13 @@ use rt::mem::Account;
 use rt::sync::{Arc, RwLock};
 use vdev::Tree;
 
-use crate::cache::{Block, Cache};
+use crate::cache::{Block, Bytes, Cache};
 use crate::error::{Result, StoreError};
 use crate::gate::{self, Gate};
 use crate::streams::Streams;
 
+/// Bytes of a block from which on it is read into a recycled buffer.
+const POOLED_LEAST: usize = 64 << 10;
 const BAD_HEADER: &str = "a gang header that does not describe its block";
 
 /// The reading side of a pool: everything that is not allowed to write uses only this.
@@ -136,8 +138,11 @@ impl Store {
             return Ok(block);
         }
         check_sizes(bp)?;
-        let mut bytes = vec![0; bp.lsize() as usize];
-        self.read_into(bp, &mut bytes)?;
+        let mut bytes = self.room_for(bp.lsize() as usize);
+        match &mut bytes {
+            Bytes::Own(bytes) => self.read_into(bp, bytes)?,
+            Bytes::Pooled(bytes) => self.read_into(bp, bytes)?,
+        }
         if !bp.is_little_endian() {
             let reason = "a block of the other byte order";
             return Err(StoreError::BadPointer { bp: Box::new(*bp), reason });
@@ -147,13 +152,20 @@ impl Store {
         Ok(block)
     }
 
+    fn room_for(&self, length: usize) -> Bytes {
+        match length < POOLED_LEAST {
+            true => Bytes::Own(vec![0; length]),
+            false => Bytes::Pooled(self.buffers.get(length)),
+        }
+    }
+
     /// The block, verified and decompressed, with what in it is encrypted as it lies on disk. Bypasses the
     /// cache.
     pub fn read_undeciphered(&self, bp: &BlkPtr) -> Result<Block> {
         check_sizes(bp)?;
         let mut bytes = vec![0; bp.lsize() as usize];
         self.read_plainly(bp, &mut bytes)?;
-        Ok(Arc::new(bytes))
+        Ok(Arc::new(bytes.into()))
     }
 
     /// Reads a block into `out`, which must be as long as its logical size. Bypasses the cache.

@@ -4,7 +4,7 @@
 //! the disk has answered wrongly, look again.
 
 use format::BlkPtr;
-use rt::sync::Arc;
+use store::Block;
 
 use super::{Changes, Object, Record, Spill};
 use crate::bytes::{copy_padded, resized};
@@ -225,7 +225,7 @@ impl Object {
     }
 
     /// The newest spill block.
-    pub fn spill(&self) -> Result<Option<Arc<Vec<u8>>>> {
+    pub fn spill(&self) -> Result<Option<Block>> {
         let bp = {
             let state = self.state.lock();
             let head = state.newest.as_ref().ok_or_else(|| self.gone())?;

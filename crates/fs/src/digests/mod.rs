@@ -210,7 +210,7 @@ impl Filesystem {
         let spill = object.spill()?;
         let layouts = self.shared.layouts.read();
         let found = object.with_header(|header| {
-            let view = self.view(header, spill.as_deref().map(Vec::as_slice), &layouts)?;
+            let view = self.view(header, spill.as_deref().map(|bytes| &bytes[..]), &layouts)?;
             let list = view.get(Attr::Dxattr)?.unwrap_or_default();
             let in_list = list.windows(xrdcks::PREFIX.len()).any(|part| part == xrdcks::PREFIX);
             Ok((in_list, view.get_u64(Attr::Xattr)?.filter(|dir| *dir != 0)))
