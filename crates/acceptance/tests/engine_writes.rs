@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use device::queue::{LeafQueue, Options as Queueing};
 use device::{WriteDevice, WriteFile};
 use fs::{Filesystem, NewObject, Who, make_filesystem, mode};
 use pool::{Devices, Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
@@ -15,7 +16,9 @@ use testkit::tool;
 const ME: Who = Who { uid: 1000, gid: 100 };
 
 fn leaf(path: &Path) -> NewLeaf {
-    let device: Arc<dyn WriteDevice> = Arc::new(WriteFile::open(path).unwrap());
+    // As pools have them that were found: what is written is counted.
+    let (file, buffers) = (WriteFile::open(path).unwrap(), rt::BufPool::new(1 << 20));
+    let device: Arc<dyn WriteDevice> = Arc::new(LeafQueue::new(file, Queueing::inline(), buffers));
     NewLeaf { path: path.as_os_str().as_encoded_bytes().to_vec(), is_disk: false, device }
 }
 
@@ -239,4 +242,29 @@ fn what_was_written_comes_back_after_a_reopen_with_disks_missing() {
     assert_eq!(got, data.len());
     assert!(seen[..got] == data[..]);
     assert!(fs.write(number, 0, b"x").is_err());
+}
+
+/// Where many make much stable at once, it goes to the log in part only: not all of it is written twice.
+#[test]
+fn large_files_that_are_synced_at_once_are_not_all_written_twice() {
+    let images = testkit::fresh_images(1, 512 << 20);
+    let pool = create(&images, Joined::Single, 12, 128 << 10);
+    let fs = Arc::new(Filesystem::open(&pool, "tank").unwrap());
+    let file = NewObject::of(mode::FILE | 0o644, ME);
+    let make = |name: u64| {
+        let data = noise(name, 3 << 20);
+        let object = fs.create_with(fs.root(), name.to_string().as_bytes(), &file, &data).unwrap();
+        fs.fsync(object).unwrap();
+    };
+    // The first one begins the log.
+    make(0);
+    let written = || pool.meters().iter().map(|leaf| leaf.meters.writes().1).sum::<u64>();
+    let (before, files) = (written(), 32);
+    rt::workers::Workers::new(8).run(files, |_, job| make(job as u64 + 1));
+    pool.sync().unwrap();
+    let (bytes, data) = (written() - before, files as u64 * (3 << 20));
+    assert!(bytes > data && bytes < data * 9 / 5, "{bytes} bytes written for {data}");
+    drop(fs);
+    pool.close().unwrap();
+    judge(&images);
 }

@@ -18,6 +18,8 @@ use crate::pool::{Pool, Writing};
 
 /// Data of one object that is written to the log; more goes out with its txg.
 pub(super) const DATA_MAX: u64 = 4 << 20;
+/// Data of one object that need not go to the log: with `logbias=throughput`, or when the log has much already.
+const LARGE: u64 = 32 << 10;
 /// Bytes of a log at which a txg is asked for, and at which one waits for it: whoever replays it holds it in memory.
 const LOG_SYNC_BYTES: u64 = 8 << 20;
 const LOG_MAX_BYTES: u64 = 32 << 20;
@@ -61,8 +63,12 @@ impl Pool {
         let entries = {
             let mut state = log.state.lock();
             let untold = state.queue.untold_until(object) > synced;
-            let limit = if log.throughput.load(Ordering::Relaxed) { 32 << 10 } else { DATA_MAX };
-            if untold || state.queue.written(object) > limit {
+            let throughput = log.throughput.load(Ordering::Relaxed);
+            let limit = if throughput { LARGE } else { DATA_MAX };
+            let written = state.queue.written(object);
+            // Where many make much stable, a txg does it for all of them, and writes it once.
+            let full = written > LARGE && state.chain.bytes() + written > LOG_SYNC_BYTES;
+            if untold || written > limit || full {
                 return Ok(Stable(Way::Txg));
             }
             state.queue.take_of(object)
