@@ -85,12 +85,11 @@ struct Question {
 
 impl Question {
     /// Asks, in a thread of its own.
-    fn put(engine: &Local, name: &str) -> Arc<Question> {
+    fn put(ask: impl FnOnce() -> Option<PoolReport> + Send + 'static) -> Arc<Question> {
         let question = Arc::new(Question::default());
-        let (mut engine, asked) = (engine.clone(), question.clone());
-        let query = Status { names: vec![name.to_string()], ..Status::default() };
+        let asked = question.clone();
         let body = move || {
-            let told = engine.pool_status(&query).ok().and_then(|mut all| all.pop()?.ok());
+            let told = ask();
             *asked.answer.lock() = Some(told);
             asked.answered.notify_all();
         };
@@ -145,7 +144,11 @@ impl View {
         let mut asked = self.asked.lock();
         asked.retain(|name, _| names.contains(name));
         for name in &names {
-            asked.entry(name.clone()).or_insert_with(|| Question::put(&self.engine, name));
+            asked.entry(name.clone()).or_insert_with(|| {
+                let mut engine = self.engine.clone();
+                let query = Status { names: vec![name.clone()], ..Status::default() };
+                Question::put(move || engine.pool_status(&query).ok()?.pop()?.ok())
+            });
         }
         let until = rt::time::now() + PATIENCE;
         for name in names {
@@ -215,6 +218,23 @@ impl Seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_pool_that_does_not_answer() {
+        let (answers, waits) = rt::sync::mpsc::bounded::<()>(1);
+        let question = Question::put(move || {
+            let _ = waits.recv();
+            None
+        });
+        let start = rt::time::now();
+        assert!(question.wait(start + Duration::from_millis(50)).is_none());
+        assert!(start.elapsed() < Duration::from_secs(5));
+        drop(answers);
+        // Once it has answered, there is an answer.
+        assert!(question.wait(start + Duration::from_secs(60)).is_some());
+        // One that was not asked in time has none, and nobody waits for it.
+        assert!(Question::default().wait(start).is_none());
+    }
 
     #[test]
     fn seconds_are_differences_and_there_are_so_many() {

@@ -9,7 +9,7 @@ use rt::sync::{Arc, Mutex};
 use verbs::Held;
 use wire::Session as Number;
 
-use super::tree::{Place, Result, Tree, fail};
+use super::tree::{Place, Result, Tree, fail, told};
 use crate::peer::Peer;
 
 /// Files that a session may have open.
@@ -24,6 +24,14 @@ pub(super) struct Handle {
     pub(super) write: bool,
     /// Digests of what is written are made.
     pub(super) digests: bool,
+}
+
+impl Handle {
+    /// For nothing yet: the object stays, whatever becomes of its names.
+    pub(super) fn of(place: Place) -> Result<Handle> {
+        place.fs.hold(place.object).map_err(told)?;
+        Ok(Handle { place, read: false, write: false, digests: false })
+    }
 }
 
 impl Drop for Handle {

@@ -4,6 +4,7 @@ use format::znode::Time;
 use fs::{Algorithm, Attrs, FsError, NewObject, Setattr, When, Who, code, mode};
 use rt::Grant;
 use rt::buf::PooledBuf;
+use rt::sync::Arc;
 use wire::{BULK_MAX, Entry, Open, PIECES_MAX, Reply, Request, Space, Stat, Subject, Target};
 
 use super::access::{self, READ, THROUGH, WRITE};
@@ -75,11 +76,11 @@ pub(super) fn answer(
             Reply::Done
         }
         Request::Truncate { who, of, size } => {
-            let place = changeable(session, &who, &of)?;
+            let file = changeable(session, &who, &of)?;
             if size > i64::MAX as u64 {
                 return fail(code::FBIG, "File too large");
             }
-            place.fs.truncate(place.object, size).map_err(told)?;
+            file.place.fs.truncate(file.place.object, size).map_err(told)?;
             Reply::Done
         }
         Request::StatOpen { handle } => Reply::Stat(stat(&session.handle(handle)?.place)?),
@@ -106,26 +107,26 @@ pub(super) fn answer(
             Reply::Done
         }
         Request::Chmod { who, of, mode } => {
-            let place = owned(session, &who, &of)?;
             let set = Setattr { mode: Some(mode & PERMISSIONS), ..Setattr::default() };
-            place.fs.setattr(place.object, &set).map_err(told)?;
+            change(&*owned(session, &who, &of)?, &set)?;
             Reply::Done
         }
         Request::SetTimes { who, of, atime, mtime } => {
-            let place = owned(session, &who, &of)?;
+            let file = owned(session, &who, &of)?;
             let at = |time: Option<(i64, u32)>| {
                 time.map(|(secs, nanos)| When::At(Time { secs, nanos: nanos.min(999_999_999) }))
             };
             let set = Setattr { atime: at(atime), mtime: at(mtime), ..Setattr::default() };
-            place.fs.setattr(place.object, &set).map_err(told)?;
+            change(&file, &set)?;
             Reply::Done
         }
         Request::GetXattr { who, of, name } => {
-            let Place { fs, object } = with(session, &who, &of, READ)?;
+            let file = with(session, &who, &of, READ)?;
+            let Place { fs, object } = &file.place;
             let value = match Algorithm::of_attribute(&name) {
                 // What a file system has may be of other contents; this is of those that are there.
-                Some(algorithm) => fs.digest(object, algorithm),
-                None => fs.xattr(object, &name),
+                Some(algorithm) => fs.digest(*object, algorithm),
+                None => fs.xattr(*object, &name),
             };
             match value.map_err(told)? {
                 Some(value) => Reply::Value(value),
@@ -133,16 +134,17 @@ pub(super) fn answer(
             }
         }
         Request::SetXattr { who, of, name, value } => {
-            let place = changeable(session, &who, &of)?;
+            let file = changeable(session, &who, &of)?;
             if !name.starts_with(b"user.") && who.uid != 0 {
                 return fail(code::PERM, "only attributes called user.* can be changed");
             }
-            place.fs.set_xattr(place.object, &name, value.as_deref()).map_err(told)?;
+            let Place { fs, object } = &file.place;
+            fs.set_xattr(*object, &name, value.as_deref()).map_err(told)?;
             Reply::Done
         }
         Request::ListXattrs { who, of } => {
-            let place = with(session, &who, &of, READ)?;
-            Reply::Names(place.fs.xattr_names(place.object).map_err(told)?)
+            let file = with(session, &who, &of, READ)?;
+            Reply::Names(file.place.fs.xattr_names(file.place.object).map_err(told)?)
         }
         Request::Space { path } => {
             let place = session.tree.find(&Subject::ROOT, &path, true)?;
@@ -154,42 +156,50 @@ pub(super) fn answer(
     Ok((reply, None))
 }
 
-fn readable(session: &Session, number: u64) -> Result<rt::sync::Arc<Handle>> {
+fn readable(session: &Session, number: u64) -> Result<Arc<Handle>> {
     let handle = session.handle(number)?;
     if handle.read { Ok(handle) } else { fail(9, "the file is not open for reading") }
 }
 
-fn writable(session: &Session, number: u64) -> Result<rt::sync::Arc<Handle>> {
+fn writable(session: &Session, number: u64) -> Result<Arc<Handle>> {
     let handle = session.handle(number)?;
     if handle.write { Ok(handle) } else { fail(9, "the file is not open for writing") }
 }
 
-/// The object meant, if `who` may do `want` with it; what is open was asked about when it was opened.
-fn with(session: &Session, who: &Subject, of: &Target, want: u32) -> Result<Place> {
+/// The object meant, if `who` may do `want` with it; what is open was asked about when it was opened. It is kept
+/// meanwhile: what is done is done to what was asked about, and to nothing that got its number since.
+fn with(session: &Session, who: &Subject, of: &Target, want: u32) -> Result<Arc<Handle>> {
     match of {
-        Target::Handle(number) => Ok(session.handle(*number)?.place.clone()),
+        Target::Handle(number) => session.handle(*number),
         Target::Path(path) => {
-            let place = session.tree.find(who, path, true)?;
-            if access::may(who, &place.attrs()?, want) { Ok(place) } else { denied(path) }
+            let handle = Handle::of(session.tree.find(who, path, true)?)?;
+            match access::may(who, &handle.place.attrs()?, want) {
+                true => Ok(Arc::new(handle)),
+                false => denied(path),
+            }
         }
     }
 }
 
 /// The same, to be written.
-fn changeable(session: &Session, who: &Subject, of: &Target) -> Result<Place> {
+fn changeable(session: &Session, who: &Subject, of: &Target) -> Result<Arc<Handle>> {
     match of {
-        Target::Handle(number) => Ok(writable(session, *number)?.place.clone()),
+        Target::Handle(number) => writable(session, *number),
         Target::Path(_) => with(session, who, of, WRITE),
     }
 }
 
 /// The same, to be changed as only its owner may.
-fn owned(session: &Session, who: &Subject, of: &Target) -> Result<Place> {
-    let place = with(session, who, of, 0)?;
-    match access::owns(who, &place.attrs()?) {
-        true => Ok(place),
+fn owned(session: &Session, who: &Subject, of: &Target) -> Result<Arc<Handle>> {
+    let file = with(session, who, of, 0)?;
+    match access::owns(who, &file.place.attrs()?) {
+        true => Ok(file),
         false => fail(code::PERM, "Operation not permitted"),
     }
+}
+
+fn change(file: &Handle, set: &Setattr) -> Result<()> {
+    file.place.fs.setattr(file.place.object, set).map_err(told)
 }
 
 /// Puts what was written on stable storage, the digests of it first: they go with the same txg, if it comes to one.
@@ -213,6 +223,8 @@ fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> 
         }
         Err(failure) => return Err(failure),
     };
+    // Kept first, and then asked about: what is asked about stays what it is.
+    let mut handle = Handle::of(place.clone())?;
     let attrs = place.attrs()?;
     match attrs.kind() {
         mode::FILE => {}
@@ -223,9 +235,7 @@ fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> 
     if !is_new && !access::may(who, &attrs, want) {
         return denied(path);
     }
-    place.fs.hold(place.object).map_err(told)?;
-    let (read, write) = (how.read, how.write);
-    let mut handle = Handle { place: place.clone(), read, write, digests: false };
+    (handle.read, handle.write) = (how.read, how.write);
     if how.truncate && how.write && attrs.size > 0 {
         place.fs.truncate(place.object, 0).map_err(told)?;
     }
