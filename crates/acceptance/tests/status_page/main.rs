@@ -8,4 +8,5 @@ mod disks;
 mod events;
 mod page;
 mod site;
+mod stuck;
 mod troubles;

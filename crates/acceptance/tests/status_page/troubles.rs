@@ -16,7 +16,7 @@ const TIME: Duration = Duration::from_millis(2);
 
 /// False, and said so, where there is no /dev/fuse for the disks.
 #[expect(clippy::print_stderr, reason = "what was left out must be seen")]
-fn wanted(what: &str) -> bool {
+pub(crate) fn wanted(what: &str) -> bool {
     let off = std::env::var_os("THUMPER_NO_MOUNT").is_some_and(|v| !v.is_empty());
     if off {
         eprintln!("NOT RUN, there is no /dev/fuse for it: {what}");

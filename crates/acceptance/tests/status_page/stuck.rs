@@ -1,0 +1,90 @@
+//! A pool that waits for its disks keeps those waiting who write to it, and nobody else.
+
+use std::time::Duration;
+
+use client::{Client, Open, Options, Subject};
+use rt::sync::Arc;
+use testkit::random::Rng;
+
+use crate::disks::Disks;
+use crate::site::{Site, until};
+use crate::troubles::wanted;
+
+const ROOT: Subject = Subject::ROOT;
+const ANY: Open = Open {
+    read: true,
+    write: true,
+    create: true,
+    new: false,
+    truncate: false,
+    parents: false,
+    digests: false,
+};
+/// Who write to the pool that waits, each a megabyte at a time: more than there is memory for.
+const WRITERS: u64 = 64;
+/// How long a call of the others may take.
+const SOON: Duration = Duration::from_secs(8);
+
+fn noise(seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; 1 << 20];
+    Rng::of(seed, 5).fill(&mut bytes);
+    bytes
+}
+
+/// Writes to a pool and reads from it, anew each time; how long one of it took at most.
+fn use_pool(client: &Arc<Client>) -> Duration {
+    let file = client.open(&ROOT, b"/file", ANY, 0o644).unwrap();
+    let (mut longest, mut back) = (Duration::ZERO, noise(0));
+    for round in 0..10 {
+        let bytes = noise(round);
+        let start = rt::time::now();
+        file.write(round << 20, &bytes).unwrap();
+        let got = file.read(round << 20, &mut back).unwrap();
+        longest = longest.max(start.elapsed());
+        assert!(got == bytes.len() && back == bytes);
+    }
+    longest
+}
+
+#[test]
+fn writers_of_a_pool_that_waits_leave_memory_to_others() {
+    if !wanted("a pool of a server that waits for its disks, beside another") {
+        return;
+    }
+    let disks = Disks::new(3, 512 << 20, Duration::ZERO);
+    let site = Site::new();
+    let server = site.serve(&["--memory", "64M"]);
+    site.create_on(&disks.paths());
+    let disk = site.disk(0).display().to_string();
+    drop(site.run(&["zpool", "create", "other", &disk]));
+    let options = |tree: &str| Options { lanes_max: 80, ..Options::new(server.socket(), tree) };
+    let (tank, other) =
+        (Client::connect(options("tank")).unwrap(), Client::connect(options("other")).unwrap());
+    (0..3).for_each(|disk| disks.fail(disk, true));
+    let took = std::thread::scope(|scope| {
+        for number in 0..WRITERS {
+            let tank = tank.clone();
+            scope.spawn(move || {
+                let name = format!("/written{number}");
+                let file = tank.open(&ROOT, name.as_bytes(), ANY, 0o644).unwrap();
+                file.write(0, &noise(number)).unwrap();
+            });
+        }
+        let status = || site.run(&["zpool", "status", "tank"]);
+        // All its disks are given up soon.
+        let waits = |status: String| status.contains("SUSPENDED") || status.contains("UNAVAIL");
+        until("it waits", Duration::from_secs(60), || waits(status()));
+        // They come to where they wait.
+        rt::time::sleep(Duration::from_secs(2));
+        let others = scope.spawn(|| use_pool(&other));
+        let start = rt::time::now();
+        while !others.is_finished() && start.elapsed() < SOON * 4 {
+            rt::time::sleep(Duration::from_millis(50));
+        }
+        (0..3).for_each(|disk| disks.fail(disk, false));
+        others.join().unwrap()
+    });
+    assert!(took < SOON, "{took:?}");
+    drop((tank, other));
+    drop(server.stop());
+}
