@@ -47,6 +47,13 @@ fn files_go_from_server_to_server() {
     xrdcp(&["-f", &one.url("/large"), back.to_str().unwrap()]);
     assert!(fs::read(&back).unwrap() == noise(1000, 1000));
     assert_eq!((one.tickets(), two.tickets()), (0, 0));
+    // What came must be what it should be.
+    drop(two);
+    let due = here.copier("cksum adler32:00000001", "");
+    let two = here.gate("strict", &format!("{}{due}", here.osslib("pool=tank")));
+    let ran = between(&[], &small, &two.number("/spoiled"));
+    assert!(ran.status != 0 && ran.err.contains(" here and 00000001 there"), "{ran}");
+    assert!(here.client("tank").stat(&ROOT, b"/spoiled", true).is_err());
     drop((one, two));
     here.end();
     there.end();
