@@ -1,14 +1,17 @@
 //! The connections of a client.
 
-use std::io::{IoSlice, Read};
+use std::io::IoSlice;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rt::sync::{Arc, Condvar, Mutex};
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use wire::{Answer, HEADER, Head, Hello, MAGIC, Reply, Request, Session, decode, encode};
+use wire::{
+    Answer, HEADER, Head, Hello, Inbox, MAGIC, Reply, Request, SEND_BUFFER, Session, decode, encode,
+};
 
 use crate::error::{Error, Result, code};
 
@@ -58,6 +61,7 @@ struct State {
 /// One connection.
 struct Lane {
     stream: UnixStream,
+    inbox: Inbox,
     epoch: u64,
 }
 
@@ -217,11 +221,13 @@ impl Client {
             (true, Error::new(code::ENOTCONN, format!("no server at '{socket}': {error}")))
         };
         let stream = UnixStream::connect(&self.options.socket).map_err(away)?;
+        // Where the system has less to give, it goes on with that.
+        let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
         let (session, epoch) = {
             let state = self.state.lock();
             (state.session, state.epoch)
         };
-        let mut lane = Lane { stream, epoch };
+        let mut lane = Lane { stream, inbox: Inbox::default(), epoch };
         let hello = Hello { tree: self.options.tree.clone(), session };
         match lane.greet(&hello).map_err(away)? {
             Ok(Reply::Welcome(session)) => {
@@ -335,17 +341,21 @@ impl Lane {
     }
 
     fn answer(&mut self, to: &mut [u8]) -> std::result::Result<(Answer, usize), Broken> {
+        let (stream, inbox) = (&mut self.stream, &mut self.inbox);
         let mut head = [0; HEADER];
-        self.stream.read_exact(&mut head).map_err(Broken::Unanswered)?;
+        inbox.take(stream, &mut head).map_err(Broken::Unanswered)?;
         let Head { part, bulk } =
             Head::read(head).map_err(|why| Broken::Senseless(why.to_string()))?;
         let mut message = vec![0; part];
-        self.stream.read_exact(&mut message).map_err(Broken::Unanswered)?;
+        inbox.take(stream, &mut message).map_err(Broken::Unanswered)?;
         let answer = decode(&message).map_err(|why| Broken::Senseless(why.to_string()))?;
         let to = to.get_mut(..bulk).ok_or_else(|| {
             Broken::Senseless(format!("the server sent {bulk} bytes, more than were asked for"))
         })?;
-        self.stream.read_exact(to).map_err(Broken::Unanswered)?;
+        inbox.take(stream, to).map_err(Broken::Unanswered)?;
+        if !inbox.is_empty() {
+            return Err(Broken::Senseless("the server said more than was asked".into()));
+        }
         Ok((answer, bulk))
     }
 }

@@ -12,13 +12,18 @@
 //! A connection carries one request at a time. Connections of one session share its open files.
 
 mod frame;
+mod inbox;
 mod message;
 
 pub use frame::{FrameError, HEADER, Head, MAGIC, PART_MAX, decode, encode};
+pub use inbox::Inbox;
 pub use message::{
     Answer, Entry, Failure, Hello, Open, Reply, Request, Session, Space, Stat, Subject, Target,
 };
 
+/// What each side asks the system to hold of what it has sent, in bytes: with less a piece as XRootD asks for it (256 KiB)
+/// would go over in several turns of both sides.
+pub const SEND_BUFFER: usize = 256 << 10;
 /// Bulk bytes of one frame, at most.
 pub const BULK_MAX: usize = 1 << 20;
 /// Pieces of one [`Request::ReadAll`], at most.

@@ -8,7 +8,10 @@ use rt::sync::Arc;
 use rt::sync::atomic::Ordering;
 use rt::{Account, BufPool, Grant};
 use rustix::event::{PollFd, PollFlags, poll};
-use wire::{Answer, BULK_MAX, Failure, HEADER, Head, Hello, Reply, Request, decode, encode};
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use wire::{
+    Answer, BULK_MAX, Failure, HEADER, Head, Hello, Reply, Request, SEND_BUFFER, decode, encode,
+};
 
 use super::handles::{Moved, Session, Sessions};
 use super::requests::{Bulk, answer};
@@ -59,6 +62,8 @@ pub(crate) fn serve(
     length: usize,
 ) -> std::io::Result<()> {
     let _thread = supply.memory.take(THREAD_BYTES);
+    // Where the system has less to give, it goes on with that.
+    let _ = set_socket_send_buffer_size(stream, SEND_BUFFER);
     let session = match greet(stream, peer, sessions, supply, length) {
         Ok(session) => session,
         Err(failure) => return send(stream, &Err(failure), None, supply),
