@@ -267,8 +267,11 @@ impl Account {
     /// Has all that is only kept for speed given back: nobody has done anything for a while.
     pub fn rest(&self) {
         let reclaimers = self.shared.state.lock().reclaimers.clone();
-        let alive = reclaimers.iter().filter_map(|(_, reclaimer)| reclaimer.upgrade());
-        alive.for_each(|reclaimer| reclaimer.rest());
+        // Twice: what one lets go may come to lie in another, as buffers of a cache in their pool.
+        for _ in 0..2 {
+            let alive = reclaimers.iter().filter_map(|(_, reclaimer)| reclaimer.upgrade());
+            alive.for_each(|reclaimer| reclaimer.rest());
+        }
     }
 
     /// Is `class` granted so much at once?
