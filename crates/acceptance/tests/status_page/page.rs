@@ -67,6 +67,16 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn start(site: &Site, clients: usize) -> Load {
+        Load::begin(site, clients, false)
+    }
+
+    /// Where disks are gone beyond redundancy for a while: a write waits for them, and a read, which fails, is
+    /// tried again.
+    pub(crate) fn stubborn(site: &Site, clients: usize) -> Load {
+        Load::begin(site, clients, true)
+    }
+
+    fn begin(site: &Site, clients: usize, stubborn: bool) -> Load {
         let (end, written, read) = (Arc::default(), Arc::default(), Arc::default());
         let mut load = Load { end, written, read, threads: Vec::new() };
         for number in 0..clients {
@@ -86,7 +96,14 @@ impl Load {
                     file.sync().unwrap();
                     let mut back = vec![0; 1 << 20];
                     for i in 0..4 {
-                        let got = file.read(i << 20, &mut back).unwrap();
+                        let got = loop {
+                            match file.read(i << 20, &mut back) {
+                                Err(error) if stubborn && error.errno == 5 => {
+                                    rt::time::sleep(Duration::from_millis(50));
+                                }
+                                got => break got.unwrap(),
+                            }
+                        };
                         read.fetch_add(got as u64, Ordering::Relaxed);
                         assert!(got == back.len() && back == bytes);
                     }

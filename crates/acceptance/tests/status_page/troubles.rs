@@ -98,7 +98,7 @@ fn a_pool_that_waits_for_its_disks_says_so_and_goes_on() {
     let words = ["--hooks", hooks.to_str().unwrap(), "--listen-metrics", &port.to_string()];
     let server = site.serve(&words);
     site.create_on(&disks.paths());
-    let load = Load::start(&site, 2);
+    let load = Load::stubborn(&site, 2);
     let browser = Browser::start(false);
     browser.open(&format!("http://127.0.0.1:{port}/"), (1100, 900));
     let badge = || browser.script("return document.querySelector('.badge')?.textContent");
