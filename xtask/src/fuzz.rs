@@ -73,6 +73,13 @@ fn targets() -> Result<Vec<String>> {
 
 /// Builds all targets; gives the directory where they are.
 fn build() -> Result<PathBuf> {
+    let (mut command, programs) = building()?;
+    run(&mut command)?;
+    Ok(programs)
+}
+
+/// What builds all targets, and where they will be.
+pub(crate) fn building() -> Result<(Command, PathBuf)> {
     let about = read(Command::new("rustc").arg("-vV"))?;
     let host = about.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV")?;
     let target = target_dir().join("fuzz");
@@ -87,8 +94,8 @@ fn build() -> Result<PathBuf> {
     ]);
     // a named target keeps the flags away from build scripts
     command.args(["--bins", "--target", host]).env("RUSTFLAGS", FLAGS);
-    run(command.env("CARGO_TARGET_DIR", &target))?;
-    Ok(target.join(host).join("release"))
+    command.env("CARGO_TARGET_DIR", &target);
+    Ok((command, target.join(host).join("release")))
 }
 
 /// Runs a target; what it says of its work.

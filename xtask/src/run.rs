@@ -158,8 +158,12 @@ fn build_tests(command: &mut Command) -> Result<Vec<TestProgram>> {
 
 /// Builds the tests of a `cargo test` command and runs their programs, one more at a time than there are
 /// cores: some of them wait for a VM, for zdb or for a clock most of the time. What a program prints is shown
-/// when it ends.
-pub(crate) fn run_side_by_side(command: &mut Command, tally: &mut Tally) -> Result<()> {
+/// when it ends. `meanwhile` is done beside them.
+pub(crate) fn run_side_by_side(
+    command: &mut Command,
+    tally: &mut Tally,
+    meanwhile: impl FnOnce() + Send,
+) -> Result<()> {
     let programs = build_tests(command)?;
     let done = Mutex::new((tally, Vec::new()));
     let one = |program: &TestProgram| -> Result<()> {
@@ -180,7 +184,10 @@ pub(crate) fn run_side_by_side(command: &mut Command, tally: &mut Tally) -> Resu
         }
         Ok(())
     };
-    side_by_side(&programs, cores() + 1, one)?;
+    std::thread::scope(|scope| {
+        scope.spawn(meanwhile);
+        side_by_side(&programs, cores() + 1, one)
+    })?;
     let (_, failed) = done.into_inner().expect("no test runner panics");
     ensure!(failed.is_empty(), "{}", failed.join("; "));
     Ok(())

@@ -1,6 +1,6 @@
 //! The verbs that test: what they run, in which order, and what they say at the end.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -59,7 +59,7 @@ pub(crate) fn test(kernel: bool) -> Result<()> {
         if !uproot {
             command.env("THUMPER_NO_UPROOT", "1");
         }
-        run_side_by_side(&mut command, tally)?;
+        run_side_by_side(&mut command, tally, build_ahead)?;
         run_tests(cargo().args(["test", "--workspace", "--locked", "--doc", "--quiet"]), tally)
     });
     steps.step("simulated", |tally| {
@@ -84,6 +84,17 @@ fn simulated(what: &[&str]) -> Command {
     command.env("RUSTFLAGS", format!("{flags} --cfg sim"));
     command.env("CARGO_TARGET_DIR", target_dir().join("sim"));
     command
+}
+
+/// Builds what later steps run, while tests wait for VMs and clocks. What does not build says so in its own step.
+fn build_ahead() {
+    let quietly = |command: &mut Command| {
+        drop(command.stdout(Stdio::null()).stderr(Stdio::null()).status());
+    };
+    SIMULATED.iter().for_each(|what| quietly(simulated(what).arg("--no-run")));
+    if let Ok((mut command, _)) = fuzz::building() {
+        quietly(&mut command);
+    }
 }
 
 /// Builds the VM with the OpenZFS kernel module if it is not there yet.
@@ -124,7 +135,7 @@ pub(crate) fn interop() -> Result<()> {
         if !uproot {
             command.env("THUMPER_NO_UPROOT", "1");
         }
-        run_side_by_side(command.env("THUMPER_ROUNDS", "long"), tally)
+        run_side_by_side(command.env("THUMPER_ROUNDS", "long"), tally, || {})
     });
     steps.step("simulated", |tally| {
         let what = ["-p", "acceptance", "--test", "interleavings", "--release"];
