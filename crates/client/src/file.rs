@@ -16,8 +16,6 @@ pub struct File {
     /// Of which file the handle is, for good.
     identity: (u64, u64, u64),
     open: Mutex<Handle>,
-    /// The server has let go of it.
-    closed: bool,
     /// Writes that the server has acknowledged, and of those the ones that are on stable storage. One that it has
     /// not acknowledged is repeated when it comes back.
     written: AtomicU64,
@@ -54,7 +52,6 @@ impl Client {
             how: Open { create: false, new: false, truncate: false, parents: false, ..how },
             identity: identity(&stat),
             open: Mutex::new(Handle { epoch, number }),
-            closed: false,
             written: AtomicU64::new(0),
             stable: AtomicU64::new(0),
         })
@@ -167,14 +164,13 @@ impl File {
     ///
     /// # Errors
     /// As close(2) and fsync(2).
-    pub fn close(mut self, stable: bool) -> Result<()> {
-        if !stable {
-            // That is for `drop`, which cannot fail.
-            return Ok(());
+    pub fn close(self, stable: bool) -> Result<()> {
+        if stable {
+            // By itself: only a file that is still open can say that nothing of it was lost.
+            self.sync()?;
         }
-        let closed = self.call(|handle| Request::Close { handle, stable }, &[], &mut []);
-        self.closed = true;
-        done(&closed?.1)
+        // The rest is for `drop`, which cannot fail.
+        Ok(())
     }
 
     /// Its attributes.
@@ -269,7 +265,7 @@ impl Drop for File {
     fn drop(&mut self) {
         let Handle { epoch, number } = *self.open.lock();
         // A session that is over has no handles.
-        if !self.closed && epoch == self.client.epoch() {
+        if epoch == self.client.epoch() {
             let request = Request::Close { handle: number, stable: false };
             drop(self.client.call_in(epoch, &request, &[], &mut []));
         }

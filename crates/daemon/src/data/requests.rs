@@ -46,10 +46,14 @@ pub(super) fn answer(
     let reply = match request {
         Request::Open { who, path, how, mode } => open(session, &who, &path, how, mode)?,
         Request::Close { handle, stable } => {
-            let closed = session.close(handle);
-            if let Some(handle) = closed.filter(|handle| stable && handle.write) {
-                sync(&handle)?;
+            if stable {
+                // Of what is not open nobody is told that it is stable.
+                let open = session.handle(handle)?;
+                if open.write {
+                    sync(&open)?;
+                }
             }
+            drop(session.close(handle));
             Reply::Done
         }
         Request::Read { handle, offset, length } => {
