@@ -36,7 +36,8 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     int access = flags & O_ACCMODE;
     std::uint32_t how = 0;
     if (access != O_WRONLY) how |= THUMPER_READ;
-    if (access != O_RDONLY) how |= THUMPER_WRITE | THUMPER_DIGESTS;
+    // XRootD's clients that lost their connection open a file anew and write what is left.
+    if (access != O_RDONLY) how |= THUMPER_WRITE | THUMPER_DIGESTS | THUMPER_UNBROKEN;
     if (flags & O_CREAT) how |= THUMPER_CREATE;
     if (flags & O_EXCL) how |= THUMPER_NEW;
     if (flags & O_TRUNC) how |= THUMPER_TRUNCATE;
@@ -91,7 +92,8 @@ int File::Close(long long *size) {
     file_ = nullptr;
     int status = thumper_close(file, writable_ && site_.options().stable);
     if (status < 0) site_.counters().errors++;
-    return answer(status);
+    int failed = failed_;
+    return answer(failed ? failed : status);
   });
 }
 
@@ -159,6 +161,7 @@ ssize_t File::ReadV(XrdOucIOVec *pieces, int count) {
 ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
   if (!file_) return -EBADF;
   if (offset < 0) return -EINVAL;
+  if (failed_) return answer(failed_);
   ssize_t done = thumper_write(file_, buffer, size, static_cast<std::uint64_t>(offset));
   auto &counters = site_.counters();
   if (done < 0) {
@@ -177,14 +180,23 @@ int File::Read(XrdSfsAio *aio) {
   return 0;
 }
 
+// XRootD 5.5 does not answer its client when an asynchronous write has failed: it is told by the next call that it waits
+// for, the close at the latest.
 int File::Write(XrdSfsAio *aio) {
-  aio->Result = Write(const_cast<const void *>(aio->sfsAio.aio_buf), aio->sfsAio.aio_offset, aio->sfsAio.aio_nbytes);
+  auto size = static_cast<ssize_t>(aio->sfsAio.aio_nbytes);
+  if (!failed_) {
+    auto *bytes = const_cast<const void *>(aio->sfsAio.aio_buf);
+    ssize_t done = Write(bytes, aio->sfsAio.aio_offset, aio->sfsAio.aio_nbytes);
+    if (done < 0) failed_ = static_cast<int>(done);
+  }
+  aio->Result = size;
   aio->doneWrite();
   return 0;
 }
 
 int File::Fsync() {
   if (!file_) return -EBADF;
+  if (failed_) return answer(failed_);
   return answer(thumper_sync(file_));
 }
 

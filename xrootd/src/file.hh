@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "XrdOss/XrdOss.hh"
@@ -44,6 +45,8 @@ class File final : public XrdOssDF {
   Site &site_;
   thumper_file *file_ = nullptr;
   bool writable_ = false;
+  // Why a write came to nothing of which XRootD was told that it is done: minus a number of errno(3).
+  std::atomic<int> failed_{0};
   std::string ticket_;
   std::string path_;
   Person person_;

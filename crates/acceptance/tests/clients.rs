@@ -16,15 +16,7 @@ use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
 use wire::{Answer, Head, Reply, Request};
 
 const ROOT: Subject = Subject::ROOT;
-const READ: Open = Open {
-    read: true,
-    write: false,
-    create: false,
-    new: false,
-    truncate: false,
-    parents: false,
-    digests: false,
-};
+const READ: Open = Open::READ;
 const NEW: Open = Open { write: true, create: true, new: true, ..READ };
 
 /// A served pool: `tank`, and `tank/a`, `tank/b` for two organisations.
@@ -305,7 +297,7 @@ fn the_server_dies_and_comes_back() {
 /// A connection that has a file open.
 fn one_who_opens(site: &Site, path: &[u8]) -> UnixStream {
     let mut stream = UnixStream::connect(site.server.as_ref().unwrap().socket()).unwrap();
-    stream.write_all(&[&b"THUMDAT\x02\x06\0\0\0"[..], b"\x04tank\0"].concat()).unwrap();
+    stream.write_all(&[&b"THUMDAT\x03\x06\0\0\0"[..], b"\x04tank\0"].concat()).unwrap();
     let open = Request::Open { who: ROOT, path: path.into(), how: READ, mode: 0 };
     let answer = |stream: &mut UnixStream| -> Reply {
         let mut head = [0; wire::HEADER];
@@ -368,7 +360,7 @@ fn hostile_messages_disturb_nobody() {
     let client = site.client("tank");
     let file = client.open(&ROOT, b"/file", NEW, 0o644).unwrap();
     let mut rng = Rng::of(11, 2);
-    let hello = [&b"THUMDAT\x02\x06\0\0\0"[..], b"\x04tank\0"].concat();
+    let hello = [&b"THUMDAT\x03\x06\0\0\0"[..], b"\x04tank\0"].concat();
     for round in 0..testkit::rounds(300, 5000) {
         let mut stream = UnixStream::connect(site.server.as_ref().unwrap().socket()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

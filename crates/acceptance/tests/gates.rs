@@ -32,15 +32,7 @@ const TRICKLING: usize = 70;
 const CUT_FIRST: usize = 25;
 
 const ROOT: Subject = Subject::ROOT;
-const NEW: Open = Open {
-    read: true,
-    write: true,
-    create: true,
-    new: false,
-    truncate: false,
-    parents: false,
-    digests: false,
-};
+const NEW: Open = Open { write: true, create: true, ..Open::READ };
 
 /// What an honest client does, over and over: it writes, compares what it reads, and syncs.
 #[derive(Default)]

@@ -23,24 +23,8 @@ const FLOOR: u64 = 96 * MIB;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const ROOT: Subject = Subject::ROOT;
-const NEW: Open = Open {
-    read: true,
-    write: true,
-    create: true,
-    new: true,
-    truncate: false,
-    parents: false,
-    digests: false,
-};
-const READ: Open = Open {
-    read: true,
-    write: false,
-    create: false,
-    new: false,
-    truncate: false,
-    parents: false,
-    digests: false,
-};
+const NEW: Open = Open { write: true, create: true, new: true, ..Open::READ };
+const READ: Open = Open::READ;
 
 /// Files, each with one who writes it and then reads it, all at once: a few large ones, and so many others that what is
 /// under way for them is more than there is.

@@ -51,15 +51,7 @@ struct Library(Arc<Client>);
 impl Door for Library {
     fn open(&self, name: &str, how: How) -> Result<Box<dyn Opened>> {
         let make = how == How::Make;
-        let how = Open {
-            read: true,
-            write: make,
-            create: make,
-            new: false,
-            truncate: make,
-            parents: false,
-            digests: false,
-        };
+        let how = Open { write: make, create: make, truncate: make, ..Open::READ };
         Ok(Box::new(self.0.open(&Subject::ROOT, name.as_bytes(), how, 0o644)?))
     }
 }

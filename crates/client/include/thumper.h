@@ -49,6 +49,11 @@
 #define THUMPER_DIGESTS 64
 
 /**
+ * With [`THUMPER_WRITE`]: -EIO if some of it may be lost with a server that died, and it is not emptied.
+ */
+#define THUMPER_UNBROKEN 128
+
+/**
  * A client of one tree. Threads may share it.
  */
 typedef struct thumper_client thumper_client;

@@ -49,7 +49,7 @@ impl Client {
             client: self.clone(),
             who: who.clone(),
             path: path.to_vec(),
-            how: Open { create: false, new: false, truncate: false, parents: false, ..how },
+            how: Open { read: how.read, write: how.write, digests: how.digests, ..Open::default() },
             identity: identity(&stat),
             open: Mutex::new(Handle { epoch, number }),
             written: AtomicU64::new(0),

@@ -56,6 +56,22 @@ pub struct Open {
     pub parents: bool,
     /// To be written: the file's digests are made meanwhile, and kept with it.
     pub digests: bool,
+    /// To be written: an error if some of it may be lost with a server that died, and it is not emptied.
+    pub unbroken: bool,
+}
+
+impl Open {
+    /// To be read.
+    pub const READ: Open = Open {
+        read: true,
+        write: false,
+        create: false,
+        new: false,
+        truncate: false,
+        parents: false,
+        digests: false,
+        unbroken: false,
+    };
 }
 
 /// What a client asks.

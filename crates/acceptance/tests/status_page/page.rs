@@ -16,15 +16,7 @@ use crate::site::{Site, until};
 
 const SOON: Duration = Duration::from_secs(10);
 const ROOT: Subject = Subject::ROOT;
-const ANEW: Open = Open {
-    read: true,
-    write: true,
-    create: true,
-    new: false,
-    truncate: true,
-    parents: false,
-    digests: false,
-};
+const ANEW: Open = Open { write: true, create: true, truncate: true, ..Open::READ };
 
 fn metrics(port: u16) -> String {
     let (status, text) = http(port, "GET", "/metrics", "").unwrap();

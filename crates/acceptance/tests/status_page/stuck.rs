@@ -11,15 +11,7 @@ use crate::site::{Site, until};
 use crate::troubles::wanted;
 
 const ROOT: Subject = Subject::ROOT;
-const ANY: Open = Open {
-    read: true,
-    write: true,
-    create: true,
-    new: false,
-    truncate: false,
-    parents: false,
-    digests: false,
-};
+const ANY: Open = Open { write: true, create: true, ..Open::READ };
 /// Who write to the pool that waits, each a megabyte at a time: more than there is memory for.
 const WRITERS: u64 = 64;
 /// How long a call of the others may take.

@@ -3,9 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
+use client::Open;
 use rt::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::gate::{Site, noise, tool, xrdcp};
+use crate::gate::{ROOT, Site, noise, tool, until, xrdcp};
 
 const FILES: usize = 40;
 
@@ -58,6 +59,46 @@ fn what_was_closed_is_there() {
     }
     xrdcp(&["-f", &large, &gate.url("/large")]);
     assert!(fetch("/large") == noise(99, 48 << 20));
+    drop(gate);
+    site.end();
+}
+
+/// The client finds its connection gone, comes again when all is up, and sends what it was not told of.
+#[test]
+fn an_upload_that_goes_on_after_a_boot_is_not_acknowledged() {
+    let mut site = Site::new();
+    let mut gate = site.gate("gate", &site.osslib("pool=tank"));
+    let bytes = noise(1, 160 << 20);
+    let from = site.file("from", &bytes);
+    let url = gate.url("/large");
+    let upload = std::thread::scope(|scope| {
+        let upload = scope.spawn(|| {
+            let slowly = ["--silent", "--xrate", "32m", &from, &url];
+            tool("xrdcp", &slowly, &[("XRD_CONNECTIONWINDOW", "5")])
+        });
+        let client = site.client("tank");
+        let there = |mib: u64| {
+            let size = client.stat(&ROOT, b"/large", false).map_or(0, |stat| stat.size);
+            size >= mib << 20
+        };
+        until("the upload begins", || there(16), || gate.log());
+        // The file survives, and some of it: the first to ask for that has to wait for a txg.
+        let how = Open { write: true, create: true, ..Open::READ };
+        client.open(&ROOT, b"/other", how, 0o644).unwrap().sync().unwrap();
+        until("the upload goes on", || there(64), || gate.log());
+        drop(client);
+        gate.kill();
+        site.restart();
+        gate.start_again();
+        upload.join().unwrap()
+    });
+    assert!(!upload.ok(), "it cannot be whole");
+    let log = gate.log();
+    assert!(log.contains("Unable to open /large; input/output error"), "{log}");
+    let back = site.path("back");
+    xrdcp(&["-f", &from, &url]);
+    xrdcp(&["-f", &url, back.to_str().unwrap()]);
+    assert!(fs::read(&back).unwrap() == bytes);
     drop(gate);
     site.end();
 }

@@ -226,15 +226,32 @@ impl Gate {
         fs::write(dir.join("xrootd.cf"), text).unwrap();
         let child = spawn("xrootd", dir, "log");
         let mut gate = Gate { child, cmsd: None, dir: dir.into(), port, web };
+        gate.get_ready();
+        gate
+    }
+
+    /// Its ports take connections before it is ready.
+    fn get_ready(&mut self) {
         let start = rt::time::now();
-        // Its ports take connections before it is ready.
-        while !gate.ended_its_start("completed") {
-            let ended = gate.child.try_wait().unwrap().is_some();
-            assert!(!ended && !gate.ended_its_start("failed"), "{}", gate.log());
-            assert!(start.elapsed() < PATIENCE, "xrootd does not get ready: {}", gate.log());
+        while !self.ended_its_start("completed") {
+            let ended = self.child.try_wait().unwrap().is_some();
+            assert!(!ended && !self.ended_its_start("failed"), "{}", self.log());
+            assert!(start.elapsed() < PATIENCE, "xrootd does not get ready: {}", self.log());
             rt::time::sleep(Duration::from_millis(20));
         }
-        gate
+    }
+
+    /// Kills it.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it anew, as it was, after [`Gate::kill`].
+    pub(crate) fn start_again(&mut self) {
+        fs::rename(self.dir.join("log/log"), self.dir.join("log/log.old")).unwrap();
+        self.child = spawn("xrootd", &self.dir, "log");
+        self.get_ready();
     }
 
     /// Adds the cluster's daemon, with the same configuration.

@@ -97,6 +97,7 @@ pub unsafe extern "C" fn thumper_open(
             truncate: has(THUMPER_TRUNCATE),
             parents: has(THUMPER_PARENTS),
             digests: has(THUMPER_DIGESTS),
+            unbroken: has(THUMPER_UNBROKEN),
         };
         out = Box::into_raw(Box::new(thumper_file(client.0.open(&who, path, how, mode)?)));
         Ok(())

@@ -40,6 +40,8 @@ pub const THUMPER_TRUNCATE: u32 = 16;
 pub const THUMPER_PARENTS: u32 = 32;
 /// With [`THUMPER_WRITE`]: the file's digests are made meanwhile, and kept with it as XRootD keeps them.
 pub const THUMPER_DIGESTS: u32 = 64;
+/// With [`THUMPER_WRITE`]: -EIO if some of it may be lost with a server that died, and it is not emptied.
+pub const THUMPER_UNBROKEN: u32 = 128;
 
 /// A client of one tree. Threads may share it.
 pub struct thumper_client(Arc<Client>);

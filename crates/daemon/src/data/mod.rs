@@ -5,6 +5,7 @@
 //! of the client.
 
 mod access;
+mod broken;
 mod handles;
 mod lane;
 mod requests;

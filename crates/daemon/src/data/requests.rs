@@ -8,6 +8,7 @@ use rt::sync::Arc;
 use wire::{BULK_MAX, Entry, Open, PIECES_MAX, Reply, Request, Space, Stat, Subject, Target};
 
 use super::access::{self, READ, THROUGH, WRITE};
+use super::broken;
 use super::handles::{Handle, Session};
 use super::lane::Supply;
 use super::tree::{Place, Result, denied, fail, shown, told};
@@ -240,8 +241,15 @@ fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> 
         return denied(path);
     }
     (handle.read, handle.write) = (how.read, how.write);
-    if how.truncate && how.write && attrs.size > 0 {
+    if how.truncate && how.write && !is_new {
         place.fs.truncate(place.object, 0).map_err(told)?;
+    } else if how.unbroken && how.write && !is_new {
+        let open_for = place.fs.pool().open_for();
+        if broken::may_be(attrs.ctime, rt::time::wall_clock(), open_for) {
+            let why = "the server died soon after it was changed, and some of it may be lost; \
+                       write it anew, or touch it if it is whole";
+            return fail(code::IO, format!("{}: {why}", shown(path)));
+        }
     }
     if how.digests && how.write && place.fs.wants_digests().map_err(told)? {
         place.fs.watch(place.object).map_err(told)?;
