@@ -3,6 +3,7 @@
 `make(name, ..)` gives one of NAMES:
 
   thumper   a served raidz2 of ten images: xrootd with the plug-in; with a mount at .mounted
+  logged    the same with a log device
   mount     the same pool: plain xrootd over the mount
   stable    the plug-in over a plain directory, with fsync at close (`directory.c` in the client library's place)
   plain     plain xrootd over a plain directory
@@ -14,7 +15,7 @@ Plain xrootd promises nothing at close.
 import os, pwd, shutil, socket, subprocess, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-NAMES = ["thumper", "mount", "stable", "plain", "btrfs", "ext4"]
+NAMES = ["thumper", "logged", "mount", "stable", "plain", "btrfs", "ext4"]
 DISKS = 10
 USER = "xrootd"
 ROOT = os.geteuid() == 0
@@ -95,16 +96,22 @@ class Stand:
 
     # ---- storages ----
 
-    def thumper(self):
+    def thumper(self, *more):
         self.socket = self.top + "/socket"
         self.environment = dict(os.environ, THUMPER_STATE=self.top + "/pools", THUMPER_SOCKET=self.socket)
         self.disks = self.images(DISKS, self.disk_bytes)
         self.serve()
-        self.command("zpool", "create", "-m", self.files, "-O", "recordsize=1M", "tank", "raidz2", *self.disks)
+        self.command("zpool", "create", "-m", self.files, "-O", "recordsize=1M", "tank", "raidz2", *self.disks, *more)
         self.command("zfs", "mount", "-a")
         self.own(self.files)
 
     mount = thumper
+
+    def logged(self):
+        log = self.top + "/log"
+        with open(log, "wb") as file:
+            file.truncate(1 << 30)
+        self.thumper("log", log)
 
     def command(self, *words):
         return cmd(self.args.thumper, *words, env=self.environment)
@@ -154,7 +161,8 @@ class Stand:
 
     def export(self):
         """Starts an xrootd."""
-        plugin = {"thumper": self.args.plugin, "stable": self.args.directory_plugin}.get(self.name)
+        plugins = {"thumper": self.args.plugin, "logged": self.args.plugin, "stable": self.args.directory_plugin}
+        plugin = plugins.get(self.name)
         storage = "oss.localroot " + self.files
         if plugin:
             shutil.copy(plugin, self.top + "/libXrdThumper-5.so")

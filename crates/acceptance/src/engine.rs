@@ -178,6 +178,7 @@ impl Session {
         let top = |paths: &[PathBuf]| NewTop {
             joined: shape.joined,
             leaves: paths.iter().map(leaf).collect(),
+            is_log: false,
         };
         let pool = Pool::create(NewPool {
             name: POOL.into(),

@@ -146,6 +146,7 @@ fn after_an_upload_nothing_is_read() {
         tops: vec![NewTop {
             joined: Joined::Raidz(2),
             leaves: images.disks().iter().map(leaf).collect(),
+            is_log: false,
         }],
         spares: vec![],
         ashift: 12,

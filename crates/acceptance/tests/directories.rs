@@ -34,6 +34,7 @@ fn create(images: &Images) -> Arc<Pool> {
         tops: vec![NewTop {
             joined: Joined::Single,
             leaves: images.disks().iter().map(|d| leaf(d)).collect(),
+            is_log: false,
         }],
         spares: vec![],
         ashift: 12,

@@ -40,7 +40,11 @@ fn create(images: &testkit::Images, joined: Joined, ashift: u32, record: u64) ->
     ]);
     Pool::create(NewPool {
         name: "tank".into(),
-        tops: vec![NewTop { joined, leaves: images.disks().iter().map(|d| leaf(d)).collect() }],
+        tops: vec![NewTop {
+            joined,
+            leaves: images.disks().iter().map(|d| leaf(d)).collect(),
+            is_log: false,
+        }],
         spares: vec![],
         ashift,
         features: pool::Feature::ALL.to_vec(),

@@ -158,6 +158,7 @@ fn ten_disks(slow: Option<(usize, Duration)>) -> (SimSet, Arc<Pool>) {
         tops: vec![NewTop {
             joined: Joined::Raidz(2),
             leaves: set.disks().into_iter().map(leaf).collect(),
+            is_log: false,
         }],
         spares: vec![],
         ashift: 12,

@@ -124,7 +124,7 @@ fn create(options: &Options) -> Result<Value> {
     let mut tops = Vec::new();
     for ((joined, _), paths) in layouts.iter().zip(&paths) {
         let leaves: Result<Vec<NewLeaf>> = paths.iter().map(|p| leaf(p)).collect();
-        tops.push(NewTop { joined: *joined, leaves: leaves? });
+        tops.push(NewTop { joined: *joined, leaves: leaves?, is_log: false });
     }
     let clock = Clock::start();
     let pool = Pool::create(NewPool {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use device::WriteDevice;
-use dmu::{Bpobj, Objset, Policy, Tx};
+use dmu::{Bpobj, Objset, Policy, Tx, Zap};
 use format::bpobj::SYNC_BPLIST_BLOCK;
 use format::config::{
     AuxLabel, PoolConfig, PoolState, TopConfig, VdevConfig, VdevKind, aux_to_nvlist,
@@ -27,6 +27,7 @@ use crate::mos::{DIRECTORY, Mos, key};
 use crate::open::{self, OpenOptions};
 use crate::pool::Pool;
 use crate::pool_props::in_config;
+use crate::space::ALLOCATION_BIAS;
 
 /// Makes the objects of an empty file system in a new object set.
 pub type MakeFilesystem = fn(&Objset, &Tx<'_>, &BTreeMap<String, Stored>) -> dmu::Result<()>;
@@ -45,7 +46,7 @@ pub(crate) fn directory(
     let mos = Mos { objset: objset.clone() };
     let kind = ObjectType::OBJECT_DIRECTORY;
     let object = objset.allocate_at(tx, DIRECTORY, kind, 512, ObjectType::NONE, &[], 1)?;
-    let directory = dmu::Zap::format(object, tx, 0)?;
+    let directory = Zap::format(object, tx, 0)?;
     let meta = ObjectType::ZAP_METADATA;
     let for_read = mos.create_zap(tx, meta, 0)?;
     let for_write = mos.create_zap(tx, meta, 0)?;
@@ -167,6 +168,8 @@ pub struct NewTop {
     pub joined: Joined,
     /// Its leaves.
     pub leaves: Vec<NewLeaf>,
+    /// It takes intent logs, and nothing else.
+    pub is_log: bool,
 }
 
 /// A pool to be made.
@@ -241,7 +244,7 @@ fn vdevs(
             metaslab_shift: vdev::sizes::metaslab_shift(asize).into(),
             ashift: new.ashift.into(),
             asize,
-            is_log: false,
+            is_log: top.is_log,
             removing: false,
         });
         root.children.push(config);
@@ -346,7 +349,8 @@ impl Pool {
             .vdev_tree
             .children
             .iter()
-            .filter_map(|c| Some(store.deflate(c.id? as u32, c.top.as_ref()?.asize)))
+            .filter_map(|c| Some((c.id? as u32, c.top.as_ref().filter(|top| !top.is_log)?.asize)))
+            .map(|(id, asize)| store.deflate(id, asize))
             .sum();
         mos.set(tx, key::HISTORY, crate::history::create(&objset, tx, usable)?)?;
         mos.set(tx, key::CONFIG, mos.create_nvlist(tx)?)?;
@@ -425,18 +429,22 @@ fn label<T>(result: std::result::Result<T, vdev::label::LabelError>) -> Result<T
 /// Metaslab arrays and vdev ZAPs, noted in the config.
 fn vdev_objects(mos: &Mos, tx: &Tx<'_>, config: &mut PoolConfig) -> Result<()> {
     let map = mos.create_zap(tx, ObjectType::ZAP_METADATA, 0)?;
-    let zap = || -> Result<u64> {
-        let zap = mos.create_zap(tx, ObjectType::ZAP_METADATA, 0)?.number();
-        map.add_int(tx, zap)?;
+    let zap = || -> Result<Zap> {
+        let zap = mos.create_zap(tx, ObjectType::ZAP_METADATA, 0)?;
+        map.add_int(tx, zap.number())?;
         Ok(zap)
     };
     for top in &mut config.vdev_tree.children {
-        top.zap_top = Some(zap()?);
+        let of_top = zap()?;
+        if top.top.as_ref().is_some_and(|top| top.is_log) {
+            of_top.put(tx, ALLOCATION_BIAS, &Value::string(b"log"))?;
+        }
+        top.zap_top = Some(of_top.number());
         if top.children.is_empty() {
-            top.zap_leaf = Some(zap()?);
+            top.zap_leaf = Some(zap()?.number());
         }
         for leaf in &mut top.children {
-            leaf.zap_leaf = Some(zap()?);
+            leaf.zap_leaf = Some(zap()?.number());
         }
         let array =
             mos.objset.allocate(tx, ObjectType::OBJECT_ARRAY, 512, ObjectType::NONE, &[], 1)?;

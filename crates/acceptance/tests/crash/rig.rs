@@ -88,6 +88,7 @@ pub(crate) fn create(set: &SimSet, shape: Shape) -> pool::Result<Arc<Pool>> {
         tops: vec![NewTop {
             joined: shape.joined,
             leaves: set.disks().into_iter().map(leaf).collect(),
+            is_log: false,
         }],
         spares: vec![],
         ashift: shape.ashift,

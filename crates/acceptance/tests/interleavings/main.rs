@@ -61,6 +61,7 @@ fn create(set: &SimSet) -> Arc<Pool> {
         tops: vec![NewTop {
             joined: Joined::Mirror,
             leaves: set.disks().into_iter().map(leaf).collect(),
+            is_log: false,
         }],
         spares: vec![],
         ashift: 9,

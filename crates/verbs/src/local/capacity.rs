@@ -7,7 +7,7 @@ use pool::Joined;
 use pool::capacity::{PlannedTop, foretell};
 use pool::props::nice_bytes;
 
-use crate::layout::GroupKind;
+use crate::layout::{Class, GroupKind};
 use crate::pools::Create;
 use crate::{Doing, Error, Result, Why};
 
@@ -15,7 +15,7 @@ use crate::{Doing, Error, Result, Why};
 pub(super) fn foretold(request: &Create) -> Result<Vec<String>> {
     let mut tops = Vec::new();
     let mut sector = None;
-    for group in &request.layout.groups {
+    for group in request.layout.groups.iter().filter(|group| group.class == Class::Normal) {
         let joined = match group.kind {
             GroupKind::Single => Joined::Single,
             GroupKind::Mirror => Joined::Mirror,

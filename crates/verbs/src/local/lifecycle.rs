@@ -64,10 +64,11 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
     let state = here.state.load()?;
     inuse::check(name, &request.layout, request.force, &state)?;
     let cannot = |why| Error::cannot(Doing::Create(name.clone()), why);
+    let is_other = |class| !matches!(class, Class::Normal | Class::Log);
     if !request.layout.cache.is_empty()
-        || request.layout.groups.iter().any(|group| group.class != Class::Normal)
+        || request.layout.groups.iter().any(|group| is_other(group.class))
     {
-        let why = "log, cache, special and dedup devices cannot be made yet";
+        let why = "cache, special and dedup devices cannot be made yet";
         return Err(cannot(Why::NotDone(why.into())));
     }
     let features = pool_props::features(request)?;
@@ -83,7 +84,7 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
             GroupKind::Raidz(parity) => Joined::Raidz(parity),
         };
         let leaves: Result<Vec<NewLeaf>> = group.devices.iter().map(|p| leaf(name, p)).collect();
-        tops.push(NewTop { joined, leaves: leaves? });
+        tops.push(NewTop { joined, leaves: leaves?, is_log: group.class == Class::Log });
     }
     let spares: Result<Vec<NewLeaf>> =
         request.layout.spares.iter().map(|p| leaf(name, p)).collect();
