@@ -390,3 +390,44 @@ fn hostile_messages_disturb_nobody() {
     drop((file, client));
     site.end();
 }
+
+/// What the server keeps open of data sets is of the present, and in nobody's way.
+#[test]
+fn data_sets_come_and_go() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let here = |path: &[u8]| errno(client.stat(&ROOT, path, true));
+    // What a file takes when it is on disk, which a snapshot waits for.
+    let record = |path: &[u8], snapshot: &str| {
+        let file = client.open(&ROOT, path, NEW, 0o644).unwrap();
+        file.write(0, &noise(1, 600_000)).unwrap();
+        site.run(&["zfs", "snapshot", snapshot]);
+        file.stat().unwrap().allocated
+    };
+    for round in 0..3 {
+        assert_eq!([here(b"/a"), here(b"/c"), here(b"/a/x")], [0, 2, 2], "{round}");
+        site.run(&["zfs", "create", "tank/c"]);
+        site.run(&["zfs", "create", "tank/a/x"]);
+        assert_eq!([here(b"/c"), here(b"/a/x")], [0; 2], "{round}");
+        assert!(names(&client, b"/").contains_key("c"));
+        record(b"/c/f", "tank/c@1");
+        site.run(&["zfs", "rename", "tank/c", "tank/d"]);
+        assert_eq!([here(b"/c"), here(b"/c/f"), here(b"/d/f")], [2, 2, 0], "{round}");
+        // Records of 128 KiB leave much of the last one empty, those of 16 KiB little.
+        let large = record(b"/d/large", "tank/d@2");
+        site.run(&["zfs", "set", "recordsize=16K", "tank/d"]);
+        let small = record(b"/d/small", "tank/d@3");
+        assert!(small + 32_768 < large, "{small} {large}");
+        site.run(&["zfs", "set", "readonly=on", "tank/d"]);
+        assert_eq!(errno(client.open(&ROOT, b"/d/no", NEW, 0o644)), 30, "{round}");
+        site.run(&["zfs", "destroy", "-r", "tank/d"]);
+        site.run(&["zfs", "destroy", "tank/a/x"]);
+        assert_eq!([here(b"/d"), here(b"/d/f"), here(b"/a/x")], [2; 3], "{round}");
+    }
+    site.run(&["zpool", "export", "tank"]);
+    assert_eq!(here(b"/a"), 2);
+    site.run(&["zpool", "import", "-d", site.images.path().to_str().unwrap(), "tank"]);
+    assert_eq!(here(b"/a"), 0);
+    drop(client);
+    site.end();
+}

@@ -15,6 +15,7 @@ use format::features::Feature;
 use format::objset::{ObjsetFlags, ObjsetType};
 use format::zap::Value;
 use format::{Compress, ObjectType};
+use rt::sync::atomic::AtomicU64;
 use rt::sync::{Arc, Mutex};
 use vdev::{VdevError, WriteTree};
 
@@ -399,6 +400,7 @@ impl Pool {
             heads: Mutex::default(),
             random: Mutex::new(random.into_inner()),
             last_txg: Mutex::new(TXG_INITIAL - 1),
+            tasks: AtomicU64::new(0),
             opened: rt::time::now(),
             slow: Mutex::default(),
         };

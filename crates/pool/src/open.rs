@@ -10,7 +10,7 @@ use format::features::Feature;
 use format::uberblock::Uberblock;
 use rt::buf::BufPool;
 use rt::mem::{Account, Holder};
-use rt::sync::atomic::AtomicBool;
+use rt::sync::atomic::{AtomicBool, AtomicU64};
 use rt::sync::{Arc, Mutex};
 use rt::workers::Workers;
 use store::{Allocator, Gate, Store, Streams, TopSpace, Writer};
@@ -249,6 +249,7 @@ impl Pool {
             logs_to_replay: Mutex::new(left.claimed),
             random: Mutex::new(rt::random::Rng::new(rt::random::seed_from_system())),
             last_txg: Mutex::new(txg),
+            tasks: AtomicU64::new(0),
             opened: rt::time::now(),
             slow: Mutex::default(),
         });

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use dmu::{Objset, Promise, Tx, Txgs};
 use format::config::{PoolConfig, PoolState};
-use rt::sync::atomic::{AtomicBool, Ordering};
+use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::sync::{Arc, Condvar, Mutex};
 use rt::workers::Workers;
 use store::{Gate, Store, Writer};
@@ -144,6 +144,8 @@ pub struct Pool {
     pub(crate) logs_to_replay: Mutex<Vec<String>>,
     pub(crate) random: Mutex<rt::random::Rng>,
     pub(crate) last_txg: Mutex<u64>,
+    /// How many changes of data sets and properties there were.
+    pub(crate) tasks: AtomicU64,
     /// Since when its devices count.
     pub(crate) opened: rt::time::Instant,
     /// Which leaves are slow.
@@ -275,9 +277,16 @@ impl Pool {
         });
         let since = writing.txgs.open();
         writing.tasks.lock().push((since, task));
-        self.sync()?;
+        let synced = self.sync();
+        self.tasks.fetch_add(1, Ordering::Release);
+        synced?;
         let result = slot.lock().take();
         result.unwrap_or_else(|| Err(self.suspended_error()))
+    }
+
+    /// How many tasks have run: what the MOS says of data sets and their properties stays as it is until another has.
+    pub fn tasks(&self) -> u64 {
+        self.tasks.load(Ordering::Acquire)
     }
 
     fn ask_for_sync(&self, txg: u64) {

@@ -26,7 +26,7 @@ pub mod state;
 
 pub use engine::Engine;
 pub use error::{Doing, Error, Result, Why};
-pub use local::{Held, Local, on_suspended};
+pub use local::{Held, Local, System, on_suspended};
 pub use pool::props;
 
 /// What `zfs diff` tells.

@@ -251,7 +251,7 @@ fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> 
             return fail(code::IO, format!("{}: {why}", shown(path)));
         }
     }
-    if how.digests && how.write && place.fs.wants_digests().map_err(told)? {
+    if how.digests && how.write && session.tree.makes_digests(&place)? {
         place.fs.watch(place.object).map_err(told)?;
         handle.digests = true;
     }

@@ -4,9 +4,8 @@
 //! no `..` in what was asked, and no link to what is not below the root.
 
 use fs::{Attrs, DirEntry, Filesystem, FsError, code, mode};
-use pool::dsl::lookup;
 use rt::sync::Arc;
-use verbs::Held;
+use verbs::{Held, System};
 use wire::{Failure, Subject};
 
 use super::access::{self, THROUGH};
@@ -61,16 +60,20 @@ pub(super) struct Tree {
 impl Tree {
     pub(super) fn new(held: Arc<Held>, root: &str) -> Result<Tree> {
         let tree = Tree { held, root: root.to_string() };
-        drop(tree.open(root)?);
+        drop(tree.system(root)?);
         Ok(tree)
     }
 
-    fn open(&self, name: &str) -> Result<Arc<Filesystem>> {
-        let pool = name.split('/').next().unwrap_or_default();
-        let Some(pool) = self.held.pool(pool) else {
-            return fail(code::NOENT, format!("'{name}': the server has no such pool"));
-        };
-        Filesystem::open(&pool, name).map(Arc::new).map_err(told)
+    fn system(&self, name: &str) -> Result<Arc<System>> {
+        match self.held.system(name) {
+            Some(system) => system.map_err(told),
+            None => fail(code::NOENT, format!("'{name}': the server has no such pool")),
+        }
+    }
+
+    /// Are digests of a file made while it is written?
+    pub(super) fn makes_digests(&self, of: &Place) -> Result<bool> {
+        Ok(self.system(&of.fs.name())?.makes_digests)
     }
 
     /// The file system that a directory stands for, if it is the root of one and has one of that name below it.
@@ -79,17 +82,15 @@ impl Tree {
         else {
             return Ok(None);
         };
-        let name = format!("{}/{name}", at.fs.name());
-        let pool = at.fs.pool();
-        match lookup::find_dir(pool.mos(), &name) {
-            Ok(Some(_)) => match Filesystem::open(pool, &name) {
-                Ok(fs) => Ok(Some(Place { object: fs.root(), fs: Arc::new(fs) })),
-                // A volume is no directory.
-                Err(FsError::NotAFilesystem { .. }) => Ok(None),
-                Err(error) => Err(told(error)),
-            },
-            Ok(None) => Ok(None),
-            Err(error) => Err(told(error.into())),
+        let outer = at.fs.name();
+        if !self.system(&outer)?.below.contains(name) {
+            return Ok(None);
+        }
+        match self.held.system(&format!("{outer}/{name}")) {
+            Some(Ok(inner)) => Ok(Some(Place { object: inner.fs.root(), fs: inner.fs.clone() })),
+            // A volume is no directory.
+            Some(Err(FsError::NotAFilesystem { .. })) | None => Ok(None),
+            Some(Err(error)) => Err(told(error)),
         }
     }
 
@@ -98,12 +99,10 @@ impl Tree {
         if dir.object != dir.fs.root() {
             return Ok(Vec::new());
         }
-        let mos = dir.fs.pool().mos();
-        let names = lookup::find(mos, &dir.fs.name()).and_then(|f| lookup::children(mos, &f.dir));
         let mut out = Vec::new();
-        for (name, _) in names.map_err(|error| told(error.into()))? {
+        for name in &self.system(&dir.fs.name())?.below {
             if let Some(place) = self.below(dir, name.as_bytes())? {
-                out.push((name.into_bytes(), place));
+                out.push((name.clone().into_bytes(), place));
             }
         }
         Ok(out)
@@ -120,7 +119,7 @@ impl Tree {
 
     /// What a path leads to; with `follow` a link at its end is followed, too.
     pub(super) fn find(&self, who: &Subject, path: &[u8], follow: bool) -> Result<Place> {
-        let root = self.open(&self.root)?;
+        let root = self.system(&self.root)?.fs.clone();
         let mut way = vec![Place { object: root.root(), fs: root }];
         let mut rest: Vec<Vec<u8>> = names(path)?.map(<[u8]>::to_vec).collect();
         rest.reverse();

@@ -9,6 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use format::NvList;
+use fs::FsError;
 use pool::devices::{Member, Scan};
 use pool::{Pool, PoolError};
 use rt::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use super::Here;
 use super::lookout::{Lookout, Telling};
 use super::places::Places;
 use super::session::{self, For, Located, Session};
+use super::systems::{System, Systems};
 use crate::events::{self, Events, Heard, Query};
 use crate::state::Known;
 use crate::{Doing, Error, Result, Why};
@@ -36,6 +38,7 @@ struct One {
     scan: Arc<Scan>,
     index: usize,
     known: Option<Known>,
+    systems: Systems,
 }
 
 /// All of them, by name.
@@ -80,6 +83,20 @@ impl Held {
     #[must_use]
     pub fn pool(&self, name: &str) -> Option<Arc<Pool>> {
         self.pools.lock().get(name).map(|one| one.pool.clone())
+    }
+
+    /// A file system of one of them; `None`: there is no such pool.
+    ///
+    /// # Errors
+    /// There is no such file system, or it cannot be read.
+    pub fn system(&self, name: &str) -> Option<std::result::Result<Arc<System>, FsError>> {
+        let pool = name.split(['/', '@']).next().unwrap_or_default();
+        let (pool, systems) = {
+            let pools = self.pools.lock();
+            let one = pools.get(pool)?;
+            (one.pool.clone(), one.systems.clone())
+        };
+        Some(systems.get(&pool, name))
     }
 
     /// Who holds them is about to close them: commands that only wait need not.
@@ -152,7 +169,7 @@ impl Held {
     }
 
     pub(super) fn located(&self, name: &str) -> Option<Located> {
-        let One { pool, scan, index, known } = self.pools.lock().get(name)?.clone();
+        let One { pool, scan, index, known, .. } = self.pools.lock().get(name)?.clone();
         Some(Located::held(pool, scan, index, known))
     }
 
@@ -160,7 +177,8 @@ impl Held {
     fn take_in(&self, session: Session) {
         let Session { pool, scan, index, known, .. } = session;
         let name = pool.name().to_string();
-        self.pools.lock().insert(name, One { pool, scan, index, known });
+        let systems = Systems::default();
+        self.pools.lock().insert(name, One { pool, scan, index, known, systems });
     }
 
     /// Gives a pool up, once nobody else has it in use, and leaves it to the caller to close.
@@ -170,6 +188,7 @@ impl Held {
             {
                 let mut pools = self.pools.lock();
                 let Some(one) = pools.get(name) else { return Ok(()) };
+                one.systems.forget();
                 // This list, and the session that is to end it.
                 if Arc::strong_count(&one.pool) <= 2 {
                     self.lookout.forget(one.pool.guid());

@@ -28,6 +28,7 @@ mod properties;
 mod query;
 mod session;
 mod status;
+mod systems;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,7 @@ use rt::sync::Arc;
 pub use held::Held;
 pub use keeper::on_suspended;
 use session::{For, Session, open, pool_error};
+pub use systems::System;
 
 use crate::branches::Branch;
 use crate::dump::{Dump, Dumped, Fact};
