@@ -201,6 +201,8 @@ pub struct Facts {
     pub features_off: bool,
     /// The pool is open, not found by its labels.
     pub open: bool,
+    /// It takes no changes until its devices are back.
+    pub suspended: bool,
 }
 
 /// What is most urgently wrong.
@@ -221,6 +223,8 @@ pub fn condition(tree: &Vdev, facts: Facts) -> Condition {
         Condition::UnknownFeaturesForWriting(facts.unknown_for_writing)
     } else if facts.bad_guid_sum {
         Condition::BadGuidSum
+    } else if facts.suspended {
+        Condition::Suspended
     } else if dead && faulted {
         Condition::Faulted
     } else if dead && missing {
@@ -358,6 +362,10 @@ mod tests {
                 Condition::UnknownFeatures(unknown),
             ),
             (Facts { bad_guid_sum: true, ..Facts::default() }, Condition::BadGuidSum),
+            (
+                Facts { suspended: true, data_errors: true, ..Facts::default() },
+                Condition::Suspended,
+            ),
             (Facts { corrupt_pool: true, ..Facts::default() }, Condition::CorruptPool),
             (Facts { data_errors: true, ..Facts::default() }, Condition::CorruptData),
             (Facts { old_version: true, ..Facts::default() }, Condition::MissingReplaceable),

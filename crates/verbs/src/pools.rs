@@ -282,6 +282,9 @@ pub struct Vdev {
     pub children: Vec<Vdev>,
 }
 
+/// The health of a pool that takes no changes until its devices are back.
+pub(crate) const SUSPENDED: &str = "SUSPENDED";
+
 /// What `status:` and `action:` say: the most urgent of what is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -316,6 +319,8 @@ pub enum Condition {
     Offline,
     /// A device is being filled.
     Resilvering,
+    /// The pool takes no changes until its devices are back.
+    Suspended,
     /// A log device is missing or damaged.
     BadLog,
     /// The pool's version is older than features.
@@ -408,7 +413,10 @@ impl PoolReport {
     /// The pool's health in a word.
     #[must_use]
     pub fn health(&self) -> &'static str {
-        self.tree.state.name()
+        match self.condition {
+            Condition::Suspended => SUSPENDED,
+            _ => self.tree.state.name(),
+        }
     }
 }
 

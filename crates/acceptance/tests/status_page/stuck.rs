@@ -63,9 +63,10 @@ fn writers_of_a_pool_that_waits_leave_memory_to_others() {
             });
         }
         let status = || site.run(&["zpool", "status", "tank"]);
-        // All its disks are given up soon.
-        let waits = |status: String| status.contains("SUSPENDED") || status.contains("UNAVAIL");
+        let waits = |status: String| status.contains(" state: SUSPENDED\n");
         until("it waits", Duration::from_secs(60), || waits(status()));
+        assert!(status().contains("connected, then run 'zpool clear'."), "{}", status());
+        assert_eq!(site.run(&["zpool", "list", "-H", "-o", "health", "tank"]), "SUSPENDED\n");
         // They come to where they wait.
         rt::time::sleep(Duration::from_secs(2));
         let others = scope.spawn(|| use_pool(&other));

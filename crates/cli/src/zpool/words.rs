@@ -126,6 +126,11 @@ pub fn open(condition: &Condition) -> Option<Advice> {
              \t'zpool replace'.",
             None,
         ),
+        Condition::Suspended => advice(
+            "One or more devices are faulted in response to IO failures.",
+            "Make sure the affected devices are connected, then run 'zpool clear'.",
+            Some("ZFS-8000-HC"),
+        ),
         Condition::BadLog => advice(
             "An intent log record could not be read.\n\
              \tWaiting for administrator intervention to fix the faulted pool.",

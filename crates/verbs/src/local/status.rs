@@ -16,7 +16,7 @@ use super::catalogue::Catalogue;
 use super::session::Session;
 use crate::health::{self, Facts, Known};
 use crate::layout::Class;
-use crate::pools::{Aux, PoolReport, Scan, State, Stats, Vdev};
+use crate::pools::{Aux, PoolReport, SUSPENDED, Scan, State, Stats, Vdev};
 
 type Result<T> = std::result::Result<T, PoolError>;
 
@@ -51,6 +51,7 @@ pub(crate) fn report(session: &Session) -> Result<PoolReport> {
         open: true,
         resilvering,
         old_version: config.version < format::SPA_VERSION,
+        suspended: pool.suspended().is_some(),
         features_off: config.version >= format::SPA_VERSION && features_off(pool)?,
         ..Facts::default()
     };
@@ -246,7 +247,8 @@ fn properties(
     fact(PoolProp::Allocated, number(space.allocated));
     fact(PoolProp::Free, number(space.size.saturating_sub(space.allocated)));
     fact(PoolProp::Capacity, number(share as u64));
-    fact(PoolProp::Health, Value::text(tree.state.name()));
+    let health = if pool.suspended().is_some() { SUSPENDED } else { tree.state.name() };
+    fact(PoolProp::Health, Value::text(health));
     fact(PoolProp::Guid, number(pool.guid()));
     fact(PoolProp::LoadGuid, number(pool.guid() ^ pool.txg()));
     fact(PoolProp::Readonly, number(u64::from(readonly)));
