@@ -397,10 +397,11 @@ fn every_single_failure_of_an_operation_is_survived() {
             shape.disks
         ));
         assert!(wrong.is_empty(), "{wrong:#?}");
-        assert!(
-            count > 20 && stopped > 0 && (stopped > 5) == (shape.disks == 1),
-            "{count} tried, {stopped} stopped"
-        );
+        // With redundancy only the making of the pool, of a few operations.
+        let mostly = stopped * 2 > count;
+        let hardly = stopped * 50 < count;
+        assert!(count > 20 && stopped > 0, "{count} tried, {stopped} stopped");
+        assert!(if shape.disks == 1 { mostly } else { hardly }, "{count} tried, {stopped} stopped");
     }
 }
 

@@ -41,6 +41,10 @@ fn fio_reads_what_it_wrote() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let ran = run_in(&served.dir, "fio", "fio", &words);
         assert!(ran.out.contains("err= 0"), "{ran}");
+        // There is no room for all of them together.
+        for job in 0..2 {
+            fs::remove_file(served.dir.join(format!("{name}.{job}.0"))).unwrap();
+        }
     }
     served.unmount(&stage);
     judged(&stage);
