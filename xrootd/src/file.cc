@@ -9,6 +9,7 @@
 
 #include "XrdOuc/XrdOucEnv.hh"
 #include "XrdSfs/XrdSfsAio.hh"
+#include "made.hh"
 #include "ticket.hh"
 #include "wall.hh"
 
@@ -19,6 +20,8 @@ namespace {
 // Bytes and pieces of a vector read that are asked for at once.
 constexpr std::size_t batch_bytes = 1 << 20;
 constexpr int batch_pieces = 1024;
+// How long what a file was when it was opened is what it is.
+constexpr auto freshness = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -36,14 +39,19 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     int access = flags & O_ACCMODE;
     std::uint32_t how = 0;
     if (access != O_WRONLY) how |= THUMPER_READ;
-    // XRootD's clients that lost their connection open a file anew and write what is left.
-    if (access != O_RDONLY) how |= THUMPER_WRITE | THUMPER_DIGESTS | THUMPER_UNBROKEN;
+    if (access != O_RDONLY) how |= to_write;
     if (flags & O_CREAT) how |= THUMPER_CREATE;
     if (flags & O_EXCL) how |= THUMPER_NEW;
     if (flags & O_TRUNC) how |= THUMPER_TRUNCATE;
     int error = 0;
-    file_ = thumper_open(call.client, &call.who, call.path.c_str(), how, mode, &error);
+    if (access != O_RDONLY) file_ = Made::take(env, call.path, flags & O_TRUNC);
+    if (!file_) file_ = thumper_open(call.client, &call.who, call.path.c_str(), how, mode, &error);
     if (!file_) return answer(error);
+    thumper_stat opened{};
+    thumper_opened(file_, &opened);
+    size_ = opened.size;
+    fresh_ = std::chrono::steady_clock::now();
+    is_fresh_ = true;
     writable_ = access != O_RDONLY;
     path_ = call.path;
     person_ = call.person;
@@ -58,13 +66,11 @@ int File::leave_ticket(XrdOucEnv &env) {
   const char *at = env.Get("tpc.key") ? env.Get("tpc.reproxy") : nullptr;
   if (!at || !site_.holds_tickets(at)) return 0;
   thumper_stat stat{};
-  int status = thumper_stat_open(file_, &stat);
-  if (status == 0) {
-    const auto &options = site_.options();
-    Ticket ticket{options.socket, options.tree, path_, stat.device, stat.object, stat.generation, person_,
-                  options.stable};
-    status = ticket.leave(at);
-  }
+  thumper_opened(file_, &stat);
+  const auto &options = site_.options();
+  Ticket ticket{options.socket, options.tree, path_, stat.device, stat.object, stat.generation, person_,
+                options.stable};
+  int status = ticket.leave(at);
   if (status == 0) {
     ticket_ = at;
     return 0;
@@ -86,8 +92,7 @@ int File::Close(long long *size) {
   return walled([&]() -> int {
     if (!file_) return -EBADF;
     end_copy();
-    thumper_stat stat{};
-    if (size && thumper_stat_open(file_, &stat) == 0) *size = static_cast<long long>(stat.size);
+    if (size) *size = static_cast<long long>(size_.load());
     thumper_file *file = file_;
     file_ = nullptr;
     int status = thumper_close(file, writable_ && site_.options().stable);
@@ -170,7 +175,15 @@ ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
   }
   counters.writes++;
   counters.written_bytes += size;
+  written_to(static_cast<std::uint64_t>(offset) + size);
   return done;
+}
+
+void File::written_to(std::uint64_t end) {
+  is_fresh_ = false;
+  auto size = size_.load();
+  while (size < end && !size_.compare_exchange_weak(size, end)) {
+  }
 }
 
 // XRootD's asynchronous calls: the answer is there before the call returns.
@@ -208,7 +221,10 @@ int File::Fsync(XrdSfsAio *aio) {
 
 int File::Ftruncate(unsigned long long size) {
   if (!file_) return -EBADF;
-  return answer(thumper_truncate_open(file_, size));
+  int status = thumper_truncate_open(file_, size);
+  is_fresh_ = false;
+  if (status == 0) size_ = size;
+  return answer(status);
 }
 
 int File::Fchmod(mode_t mode) {
@@ -225,7 +241,9 @@ int File::Fchmod(mode_t mode) {
 int File::Fstat(struct stat *to) {
   if (!file_) return -EBADF;
   thumper_stat stat{};
-  int status = thumper_stat_open(file_, &stat);
+  // XRootD asks before it tells its client that the file is open.
+  bool is_fresh = is_fresh_.exchange(false) && std::chrono::steady_clock::now() - fresh_ < freshness;
+  int status = is_fresh ? thumper_opened(file_, &stat) : thumper_stat_open(file_, &stat);
   if (status == 0) fill(*to, stat);
   return answer(status);
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <string>
 
 #include "XrdOss/XrdOss.hh"
@@ -15,6 +16,10 @@ namespace thumper {
 
 class File final : public XrdOssDF {
  public:
+  // How the client library opens what may be written: XRootD's clients that lost their connection open a file anew and
+  // write what is left.
+  static constexpr std::uint32_t to_write = THUMPER_WRITE | THUMPER_DIGESTS | THUMPER_UNBROKEN;
+
   File(Site &site, const char *tident) : XrdOssDF(tident, DF_isFile), site_(site) {}
   ~File() override;
 
@@ -40,11 +45,17 @@ class File final : public XrdOssDF {
   ssize_t counted_read(ssize_t got);
   // Of a file that another server's is to come into: tells the copy program.
   int leave_ticket(XrdOucEnv &env);
+  void written_to(std::uint64_t end);
   void end_copy();
 
   Site &site_;
   thumper_file *file_ = nullptr;
   bool writable_ = false;
+  // When it was opened, until XRootD has asked what was.
+  std::chrono::steady_clock::time_point fresh_;
+  std::atomic<bool> is_fresh_{false};
+  // How long it is, as far as is known here.
+  std::atomic<std::uint64_t> size_{0};
   // Why a write came to nothing of which XRootD was told that it is done: minus a number of errno(3).
   std::atomic<int> failed_{0};
   std::string ticket_;

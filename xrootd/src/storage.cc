@@ -7,6 +7,7 @@
 #include "XrdOuc/XrdOucEnv.hh"
 #include "directory.hh"
 #include "file.hh"
+#include "made.hh"
 #include "wall.hh"
 
 namespace thumper {
@@ -38,14 +39,21 @@ int Storage::Create(const char *, const char *path, mode_t mode, XrdOucEnv &env,
       thumper_space space{};
       if (space_around(path, space) == 0 && std::strtoull(announced, nullptr, 10) > space.free) return -ENOSPC;
     }
-    std::uint32_t how = THUMPER_WRITE | THUMPER_CREATE;
+    std::uint32_t how = File::to_write | THUMPER_READ | THUMPER_CREATE;
     if (options & XRDOSS_new) how |= THUMPER_NEW;
     if (options & XRDOSS_mkpath) how |= THUMPER_PARENTS;
     if ((options >> 8) & O_TRUNC) how |= THUMPER_TRUNCATE;
     int error = 0;
-    auto *file = thumper_open(call.client, &call.who, call.path.c_str(), how, mode, &error);
-    if (!file) return answer(error);
-    return answer(thumper_close(file, 0));
+    auto open = [&] { return thumper_open(call.client, &call.who, call.path.c_str(), how, mode, &error); };
+    if (auto *file = open()) {
+      Made::keep(env, call.path, file, how & (THUMPER_NEW | THUMPER_TRUNCATE));
+      return 0;
+    }
+    if (error != -EACCES) return answer(error);
+    // Who may write a file need not be allowed to read it.
+    how &= ~static_cast<std::uint32_t>(THUMPER_READ);
+    auto *file = open();
+    return answer(file ? thumper_close(file, 0) : error);
   });
 }
 

@@ -295,6 +295,14 @@ int thumper_sync(const thumper_file *file);
 int thumper_truncate_open(const thumper_file *file, uint64_t size);
 
 /**
+ * Attributes of an open file as they were when it was opened; the server is not asked.
+ *
+ * # Safety
+ * `file` is open; there is room at `stat`.
+ */
+int thumper_opened(const thumper_file *file, thumper_stat *stat);
+
+/**
  * Attributes of an open file.
  *
  * # Safety

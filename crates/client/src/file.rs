@@ -13,9 +13,10 @@ pub struct File {
     who: Subject,
     path: Vec<u8>,
     how: Open,
-    /// Of which file the handle is, for good.
-    identity: (u64, u64, u64),
+    /// The file as it was then; the handle is of this one, for good.
+    opened: Stat,
     open: Mutex<Handle>,
+    closed: bool,
     /// Writes that the server has acknowledged, and of those the ones that are on stable storage. One that it has
     /// not acknowledged is repeated when it comes back.
     written: AtomicU64,
@@ -50,8 +51,9 @@ impl Client {
             who: who.clone(),
             path: path.to_vec(),
             how: Open { read: how.read, write: how.write, digests: how.digests, ..Open::default() },
-            identity: identity(&stat),
+            opened: stat,
             open: Mutex::new(Handle { epoch, number }),
+            closed: false,
             written: AtomicU64::new(0),
             stable: AtomicU64::new(0),
         })
@@ -164,13 +166,20 @@ impl File {
     ///
     /// # Errors
     /// As close(2) and fsync(2).
-    pub fn close(self, stable: bool) -> Result<()> {
+    pub fn close(mut self, stable: bool) -> Result<()> {
         if stable {
-            // By itself: only a file that is still open can say that nothing of it was lost.
-            self.sync()?;
+            let ask = |handle| Request::Close { handle, stable };
+            done(&self.call(ask, &[], &mut [])?.1)?;
+            self.closed = true;
         }
-        // The rest is for `drop`, which cannot fail.
+        // Else it is for `drop`, which cannot fail.
         Ok(())
+    }
+
+    /// Its attributes when it was opened.
+    #[must_use]
+    pub fn opened(&self) -> &Stat {
+        &self.opened
     }
 
     /// Its attributes.
@@ -240,7 +249,7 @@ impl File {
             return Err(lost());
         }
         let (epoch, number, stat) = self.client.open_handle(&self.who, &self.path, self.how, 0)?;
-        if identity(&stat) != self.identity {
+        if identity(&stat) != identity(&self.opened) {
             let why = "the server was restarted, and another file has the name now";
             return Err(Error::new(code::ESTALE, why));
         }
@@ -263,6 +272,9 @@ fn lost() -> Error {
 
 impl Drop for File {
     fn drop(&mut self) {
+        if self.closed {
+            return;
+        }
         let Handle { epoch, number } = *self.open.lock();
         // A session that is over has no handles.
         if epoch == self.client.epoch() {

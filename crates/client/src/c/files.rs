@@ -214,6 +214,24 @@ pub unsafe extern "C" fn thumper_truncate_open(file: *const thumper_file, size: 
     done(|| unsafe { given(file, "the file") }?.0.truncate(size))
 }
 
+/// Attributes of an open file as they were when it was opened; the server is not asked.
+///
+/// # Safety
+/// `file` is open; there is room at `stat`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_opened(
+    file: *const thumper_file,
+    stat: *mut thumper_stat,
+) -> c_int {
+    done(|| {
+        // SAFETY: the caller's promise.
+        let file = unsafe { given(file, "the file")? };
+        // SAFETY: the caller's promise.
+        unsafe { put(stat, stat_of(file.0.opened())) };
+        Ok(())
+    })
+}
+
 /// Attributes of an open file.
 ///
 /// # Safety
