@@ -44,12 +44,10 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     if (flags & O_EXCL) how |= THUMPER_NEW;
     if (flags & O_TRUNC) how |= THUMPER_TRUNCATE;
     int error = 0;
-    if (access != O_RDONLY) file_ = Made::take(env, call.path, flags & O_TRUNC);
+    file_ = Made::take(env, call, access != O_RDONLY && flags & O_TRUNC);
     if (!file_) file_ = thumper_open(call.client, &call.who, call.path.c_str(), how, mode, &error);
     if (!file_) return answer(error);
-    thumper_stat opened{};
-    thumper_opened(file_, &opened);
-    size_ = opened.size;
+    is_made_ = flags & O_TRUNC;
     fresh_ = std::chrono::steady_clock::now();
     is_fresh_ = true;
     writable_ = access != O_RDONLY;
@@ -65,12 +63,7 @@ int File::leave_ticket(XrdOucEnv &env) {
   // it is always its own that comes.
   const char *at = env.Get("tpc.key") ? env.Get("tpc.reproxy") : nullptr;
   if (!at || !site_.holds_tickets(at)) return 0;
-  thumper_stat stat{};
-  thumper_opened(file_, &stat);
-  const auto &options = site_.options();
-  Ticket ticket{options.socket, options.tree, path_, stat.device, stat.object, stat.generation, person_,
-                options.stable};
-  int status = ticket.leave(at);
+  int status = ticket_of().leave(at);
   if (status == 0) {
     ticket_ = at;
     return 0;
@@ -78,6 +71,27 @@ int File::leave_ticket(XrdOucEnv &env) {
   thumper_close(file_, 0);
   file_ = nullptr;
   return answer(status);
+}
+
+Ticket File::ticket_of() const {
+  thumper_stat stat{};
+  thumper_opened(file_, &stat);
+  const auto &options = site_.options();
+  return {options.socket, options.tree, path_, stat.device, stat.object, stat.generation, person_, options.stable};
+}
+
+bool File::take_back() {
+  return walled([&]() -> int {
+    int error = 0;
+    auto *client = site_.client(error);
+    if (!client) return 0;
+    auto file = ticket_of();
+    file.undo(client);
+    thumper_stat left{};
+    auto who = person_.subject();
+    int status = thumper_stat_path(client, &who, path_.c_str(), 0, &left);
+    return status == -ENOENT || (status == 0 && !file.names(left));
+  }) == 1;
 }
 
 // The copy has ended by now: XRootD has ended it, or waited for it.
@@ -92,13 +106,15 @@ int File::Close(long long *size) {
   return walled([&]() -> int {
     if (!file_) return -EBADF;
     end_copy();
-    if (size) *size = static_cast<long long>(size_.load());
+    thumper_stat stat{};
+    if (size && thumper_stat_open(file_, &stat) == 0) *size = static_cast<long long>(stat.size);
     thumper_file *file = file_;
     file_ = nullptr;
-    int status = thumper_close(file, writable_ && site_.options().stable);
-    if (status < 0) site_.counters().errors++;
     int failed = failed_;
-    return answer(failed ? failed : status);
+    int status = thumper_close(file, writable_ && !failed && site_.options().stable);
+    if (failed) status = failed;
+    if (status < 0) site_.counters().errors++;
+    return answer(status);
   });
 }
 
@@ -167,6 +183,7 @@ ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
   if (!file_) return -EBADF;
   if (offset < 0) return -EINVAL;
   if (failed_) return answer(failed_);
+  is_fresh_ = false;
   ssize_t done = thumper_write(file_, buffer, size, static_cast<std::uint64_t>(offset));
   auto &counters = site_.counters();
   if (done < 0) {
@@ -175,15 +192,7 @@ ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
   }
   counters.writes++;
   counters.written_bytes += size;
-  written_to(static_cast<std::uint64_t>(offset) + size);
   return done;
-}
-
-void File::written_to(std::uint64_t end) {
-  is_fresh_ = false;
-  auto size = size_.load();
-  while (size < end && !size_.compare_exchange_weak(size, end)) {
-  }
 }
 
 // XRootD's asynchronous calls: the answer is there before the call returns.
@@ -193,16 +202,27 @@ int File::Read(XrdSfsAio *aio) {
   return 0;
 }
 
-// XRootD 5.5 does not answer its client when an asynchronous write has failed: it is told by the next call that it waits
-// for, the close at the latest.
 int File::Write(XrdSfsAio *aio) {
-  auto size = static_cast<ssize_t>(aio->sfsAio.aio_nbytes);
-  if (!failed_) {
-    auto *bytes = const_cast<const void *>(aio->sfsAio.aio_buf);
-    ssize_t done = Write(bytes, aio->sfsAio.aio_offset, aio->sfsAio.aio_nbytes);
-    if (done < 0) failed_ = static_cast<int>(done);
+  auto *bytes = const_cast<const void *>(aio->sfsAio.aio_buf);
+  return written(aio, Write(bytes, aio->sfsAio.aio_offset, aio->sfsAio.aio_nbytes));
+}
+
+int File::pgWrite(XrdSfsAio *aio, uint64_t options) {
+  auto *bytes = const_cast<void *>(aio->sfsAio.aio_buf);
+  return written(aio, XrdOssDF::pgWrite(bytes, aio->sfsAio.aio_offset, aio->sfsAio.aio_nbytes, aio->cksVec, options));
+}
+
+// Where an asynchronous write fails, XRootD 5.5 reads no more of what its client sends, which gives up after a minute,
+// comes again and goes on. So of a file that is all this client's it takes the rest, for nothing, and the close says
+// what was wrong. Whoever comes again before that finds no file.
+int File::written(XrdSfsAio *aio, ssize_t done) {
+  if (done < 0) {
+    if (!failed_ && !(is_made_ && take_back())) return static_cast<int>(done);
+    int none = 0;
+    failed_.compare_exchange_strong(none, static_cast<int>(done));
+    done = static_cast<ssize_t>(aio->sfsAio.aio_nbytes);
   }
-  aio->Result = size;
+  aio->Result = done;
   aio->doneWrite();
   return 0;
 }
@@ -223,7 +243,6 @@ int File::Ftruncate(unsigned long long size) {
   if (!file_) return -EBADF;
   int status = thumper_truncate_open(file_, size);
   is_fresh_ = false;
-  if (status == 0) size_ = size;
   return answer(status);
 }
 

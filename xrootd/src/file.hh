@@ -11,6 +11,7 @@
 
 #include "XrdOss/XrdOss.hh"
 #include "site.hh"
+#include "ticket.hh"
 
 namespace thumper {
 
@@ -33,6 +34,8 @@ class File final : public XrdOssDF {
   ssize_t Write(const void *buffer, off_t offset, size_t size) override;
   int Read(XrdSfsAio *aio) override;
   int Write(XrdSfsAio *aio) override;
+  using XrdOssDF::pgWrite;
+  int pgWrite(XrdSfsAio *aio, uint64_t options) override;
 
   int Fsync() override;
   int Fsync(XrdSfsAio *aio) override;
@@ -45,19 +48,23 @@ class File final : public XrdOssDF {
   ssize_t counted_read(ssize_t got);
   // Of a file that another server's is to come into: tells the copy program.
   int leave_ticket(XrdOucEnv &env);
-  void written_to(std::uint64_t end);
+  // The end of an asynchronous write of which so much is done, or that has failed.
+  int written(XrdSfsAio *aio, ssize_t done);
+  Ticket ticket_of() const;
+  // Takes away what came of a file that was empty when it was opened.
+  bool take_back();
   void end_copy();
 
   Site &site_;
   thumper_file *file_ = nullptr;
   bool writable_ = false;
+  // It was empty when it was opened.
+  bool is_made_ = false;
+  // Why a write failed that XRootD believes to be done, minus a number of errno(3): the file is gone by then.
+  std::atomic<int> failed_{0};
   // When it was opened, until XRootD has asked what was.
   std::chrono::steady_clock::time_point fresh_;
   std::atomic<bool> is_fresh_{false};
-  // How long it is, as far as is known here.
-  std::atomic<std::uint64_t> size_{0};
-  // Why a write came to nothing of which XRootD was told that it is done: minus a number of errno(3).
-  std::atomic<int> failed_{0};
   std::string ticket_;
   std::string path_;
   Person person_;

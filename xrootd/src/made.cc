@@ -9,8 +9,8 @@ namespace {
 struct Slot {
   const XrdOucEnv *env = nullptr;
   std::string path;
+  Person person;
   thumper_file *file = nullptr;
-  bool empty = false;
 
   ~Slot() { thumper_close(file, 0); }
 };
@@ -19,19 +19,20 @@ thread_local Slot slot;
 
 }  // namespace
 
-void Made::keep(const XrdOucEnv &env, const std::string &path, thumper_file *file, bool empty) {
-  thumper_close(std::exchange(slot.file, nullptr), 0);
+void Made::keep(const XrdOucEnv &env, const Call &call, thumper_file *file) {
+  forget();
   slot.env = &env;
-  slot.path = path;
+  slot.path = call.path;
+  slot.person = call.person;
   slot.file = file;
-  slot.empty = empty;
 }
 
-thumper_file *Made::take(const XrdOucEnv &env, const std::string &path, bool empty) {
-  auto *file = std::exchange(slot.file, nullptr);
-  if (file && slot.env == &env && slot.path == path && slot.empty >= empty) return file;
-  thumper_close(file, 0);
-  return nullptr;
+thumper_file *Made::take(const XrdOucEnv &env, const Call &call, bool wanted) {
+  bool is_it = wanted && slot.env == &env && slot.path == call.path && slot.person == call.person;
+  if (!is_it) forget();
+  return std::exchange(slot.file, nullptr);
 }
+
+void Made::forget() { thumper_close(std::exchange(slot.file, nullptr), 0); }
 
 }  // namespace thumper

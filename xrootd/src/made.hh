@@ -1,12 +1,12 @@
 // A file that was just made, on its way to be opened.
 //
-// The one idea: XRootD makes a file by one call and opens it by the next, on the same thread and with the same
-// environment. The first opens it already; what it has waits here for the second, which need not ask the server again.
+// The one idea: XRootD makes a file by one call and opens it, to be emptied, by the next, on the same thread and for the
+// same client. The first opens it already; what it has waits here for the second, which need not ask the server again.
+// Whatever else is asked for next lets go of it.
 
 #pragma once
 
-#include <string>
-
+#include "site.hh"
 #include "thumper.h"
 
 class XrdOucEnv;
@@ -15,11 +15,13 @@ namespace thumper {
 
 class Made {
  public:
-  // Keeps a file that was opened to be read and written; `empty`: it is new, or was emptied.
-  static void keep(const XrdOucEnv &env, const std::string &path, thumper_file *file, bool empty);
+  // Keeps a file that is empty and open to be read and written.
+  static void keep(const XrdOucEnv &env, const Call &call, thumper_file *file);
 
-  // Gives the file up, if it is what is asked for. Another one is let go of. Null: there is none.
-  static thumper_file *take(const XrdOucEnv &env, const std::string &path, bool empty);
+  // Gives it up, if it is what is `wanted` now, and lets go of it otherwise. Null: there is none.
+  static thumper_file *take(const XrdOucEnv &env, const Call &call, bool wanted);
+
+  static void forget();
 };
 
 }  // namespace thumper

@@ -33,6 +33,10 @@ struct Person {
   std::uint32_t gid = 0;
   std::vector<std::uint32_t> groups;
 
+  bool operator==(const Person &other) const {
+    return uid == other.uid && gid == other.gid && groups == other.groups;
+  }
+
   // For the client library; lives no longer than this.
   thumper_subject subject() const { return {uid, gid, groups.data(), groups.size()}; }
 };

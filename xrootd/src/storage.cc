@@ -39,6 +39,7 @@ int Storage::Create(const char *, const char *path, mode_t mode, XrdOucEnv &env,
       thumper_space space{};
       if (space_around(path, space) == 0 && std::strtoull(announced, nullptr, 10) > space.free) return -ENOSPC;
     }
+    Made::forget();
     std::uint32_t how = File::to_write | THUMPER_READ | THUMPER_CREATE;
     if (options & XRDOSS_new) how |= THUMPER_NEW;
     if (options & XRDOSS_mkpath) how |= THUMPER_PARENTS;
@@ -46,7 +47,9 @@ int Storage::Create(const char *, const char *path, mode_t mode, XrdOucEnv &env,
     int error = 0;
     auto open = [&] { return thumper_open(call.client, &call.who, call.path.c_str(), how, mode, &error); };
     if (auto *file = open()) {
-      Made::keep(env, call.path, file, how & (THUMPER_NEW | THUMPER_TRUNCATE));
+      // A copy from another server may be refused before it is opened.
+      if (!(how & (THUMPER_NEW | THUMPER_TRUNCATE)) || env.Get("tpc.key")) return answer(thumper_close(file, 0));
+      Made::keep(env, call, file);
       return 0;
     }
     if (error != -EACCES) return answer(error);

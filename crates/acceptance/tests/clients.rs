@@ -431,3 +431,43 @@ fn data_sets_come_and_go() {
     drop(client);
     site.end();
 }
+
+/// What somebody was told is written, and that may be lost, nobody goes on with unawares.
+#[test]
+fn what_a_server_may_have_lost_is_not_gone_on_with() {
+    const ON: Open = Open { write: true, unbroken: true, ..READ };
+    const ANEW: Open = Open { truncate: true, ..ON };
+    let mut site = Site::new();
+    let client = site.client("tank");
+    let open = |path: &[u8], how| client.open(&ROOT, path, how, 0o644);
+    for path in [&b"/old"[..], b"/replayed", b"/emptied"] {
+        let file = open(path, NEW).unwrap();
+        file.write(0, &noise(1, 300_000)).unwrap();
+        file.close(true).unwrap();
+    }
+    let replayed = open(b"/replayed", ON).unwrap();
+    replayed.write(0, &noise(3, 1000)).unwrap();
+    replayed.sync().unwrap();
+    replayed.write(1000, &noise(4, 1000)).unwrap();
+    let emptied = open(b"/emptied", Open { write: true, truncate: true, ..READ }).unwrap();
+    let old = open(b"/old", ANEW).unwrap();
+    old.write(0, &noise(2, 100_000)).unwrap();
+    site.restart();
+    assert_eq!(errno(emptied.write(0, b"x")), 5, "that it was emptied is lost");
+    drop((old, replayed, emptied));
+    let left = client.stat(&ROOT, b"/old", true).unwrap().size;
+    assert!(left <= 100_000, "what was there is not what was written: {left}");
+    for path in [&b"/old"[..], b"/replayed", b"/emptied"] {
+        assert_eq!(errno(open(path, ON)), 5);
+        assert_eq!(errno(open(path, Open { write: true, ..READ })), 0, "who knows what he does");
+        assert_eq!(errno(open(path, READ)), 0);
+    }
+    open(b"/old", ANEW).unwrap().close(true).unwrap();
+    client.chmod(&ROOT, b"/replayed", 0o600).unwrap();
+    let new = open(b"/new", NEW).unwrap();
+    for path in [&b"/old"[..], b"/replayed", b"/new"] {
+        assert_eq!(errno(open(path, ON)), 0);
+    }
+    drop((new, client));
+    site.end();
+}

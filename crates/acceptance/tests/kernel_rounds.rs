@@ -135,7 +135,6 @@ fn rounds_of(shape: &Shape, seed: u64) {
             let (dataset, ops) = forest.files(8);
             acts.push(Act::Files(dataset, ops));
         }
-        println!("{}, round {round}: {} acts", shape.name, acts.len());
         let _status = kernel::story(images.path(), POOL, &acts);
 
         assert_verified_kernels(images.path(), POOL);

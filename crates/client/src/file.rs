@@ -54,7 +54,10 @@ impl Client {
             opened: stat,
             open: Mutex::new(Handle { epoch, number }),
             closed: false,
-            written: AtomicU64::new(0),
+            // That it was emptied can be lost, too.
+            written: AtomicU64::new(
+                (how.write && how.truncate && !how.new && !how.unbroken).into(),
+            ),
             stable: AtomicU64::new(0),
         })
     }

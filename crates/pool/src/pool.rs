@@ -268,11 +268,15 @@ impl Pool {
         let writing = self.writing()?;
         let slot: Arc<Mutex<Option<Result<T>>>> = Arc::new(Mutex::new(None));
         let out = slot.clone();
-        let task: Task = Box::new(move |cx| match task(cx) {
-            Err(e) if !e.is_refusal() => Err(e),
-            result => {
-                *out.lock() = Some(result);
-                Ok(())
+        let task: Task = Box::new(move |cx| {
+            let result = task(cx);
+            cx.pool.tasks.fetch_add(1, Ordering::Release);
+            match result {
+                Err(e) if !e.is_refusal() => Err(e),
+                result => {
+                    *out.lock() = Some(result);
+                    Ok(())
+                }
             }
         });
         let since = writing.txgs.open();

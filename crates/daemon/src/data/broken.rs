@@ -3,7 +3,8 @@
 //! The one idea: what clients were told is written, and nobody made stable, is lost with the server. Who asks through
 //! a handle that was open then is told. A client of XRootD's is not: it opens the file anew when its connection is
 //! gone, after a boot as well, sends what it was not told of, and the rest stays a hole. On disk such a file is like
-//! any other, but for its time: it was changed shortly before the pool was opened, and by nobody since.
+//! any other, but for its time: it was changed shortly before the pool was opened, and by nobody since. So that it
+//! has that time, a file that was there before is stamped, and the stamp is stable, before anybody writes.
 
 use std::time::Duration;
 
@@ -14,15 +15,15 @@ const SHORTLY: Duration = Duration::from_secs(3600);
 /// A time may lie so far ahead: clocks are put right.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// May something of a file that was changed last at `changed` be lost with a server, if its pool is open for so long
-/// at `now`?
-pub(super) fn may_be(changed: Time, now: Duration, open_for: Duration) -> bool {
+/// May something of a file that was changed last at `changed` be lost with a server, if its pool is held for so
+/// long at `now`, its logs worked off?
+pub(super) fn may_be(changed: Time, now: Duration, held_for: Duration) -> bool {
     let nanos = |secs: i64, nanos: u32| i128::from(secs) * 1_000_000_000 + i128::from(nanos);
     let span =
         |time: Duration| nanos(time.as_secs().try_into().unwrap_or(i64::MAX), time.subsec_nanos());
     let ago = span(now) - nanos(changed.secs, changed.nanos);
-    let since = -span(AHEAD)..span(open_for);
-    !since.contains(&ago) && ago < span(open_for) + span(SHORTLY)
+    let since = -span(AHEAD)..span(held_for);
+    !since.contains(&ago) && ago < span(held_for) + span(SHORTLY)
 }
 
 #[cfg(test)]

@@ -241,14 +241,23 @@ fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> 
         return denied(path);
     }
     (handle.read, handle.write) = (how.read, how.write);
-    if how.truncate && how.write && !is_new {
-        place.fs.truncate(place.object, 0).map_err(told)?;
-    } else if how.unbroken && how.write && !is_new {
-        let open_for = place.fs.pool().open_for();
-        if broken::may_be(attrs.ctime, rt::time::wall_clock(), open_for) {
-            let why = "the server died soon after it was changed, and some of it may be lost; \
-                       write it anew, or touch it if it is whole";
-            return fail(code::IO, format!("{}: {why}", shown(path)));
+    if how.write && !is_new {
+        if how.truncate {
+            place.fs.truncate(place.object, 0).map_err(told)?;
+        } else if how.unbroken {
+            let held_for = session.tree.held_for(&place);
+            if broken::may_be(attrs.ctime, rt::time::wall_clock(), held_for) {
+                let why = "the server began anew soon after it was changed, and some of it may be \
+                           lost; write it anew, or touch it if it is whole";
+                return fail(code::IO, format!("{}: {why}", shown(path)));
+            }
+            let touch =
+                Setattr { mode: Some(attrs.mode as u32 & PERMISSIONS), ..Setattr::default() };
+            change(&handle, &touch)?;
+        }
+        if how.unbroken {
+            // Should all that follows be lost, the file must not look as nobody had touched it.
+            place.fs.fsync(place.object).map_err(told)?;
         }
     }
     if how.digests && how.write && session.tree.makes_digests(&place)? {

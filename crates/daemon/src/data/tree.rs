@@ -3,6 +3,8 @@
 //! The one idea: a path is walked name by name from the tree's root, and nothing that is met on the way leads out:
 //! no `..` in what was asked, and no link to what is not below the root.
 
+use std::time::Duration;
+
 use fs::{Attrs, DirEntry, Filesystem, FsError, code, mode};
 use rt::sync::Arc;
 use verbs::{Held, System};
@@ -71,6 +73,11 @@ impl Tree {
         }
     }
 
+    /// How long the pool of a file is held.
+    pub(super) fn held_for(&self, of: &Place) -> Duration {
+        self.held.held_for(of.fs.pool().name())
+    }
+
     /// Are digests of a file made while it is written?
     pub(super) fn makes_digests(&self, of: &Place) -> Result<bool> {
         Ok(self.system(&of.fs.name())?.makes_digests)
@@ -90,6 +97,8 @@ impl Tree {
             Some(Ok(inner)) => Ok(Some(Place { object: inner.fs.root(), fs: inner.fs.clone() })),
             // A volume is no directory.
             Some(Err(FsError::NotAFilesystem { .. })) | None => Ok(None),
+            // It has just been destroyed.
+            Some(Err(error)) if error.errno() == code::NOENT => Ok(None),
             Some(Err(error)) => Err(told(error)),
         }
     }

@@ -14,6 +14,7 @@ use pool::devices::{Member, Scan};
 use pool::{Pool, PoolError};
 use rt::sync::atomic::{AtomicBool, Ordering};
 use rt::sync::{Arc, Mutex, MutexGuard};
+use rt::time::Instant;
 
 use super::Here;
 use super::lookout::{Lookout, Telling};
@@ -39,6 +40,8 @@ struct One {
     index: usize,
     known: Option<Known>,
     systems: Systems,
+    /// When it was opened, and its logs were worked off.
+    since: Instant,
 }
 
 /// All of them, by name.
@@ -97,6 +100,11 @@ impl Held {
             (one.pool.clone(), one.systems.clone())
         };
         Some(systems.get(&pool, name))
+    }
+
+    /// How long one of them is held: since what was in its logs is in its files. Nothing, if it is not.
+    pub fn held_for(&self, pool: &str) -> Duration {
+        self.pools.lock().get(pool).map_or(Duration::ZERO, |one| one.since.elapsed())
     }
 
     /// Who holds them is about to close them: commands that only wait need not.
@@ -177,8 +185,8 @@ impl Held {
     fn take_in(&self, session: Session) {
         let Session { pool, scan, index, known, .. } = session;
         let name = pool.name().to_string();
-        let systems = Systems::default();
-        self.pools.lock().insert(name, One { pool, scan, index, known, systems });
+        let (systems, since) = (Systems::default(), rt::time::now());
+        self.pools.lock().insert(name, One { pool, scan, index, known, systems, since });
     }
 
     /// Gives a pool up, once nobody else has it in use, and leaves it to the caller to close.

@@ -14,7 +14,7 @@ use super::Here;
 use super::limits::{Limit, limits, set_limits};
 use super::session::{self, For, Located, locate, open_located, pool_error};
 use super::{capacity, pool_props};
-use crate::layout::{Class, GroupKind};
+use crate::layout::{Class, GroupKind, LayoutError};
 use crate::pools::{Clear, Create, Destroy, Export, Import, Imported, Which};
 use crate::state::Known;
 use crate::{Doing, Error, Result, Why, events, find, host, inuse};
@@ -70,6 +70,9 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
     {
         let why = "cache, special and dedup devices cannot be made yet";
         return Err(cannot(Why::NotDone(why.into())));
+    }
+    if !request.layout.groups.iter().any(|group| group.class == Class::Normal) {
+        return Err(LayoutError::Nothing.into());
     }
     let features = pool_props::features(request)?;
     if request.dry_run {
