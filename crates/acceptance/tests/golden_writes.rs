@@ -143,7 +143,8 @@ fn golden_pools_are_written_to_and_keep_what_they_had() {
     for (name, least) in WRITABLE {
         let images = written(name, least, healthy);
         // The kernel reads all of two of them, of each in the long rounds, and finds what was there.
-        let asked = rounds(0, 1) == 1 || ["mir", "nofeat"].contains(&name);
+        // Of partitions inside of image files the VM knows nothing.
+        let asked = name != "gpt" && (rounds(0, 1) == 1 || ["mir", "nofeat"].contains(&name));
         if asked && vm::wanted(&format!("that the OpenZFS kernel finds the old files of {name}")) {
             let old = truth(name);
             let now = testkit::kernel::truth_of(images.path(), old.pool(), &[]);

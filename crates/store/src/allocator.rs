@@ -9,9 +9,10 @@
 
 use format::{BlkPtr, Dva};
 use rt::sync::atomic::{AtomicU64, Ordering};
-use rt::sync::{Arc, Mutex};
+use rt::sync::{Arc, Mutex, Weak};
 
 use crate::error::{Result, StoreError};
+use crate::hold::Hold;
 use crate::metaslab::{MapError, Metaslab, Pending};
 use crate::ranges::RangeSet;
 use crate::read::Store;
@@ -94,6 +95,8 @@ pub struct Allocator {
     /// What blocks of intent logs are cut from.
     log_lease: Mutex<Option<Lease>>,
     maps: Mutex<Option<Arc<dyn SpaceMaps>>>,
+    /// Those who want freed blocks to stay as they are.
+    holds: Mutex<Vec<Weak<Hold>>>,
     /// Blocks of so many bytes find no room until more comes back: nobody has to look again.
     too_large: AtomicU64,
     /// For tests, see [`Allocator::force_gangs`].
@@ -123,6 +126,7 @@ impl Allocator {
             leases: (0..workers).map(|_| Default::default()).collect(),
             log_lease: Mutex::default(),
             maps: Mutex::new(None),
+            holds: Mutex::default(),
             too_large: AtomicU64::new(u64::MAX),
             forced: Mutex::new(None),
             tops: usable,
@@ -452,12 +456,39 @@ impl Allocator {
         Ok(())
     }
 
+    /// From now on, until that is dropped or broken, nothing that is freed is handed out.
+    pub fn hold(&self) -> Arc<Hold> {
+        let hold = Arc::new(Hold::default());
+        self.holds.lock().push(Arc::downgrade(&hold));
+        hold
+    }
+
+    /// Is something held? Not when more space rests than there is left: then holds are broken.
+    fn is_held(&self, books: &Books) -> bool {
+        let mut holds = self.holds.lock();
+        holds.retain(|hold| hold.strong_count() > 0);
+        if holds.is_empty() {
+            return false;
+        }
+        let loaded = books.tops.iter().flat_map(|top| &top.slabs);
+        let resting = loaded.filter_map(|slab| Some(slab.loaded.as_ref()?.resting())).sum::<u64>();
+        let size: u64 = books.tops.iter().map(|top| top.space.ms_count << top.space.ms_shift).sum();
+        let slabs = books.tops.iter().flat_map(|top| &top.slabs);
+        let free = size.saturating_sub(slabs.map(|slab| slab.allocated).sum());
+        let scarce = resting > free / 2;
+        if scarce {
+            holds.drain(..).filter_map(|hold| hold.upgrade()).for_each(|hold| hold.break_it());
+        }
+        !scarce
+    }
+
     /// An uberblock with all changes so far is on stable storage.
     pub fn txg_done(&self) {
         let mut books = self.books.lock();
+        let held = self.is_held(&books);
         for slab in books.tops.iter_mut().flat_map(|t| &mut t.slabs) {
             if let Some(ms) = slab.loaded.as_mut() {
-                ms.txg_done();
+                ms.txg_done(held);
             }
         }
         self.too_large.store(u64::MAX, Ordering::Relaxed);
@@ -639,6 +670,25 @@ mod tests {
         assert_eq!(second.asize, 4096);
         a.settle_all();
         assert_eq!(a.allocated(), 135_168);
+    }
+
+    #[test]
+    fn what_is_freed_is_held_until_space_gets_scarce() {
+        let a = allocator(1);
+        let hold = a.hold();
+        let mut freed: Vec<Dva> = Vec::new();
+        while !hold.is_broken() {
+            let dva = a.allocate(0, 0, 1 << 20, &[], &plain).unwrap();
+            assert!(freed.iter().all(|old| old.offset != dva.offset), "handed out while held");
+            a.settle_all();
+            a.free_dva(dva).unwrap();
+            freed.push(dva);
+            a.txg_done();
+        }
+        assert!(freed.len() > 10, "broken after {} MiB of 48", freed.len());
+        assert_eq!(hold.during(|| ()), None);
+        let held = a.hold();
+        assert_eq!(held.during(|| 1), Some(1));
     }
 
     #[test]

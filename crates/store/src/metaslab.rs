@@ -185,10 +185,10 @@ impl Metaslab {
     }
 
     /// An uberblock is on stable storage: what was freed for it starts to rest, what rested long
-    /// enough may be handed out.
-    pub fn txg_done(&mut self) {
+    /// enough may be handed out, unless it is `held`.
+    pub fn txg_done(&mut self, held: bool) {
         self.deferred.push_back(std::mem::take(&mut self.freed_now));
-        while self.deferred.len() >= DEFER_TXGS as usize {
+        while !held && self.deferred.len() >= DEFER_TXGS as usize {
             for (start, len) in self.deferred.pop_front().into_iter().flatten() {
                 let back = self.free.add(start, len);
                 assert!(back, "INV-1: a freed block was handed out while it rested");
@@ -293,16 +293,29 @@ mod tests {
         let (start, len) = ms.lease(4096, 1 << 20).unwrap();
         ms.settle(start, 8192, len);
         assert_eq!(ms.allocated(), 8192);
-        ms.txg_done();
+        ms.txg_done(false);
         ms.free(0, 4096).unwrap();
         assert_eq!(ms.allocated(), 4096);
         for txg in [11, 12] {
             assert_eq!(ms.available(), (1 << 20) - 8192, "txg {txg}");
-            ms.txg_done();
+            ms.txg_done(false);
         }
-        ms.txg_done();
+        ms.txg_done(false);
         assert_eq!(ms.available(), (1 << 20) - 4096);
         assert!(ms.free(0, 4096).is_err());
+    }
+
+    #[test]
+    fn freed_space_that_is_held_rests_on() {
+        let mut ms = Metaslab::empty(0, 1 << 20);
+        assert!(ms.load_alloc(0, 8192).is_ok());
+        ms.free(0, 4096).unwrap();
+        for _ in 0..10 {
+            ms.txg_done(true);
+        }
+        assert_eq!((ms.resting(), ms.available()), (4096, (1 << 20) - 8192));
+        ms.txg_done(false);
+        assert_eq!((ms.resting(), ms.available()), (0, (1 << 20) - 4096));
     }
 
     #[test]
@@ -314,9 +327,9 @@ mod tests {
         assert!(ms.rest(vec![vec![(0, 4096)], vec![(8192, 4096)]]).is_ok());
         assert_eq!((ms.allocated(), ms.resting()), (8192, 8192));
         assert_eq!(ms.available(), (1 << 20) - 16_384);
-        ms.txg_done();
+        ms.txg_done(false);
         assert_eq!(ms.available(), (1 << 20) - 12_288);
-        ms.txg_done();
+        ms.txg_done(false);
         assert_eq!(ms.available(), (1 << 20) - 8192);
         assert!(ms.rest(vec![vec![(12_288, 4096)]]).is_err(), "it is allocated");
     }
@@ -333,7 +346,7 @@ mod tests {
         assert!(ms.claim(16_384, 4096).is_ok());
         assert_eq!(ms.take_pending().allocs, [(2048, 4096), (16_384, 4096)]);
         assert_eq!((ms.allocated(), ms.resting()), (8192 + 8192, 4096));
-        (0..3).for_each(|_| ms.txg_done());
+        (0..3).for_each(|_| ms.txg_done(false));
         assert_eq!((ms.available(), ms.resting()), ((1 << 20) - ms.allocated(), 0));
         assert!(ms.claim(u64::MAX, 4096).is_err());
     }
@@ -365,7 +378,7 @@ mod tests {
         ms.settle(start, 65_536, len);
         ms.free(0, 4096).unwrap();
         drop(ms.take_pending());
-        ms.txg_done();
+        ms.txg_done(false);
         let (start, len) = ms.lease(4096, 8192).unwrap();
         ms.settle(start, 8192, len);
         ms.free(16_384, 8192).unwrap();
