@@ -32,15 +32,22 @@ fn sorted(
     words: &[OsString],
     letters: &str,
 ) -> Result<(Words, Vec<PathBuf>), Stop> {
-    let mut words = sort(words, &format!("{letters}d:"), &["json", "replay"]);
-    let mut dirs = Vec::new();
+    let mut words = sort(words, &format!("{letters}d:T:"), &["json", "replay", "salvage"]);
+    let (mut dirs, mut txg) = (Vec::new(), None);
     words.opts.retain(|opt| match opt {
         Opt::Value('d', dir) => {
             dirs.push(dir.into());
             false
         }
+        Opt::Value('T', word) => {
+            txg = Some(word.clone());
+            false
+        }
         _ => true,
     });
+    if let Some(word) = txg {
+        door.engine.rescue(crate::rescue::txg(&word)?);
+    }
     Ok((words, door.places(dirs)))
 }
 
@@ -183,19 +190,32 @@ fn ends(words: &Words) -> Result<(&[OsString], &OsString), Stop> {
 
 /// `thumper get`.
 pub(crate) fn get(door: &mut Door<'_>, words: &[OsString]) -> Ran {
-    let (words, dirs) = sorted(door, words, "r")?;
-    let (mut recursive, mut replay) = (false, false);
+    let (words, dirs) = sorted(door, words, "rj")?;
+    let (mut recursive, mut replay, mut salvage, mut json) = (false, false, false, false);
     for opt in &words.opts {
         match opt {
             Opt::Flag('r') => recursive = true,
             Opt::Long(name) if name == "replay" => replay = true,
+            Opt::Long(name) if name == "salvage" => salvage = true,
+            Opt::Flag('j') | Opt::Long(_) => json = true,
             other => return Err(bad_option(other)),
         }
     }
     let (from, to) = ends(&words)?;
-    let request = Get { places: places(from)?, to: to.into(), recursive, dirs, replay };
-    let (_, errors) = door.engine.get(&request)?;
-    door.complain_all(&errors)
+    let request = Get { places: places(from)?, to: to.into(), recursive, salvage, replay, dirs };
+    let (copied, errors) = door.engine.get(&request)?;
+    for lost in &copied.lost {
+        let line = match json {
+            true => crate::json::lost(lost),
+            false => {
+                let last = lost.offset + lost.len - 1;
+                format!("{}: bytes {}-{last} are lost\n", lost.place, lost.offset)
+            }
+        };
+        door.print(line)?;
+    }
+    let status = door.complain_all(&errors)?;
+    Ok(if copied.lost.is_empty() { status } else { 1 })
 }
 
 /// `thumper put`.

@@ -54,6 +54,24 @@ pub(crate) fn document(command: &str, key: &str, body: Json) -> String {
     text + "\n"
 }
 
+/// A range that `thumper get --salvage` could not read, on one line.
+#[must_use]
+pub fn lost(lost: &verbs::files::Lost) -> String {
+    json!({ "file": lost.place, "offset": lost.offset, "length": lost.len }).to_string() + "\n"
+}
+
+/// `thumper rescue scan`.
+#[must_use]
+pub fn remains(pools: &[verbs::rescue::Remains]) -> String {
+    let txg = |left: &verbs::rescue::TxgLeft| json!({ "txg": left.txg, "time": left.time, "problem": left.problem });
+    let pool = |pool: &verbs::rescue::Remains| {
+        let txgs: Vec<Json> = pool.txgs.iter().map(txg).collect();
+        json!({ "name": pool.name, "guid": pool.guid.to_string(), "txgs": txgs })
+    };
+    let pools: Vec<Json> = pools.iter().map(pool).collect();
+    document("thumper rescue scan", "pools", Json::Array(pools))
+}
+
 /// `thumper top`: one document, on one line.
 #[must_use]
 pub fn memory(report: &verbs::memory::Report) -> String {

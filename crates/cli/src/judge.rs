@@ -11,6 +11,15 @@ use verbs::props::{nice_bytes, parse_number};
 use crate::door::{Door, Ran, Stop, bad_option, text};
 use crate::getopt::{Opt, sort};
 
+/// What `-h` says besides.
+pub(crate) const HELP: &str = "
+Reads every copy and all parity, and counts again what the pool says of itself. 0: nothing is wrong; 1: something is,
+and all data can be read; 2: data is lost; 3: it could not be judged.
+
+\t--at-risk disk,..  what would be lost if these disks died now
+\t-T txg             as of that txg, or the last one before it that is left
+";
+
 /// Status where no verdict was reached.
 pub(crate) const NO_VERDICT: u8 = 3;
 
@@ -24,18 +33,22 @@ pub(crate) fn verify(door: &mut Door<'_>, words: &[OsString]) -> Ran {
 }
 
 fn judge(door: &mut Door<'_>, words: &[OsString]) -> Ran {
-    let words = sort(words, "d:jm:qs:", &["json", "quiet"]);
+    let words = sort(words, "T:d:jm:qs:", &["json", "quiet", "at-risk:"]);
     let (mut json, mut quiet) = (false, false);
     let mut request = Verify::default();
     let mut places = Vec::new();
     for opt in &words.opts {
         match opt {
             Opt::Value('d', dir) => places.push(dir.into()),
+            Opt::Value('T', word) => door.engine.rescue(crate::rescue::txg(word)?),
             Opt::Value('m', word) => {
                 let memory = parse_number(std::os::unix::ffi::OsStrExt::as_bytes(&**word));
                 request.memory = memory.map_err(|why| Stop::Said(why.to_string(), NO_VERDICT))?;
             }
             Opt::Value('s', file) => request.keep = Some(file.into()),
+            Opt::LongValue(name, disk) if name == "at-risk" => {
+                request.at_risk.extend(text(disk).split(',').map(str::to_string));
+            }
             Opt::Flag('q') => quiet = true,
             Opt::Long(word) if word == "quiet" => quiet = true,
             Opt::Flag('j') | Opt::Long(_) => json = true,

@@ -15,6 +15,7 @@ pub mod getopt;
 pub mod json;
 pub mod judge;
 pub mod mount;
+pub mod rescue;
 pub mod serve;
 pub mod top;
 pub mod usage;
@@ -271,19 +272,19 @@ const ZFS: &[Verb] = &[
 const OWN: &[Verb] = &[
     Verb {
         name: "ls",
-        usage: "ls [-ljr] [--replay] [-d dir] <pool[/fs][@snap]:path> ...",
+        usage: "ls [-ljr] [--replay] [-T txg] [-d dir] <pool[/fs][@snap]:path> ...",
         appendix: Appendix::Text(files::PLACES),
         run: files::ls,
     },
     Verb {
         name: "cat",
-        usage: "cat [--replay] [-d dir] <pool[/fs][@snap]:path> ...",
+        usage: "cat [--replay] [-T txg] [-d dir] <pool[/fs][@snap]:path> ...",
         appendix: Appendix::Text(files::PLACES),
         run: files::cat,
     },
     Verb {
         name: "get",
-        usage: "get [-r] [--replay] [-d dir] <pool[/fs][@snap]:path> ... <destination>",
+        usage: "get [-jr] [--replay] [--salvage] [-T txg] [-d dir] <pool[/fs][@snap]:path> ... <destination>",
         appendix: Appendix::Text(files::PLACES),
         run: files::get,
     },
@@ -331,9 +332,16 @@ const OWN: &[Verb] = &[
     },
     Verb {
         name: "verify",
-        usage: "verify [-jq] [-m memory] [-s statefile] [-d dir] <pool>",
-        appendix: Appendix::None,
+        usage: "verify [-jq] [-m memory] [-s statefile] [-T txg] [-d dir]\n    \
+                [--at-risk disk[,...]] <pool>",
+        appendix: Appendix::Text(judge::HELP),
         run: judge::verify,
+    },
+    Verb {
+        name: "rescue",
+        usage: rescue::USAGE,
+        appendix: Appendix::Text(rescue::HELP),
+        run: rescue::rescue,
     },
     Verb {
         name: "serve",
@@ -480,7 +488,8 @@ pub fn is_own(words: &[OsString]) -> bool {
     while rest.first().is_some_and(|word| word == "-d") {
         rest = rest.get(2..).unwrap_or_default();
     }
-    program == Program::Thumper && rest.first().is_some_and(|verb| verb == "serve")
+    let own = |verb: &OsString| verb == "serve" || verb == "rescue";
+    program == Program::Thumper && rest.first().is_some_and(own)
 }
 
 /// Runs a command line: the words with the program's name first. The exit status.

@@ -18,6 +18,7 @@ mod object;
 mod objset;
 mod policy;
 mod reaper;
+mod salvage;
 mod space_map;
 mod sync;
 mod tree;

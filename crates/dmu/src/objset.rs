@@ -54,7 +54,7 @@ pub type OwnerOf = fn(ObjectType, &[u8]) -> Option<Owner>;
 pub struct Objset {
     store: Arc<Store>,
     dirty: Arc<DirtyLists>,
-    meta: Arc<Object>,
+    pub(crate) meta: Arc<Object>,
     /// The accounting objects: user, group, project; made when first needed.
     accounting: Mutex<[Option<Arc<Object>>; 3]>,
     objects: Arc<Loaded>,

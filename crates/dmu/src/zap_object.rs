@@ -70,7 +70,7 @@ impl ZapBlocks for Blocks<'_> {
 
 /// A ZAP object.
 #[derive(Clone)]
-pub struct Zap(Arc<Object>);
+pub struct Zap(pub(crate) Arc<Object>);
 
 impl Zap {
     /// Opens the ZAP in object `number`.

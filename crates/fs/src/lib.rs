@@ -22,6 +22,7 @@ mod path;
 mod quota;
 mod removed;
 mod replay;
+mod salvage;
 mod seek;
 mod served;
 mod setattr;

@@ -108,7 +108,7 @@ pub(crate) fn entry_value(object: u64, kind: u32) -> u64 {
     u64::from(kind >> 12) << 60 | object
 }
 
-fn entry(name: &[u8], value: u64) -> DirEntry {
+pub(crate) fn entry(name: &[u8], value: u64) -> DirEntry {
     let entry = Dirent::decode(value);
     let kind = entry.kind.map_or(0, |kind| kind.mode_bits() as u32);
     DirEntry { name: name.to_vec(), object: entry.object, kind }

@@ -4,7 +4,9 @@
 //! in this process, and by stand-ins in tests of the doors.
 
 use std::io::Write;
+use std::path::PathBuf;
 
+use crate::rescue::{Remains, Rescue};
 use crate::{Error, Result, branches, datasets, dump, events, files, judge, memory, mounts, pools};
 
 /// Executes requests.
@@ -13,6 +15,15 @@ pub trait Engine {
     fn is_ending(&self) -> bool {
         false
     }
+
+    /// From now on pools are only read, and taken as they are: see [`crate::rescue`].
+    fn rescue(&mut self, rescue: Rescue);
+
+    /// What is left of the pools in `places`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn rescue_scan(&mut self, places: &[PathBuf]) -> Result<Vec<Remains>>;
 
     /// `zpool create`. What there is to know though it was done, one a line.
     ///
@@ -209,7 +220,7 @@ pub trait Engine {
     ///
     /// # Errors
     /// See [`Engine::pool_create`].
-    fn mounted(&mut self) -> Result<Vec<(String, std::path::PathBuf)>>;
+    fn mounted(&mut self) -> Result<Vec<(String, PathBuf)>>;
 
     /// `zfs mount`. Says what could not be mounted, of all that were to be.
     ///

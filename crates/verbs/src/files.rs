@@ -153,6 +153,9 @@ pub struct Get {
     pub to: PathBuf,
     /// Directories with all that is in them.
     pub recursive: bool,
+    /// What cannot be read is left out, and told ([`Copied::lost`]). Of a whole file system, what no directory leads
+    /// to is copied, too, into a directory `lost+found` by its number.
+    pub salvage: bool,
     /// As the intent log of the data set has it, as far as that is ahead of the pool; in memory only.
     pub replay: bool,
     /// Where to look for pools.
@@ -214,12 +217,25 @@ pub struct Remove {
 }
 
 /// What was copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Files, directories, links and others.
     pub entries: u64,
     /// Bytes of data, holes not counted.
     pub bytes: u64,
+    /// What could not be read and is zeros now, in the order of the files.
+    pub lost: Vec<Lost>,
+}
+
+/// A range of a file that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The file, as places are written.
+    pub place: String,
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// Its length, in bytes.
+    pub len: u64,
 }
 
 #[cfg(test)]

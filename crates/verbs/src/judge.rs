@@ -13,6 +13,8 @@ pub struct Verify {
     pub memory: u64,
     /// The file in which the state is kept, to go on from there.
     pub keep: Option<PathBuf>,
+    /// Disks that are taken to be dead: paths, ends of paths, or guids.
+    pub at_risk: Vec<String>,
 }
 
 /// How far the judge is.

@@ -22,6 +22,7 @@ pub mod memory;
 pub mod meters;
 pub mod mounts;
 pub mod pools;
+pub mod rescue;
 pub mod state;
 
 pub use engine::Engine;

@@ -50,6 +50,8 @@ pub struct Options {
     pub scratch: PathBuf,
     /// The file in which the state is kept, to go on from there.
     pub keep: Option<Keep>,
+    /// The pool is judged as it was before its last txg: its labels tell of a later one.
+    pub past: bool,
 }
 
 /// No judgement was made.
@@ -70,7 +72,7 @@ pub enum VerifyError {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { memory: 0, scratch: PathBuf::from("/var/tmp"), keep: None }
+        Options { memory: 0, scratch: PathBuf::from("/var/tmp"), keep: None, past: false }
     }
 }
 
@@ -142,7 +144,7 @@ pub fn verify(
         }
     }
     walk.tell();
-    Ok(finish(walk, tree, opened, summary))
+    Ok(finish(walk, tree, opened, summary, options.past))
 }
 
 /// The state that is kept of the judgement of this uberblock.
@@ -546,11 +548,12 @@ fn finish(
     tree: &Tree,
     opened: Option<(Mos, Uberblock)>,
     summary: Summary,
+    past: bool,
 ) -> Report {
     let judged = opened
         .as_ref()
         .and_then(|(mos, uberblock)| Some((mos, summary.config.as_ref()?, uberblock.txg.get())));
-    let devices = config::leaves(&mut walk, tree, judged);
+    let devices = config::leaves(&mut walk, tree, judged.filter(|_| !past));
     let unnamed = walk.damage.len() as u64;
     let kept = walk.kept.take();
     walk.recovered_blocks += kept.as_ref().map_or(0, Kept::missing);

@@ -111,6 +111,17 @@ impl Told {
 }
 
 impl Engine for Told {
+    fn rescue(&mut self, rescue: verbs::rescue::Rescue) {
+        self.asked.push(format!("{rescue:?}"));
+    }
+
+    fn rescue_scan(
+        &mut self,
+        places: &[std::path::PathBuf],
+    ) -> Result<Vec<verbs::rescue::Remains>> {
+        self.ask(places)
+    }
+
     fn pool_create(&mut self, request: &pools::Create) -> Result<Vec<String>> {
         self.ask(request)
     }

@@ -56,17 +56,17 @@ pub(super) fn put(here: &Here, request: &Put) -> Result<(Copied, Vec<Error>)> {
     };
     for from in &request.from {
         let (dir, name) = match into {
-            Some(dir) => (dir, from.file_name().map_or(&b""[..], OsStrExt::as_bytes)),
+            Some(dir) => (dir, last_name(from)),
             None => fs.resolve_parent(&request.to.path).map_err(fail)?,
         };
-        // `put -r DIR/. pool:dir` copies what is in DIR.
         if name.is_empty() {
             copy.children(from, dir);
         } else {
             copy.entry(from, dir, name);
         }
     }
-    let (copied, errors) = (copy.copied, std::mem::take(&mut copy.errors));
+    let copied = std::mem::take(&mut copy.copied);
+    let errors = std::mem::take(&mut copy.errors);
     drop(copy);
     opened.close(&request.to)?;
     Ok((copied, errors))
@@ -103,7 +103,7 @@ fn put_volume(session: Session, volume: Volume, request: &Put) -> Result<(Copied
     }
     drop(volume);
     session.close(doing())?;
-    Ok((Copied { entries: 1, bytes: at }, Vec::new()))
+    Ok((Copied { entries: 1, bytes: at, ..Copied::default() }, Vec::new()))
 }
 
 impl CopyIn<'_> {
@@ -254,4 +254,13 @@ impl CopyIn<'_> {
 
 fn time(seconds: i64, nanos: i64) -> fs::Time {
     fs::Time { secs: seconds, nanos: nanos as u32 }
+}
+
+/// The name under which a path of the host is put into a directory; empty for `DIR/.`, which means what is in DIR.
+fn last_name(path: &Path) -> &[u8] {
+    let text = path.as_os_str().as_bytes();
+    match text == b"." || text.ends_with(b"/.") {
+        true => b"",
+        false => path.file_name().map_or(b"", OsStrExt::as_bytes),
+    }
 }

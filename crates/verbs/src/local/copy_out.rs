@@ -1,7 +1,7 @@
 //! `get`: trees of a data set onto the host, with modes, owners, times, links, holes and extended
 //! attributes, where cp would put them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags}
 use super::Here;
 use super::copying::{CHUNK, Failed};
 use super::files::{Holder, fs_error, open_holder, shown, volume_name};
+use super::salvage::{Reader, salvage_file};
 use crate::files::{Copied, Get};
 use crate::{Doing, Error, Result, Why};
 
@@ -23,6 +24,10 @@ const SET: XattrFlags = XattrFlags::empty();
 struct CopyOut<'a> {
     fs: &'a Filesystem,
     recursive: bool,
+    /// What cannot be read is left out.
+    salvage: bool,
+    /// Objects that were come upon, when something is salvaged.
+    met: BTreeSet<u64>,
     /// Where an object with several names was put first.
     linked: BTreeMap<u64, PathBuf>,
     copied: Copied,
@@ -75,14 +80,20 @@ pub(super) fn get(here: &Here, request: &Get) -> Result<(Copied, Vec<Error>)> {
         let mut copy = CopyOut {
             fs: &opened.fs,
             recursive: request.recursive,
+            salvage: request.salvage,
+            met: BTreeSet::new(),
             linked: BTreeMap::new(),
             copied: Copied::default(),
             errors: Vec::new(),
             buf: vec![0; CHUNK],
         };
         copy.entry(number, &shown(place), &to);
+        if request.salvage && request.recursive && last.is_none() {
+            copy.unnamed(&shown(place), &to);
+        }
         copied.entries += copy.copied.entries;
         copied.bytes += copy.copied.bytes;
+        copied.lost.append(&mut copy.copied.lost);
         errors.append(&mut copy.errors);
     }
     Ok((copied, errors))
@@ -95,6 +106,27 @@ impl CopyOut<'_> {
         }
     }
 
+    /// Copies what no directory led to.
+    fn unnamed(&mut self, place: &str, to: &Path) {
+        let mut from = 0;
+        while let Some(number) = self.fs.next_entry_left(from) {
+            from = number + 1;
+            if self.met.contains(&number) {
+                continue;
+            }
+            let into = to.join("lost+found");
+            let made = std::fs::create_dir_all(&into);
+            if let Err(failed) = made.map_err(Failed::from) {
+                return self.errors.push(failed.told(place, &into));
+            }
+            self.entry(
+                number,
+                &format!("{place}<object {number}>"),
+                &into.join(number.to_string()),
+            );
+        }
+    }
+
     fn try_entry(
         &mut self,
         number: u64,
@@ -102,6 +134,10 @@ impl CopyOut<'_> {
         to: &Path,
     ) -> std::result::Result<(), Failed> {
         let (object, attrs) = self.fs.open_object(number)?;
+        if self.salvage && !self.met.insert(number) && attrs.is_dir() {
+            // Only damage, or malice, has a directory twice.
+            return Ok(());
+        }
         if attrs.is_dir() {
             if !self.recursive {
                 return Err(Failed::Directory);
@@ -110,7 +146,13 @@ impl CopyOut<'_> {
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && to.is_dir() => {}
                 other => other?,
             }
-            let mut entries = self.fs.read_dir(number)?;
+            let mut entries = match self.fs.read_dir(number) {
+                Err(error) if self.salvage => {
+                    self.errors.push(fs_error("read all of", place, error));
+                    self.fs.read_dir_left(number)?
+                }
+                entries => entries?,
+            };
             entries.sort_by(|a, b| a.name.cmp(&b.name));
             for entry in entries {
                 let name = String::from_utf8_lossy(&entry.name);
@@ -133,9 +175,17 @@ impl CopyOut<'_> {
         replace(to)?;
         match attrs.kind() {
             mode::FILE => {
-                let segments = self.fs.data_segments(&object, attrs.size)?;
                 let read = |at, buf: &mut [u8]| self.fs.read_open(&object, attrs.size, at, buf);
-                self.copied.bytes += write_file(to, attrs.size, &segments, &mut self.buf, read)?;
+                self.copied.bytes += if self.salvage {
+                    let record = self.fs.block_size_of(&object)?;
+                    let skip = |at, error: &FsError| self.fs.after_lost(&object, at, error);
+                    let to = (&File::create_new(to)?, attrs.size, place);
+                    let from = Reader { record, read, skip };
+                    salvage_file(from, to, &mut self.buf, &mut self.copied.lost)?
+                } else {
+                    let segments = self.fs.data_segments(&object, attrs.size)?;
+                    write_file(to, attrs.size, &segments, &mut self.buf, read)?
+                };
             }
             mode::SYMLINK => {
                 let target = attrs.target.clone().unwrap_or_default();

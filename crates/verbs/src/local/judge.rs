@@ -12,16 +12,21 @@ pub(super) fn verify(
     request: &Verify,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<VerifyReport> {
-    let located = locate(here, &request.name, &request.places)?;
+    let mut located = locate(here, &request.name, &request.places)?;
     if located.is_held() {
         let why =
             "it is served, and changes while it is judged; stop the server, or export the pool";
         return Err(Error::cannot(Doing::Verify(request.name.clone()), Why::NotDone(why.into())));
     }
+    for disk in &request.at_risk {
+        let unknown = || Error::Other(format!("no such device in pool: {disk}"));
+        located.without(disk).then_some(()).ok_or_else(unknown)?;
+    }
     let found = located.found().ok_or_else(|| Error::open(&request.name, Why::NoPool))?;
     let doing = || Doing::Open(request.name.clone());
     let keep = request.keep.clone().map(verify::Keep::new);
-    let options = verify::Options { memory: request.memory, keep, ..Default::default() };
+    let past = here.rescue.is_some_and(|rescue| rescue.txg.is_some());
+    let options = verify::Options { memory: request.memory, keep, past, ..Default::default() };
     let mut told = |p: verify::Progress| progress(Progress { done: p.bytes, total: p.bytes_total });
     let report = verify::verify_pool(found, &options, &mut told).map_err(|error| match error {
         verify::VerifyError::Vdev(error) => pool_error(doing(), error.into()),

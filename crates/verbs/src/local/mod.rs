@@ -26,6 +26,8 @@ mod placing;
 mod pool_props;
 mod properties;
 mod query;
+mod rescue;
+mod salvage;
 mod session;
 mod status;
 mod systems;
@@ -47,6 +49,7 @@ use crate::branches::Branch;
 use crate::dump::{Dump, Dumped, Fact};
 use crate::files::{Cat, Copied, Get, List, Listed, Mkdir, Move, Put, Remove};
 use crate::judge::{Progress, Verify, VerifyReport};
+use crate::rescue::{Remains, Rescue};
 use crate::state::{StateFile, default_path};
 use crate::{Doing, Engine, Error, Result, Why, datasets, events, memory, mounts, pools};
 
@@ -64,6 +67,8 @@ pub(crate) struct Here {
     pub(crate) held: Option<Arc<Held>>,
     /// The account of all memory that its pools take (INV-5).
     pub(crate) memory: rt::Account,
+    /// Pools are only read, and taken as they are.
+    pub(crate) rescue: Option<Rescue>,
 }
 
 /// Executes requests in this process.
@@ -83,7 +88,7 @@ impl Local {
     #[must_use]
     pub fn new(state: StateFile) -> Local {
         let memory = pool::account(pool::default_cap_bytes());
-        Local { here: Here { state, held: None, memory } }
+        Local { here: Here { state, held: None, memory, rescue: None } }
     }
 
     /// The same, with an account of `cap_bytes` for the memory of its pools, and at least [`memory::CAP_LEAST`].
@@ -178,6 +183,14 @@ fn all_right(errors: Vec<Error>) -> Result<()> {
 }
 
 impl Engine for Local {
+    fn rescue(&mut self, rescue: Rescue) {
+        self.here.rescue = Some(rescue);
+    }
+
+    fn rescue_scan(&mut self, places: &[PathBuf]) -> Result<Vec<Remains>> {
+        rescue::scan(&self.here, places)
+    }
+
     fn is_ending(&self) -> bool {
         self.here.held.as_ref().is_some_and(|held| held.is_ending())
     }

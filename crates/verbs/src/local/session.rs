@@ -81,6 +81,19 @@ impl Located {
         self.scan.pools.get(self.index)
     }
 
+    /// Takes a device away, as if it had died: named by its path, the end of that, or its guid. Is there one?
+    pub(crate) fn without(&mut self, name: &str) -> bool {
+        let pools = Arc::get_mut(&mut self.scan).map(|scan| &mut scan.pools);
+        let Some(pool) = pools.and_then(|pools| pools.get_mut(self.index)) else { return false };
+        let before = pool.members.len();
+        pool.members.retain(|member| {
+            let path = member.candidate.shown_path();
+            let named = path.is_some_and(|path| path.ends_with(name.trim_start_matches("./")));
+            !(named || Ok(member.guid) == name.parse())
+        });
+        pool.members.len() < before
+    }
+
     /// The files and disks of its leaves.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         let members = self.found().into_iter().flat_map(|pool| &pool.members);
@@ -90,7 +103,8 @@ impl Located {
 
 /// Finds the devices of a pool: one that is held, remembered ones, or those in `places`.
 pub(crate) fn locate(here: &Here, name: &str, places: &[PathBuf]) -> Result<Located> {
-    match here.held.as_ref().and_then(|held| held.located(name)) {
+    let held = here.held.as_ref().filter(|_| here.rescue.is_none());
+    match held.and_then(|held| held.located(name)) {
         Some(located) => Ok(located),
         None => locate_on_disk(here, name, places),
     }
@@ -98,6 +112,22 @@ pub(crate) fn locate(here: &Here, name: &str, places: &[PathBuf]) -> Result<Loca
 
 /// Finds the devices of a pool as they are now, held or not.
 pub(crate) fn locate_on_disk(here: &Here, name: &str, places: &[PathBuf]) -> Result<Located> {
+    let mut located = locate_newest(here, name, places)?;
+    let Some(txg) = here.rescue.and_then(|rescue| rescue.txg) else { return Ok(located) };
+    let scan = Arc::get_mut(&mut located.scan);
+    if let Some(found) = scan.and_then(|scan| scan.pools.get_mut(located.index)) {
+        let first = found.uberblocks.last().map(|uberblock| uberblock.txg.get());
+        found.uberblocks.retain(|uberblock| uberblock.txg.get() <= txg);
+        if let (true, Some(first)) = (found.uberblocks.is_empty(), first) {
+            let why =
+                format!("the first txg that is left is {first}, not {txg} ('thumper rescue scan')");
+            return Err(Error::cannot(Doing::Open(name.into()), Why::NotDone(why)));
+        }
+    }
+    Ok(located)
+}
+
+fn locate_newest(here: &Here, name: &str, places: &[PathBuf]) -> Result<Located> {
     let no_pool = || Error::open(name, Why::NoPool);
     let state = here.state.load()?;
     if let Some(known) = state.pool(name)
@@ -153,6 +183,9 @@ pub(crate) fn open_located(
             }
         };
     }
+    if here.rescue.is_some() && mode == For::Writing {
+        return Err(cannot(Why::ReadOnly("to rescue is to read".into())));
+    }
     let host_id = u64::from(host::hostid(&here.state)?);
     let found = scan.pools.get(index).ok_or_else(|| cannot(Why::NoPool))?;
     let readonly = known.as_ref().is_some_and(|known| known.readonly);
@@ -179,7 +212,8 @@ pub(crate) fn open_located(
     // A top-level vdev without a label may have been removed: only the pool itself knows.
     let may_be_removed = !found.missing_tops().is_empty();
     let gone = is_gone(&found.root, &is_there);
-    if gone && !may_be_removed {
+    let as_it_is = here.rescue.is_some();
+    if gone && !may_be_removed && !as_it_is {
         return Err(cannot(Why::Unavailable));
     }
     // Devices without a label that can be read may hold what is needed, or nothing at all.
@@ -202,11 +236,11 @@ pub(crate) fn open_located(
     };
     let devices = devices.map_err(|error| pool_error(doing.clone(), error.into()))?;
     let pool = Pool::open(devices, &found.uberblocks, &options);
-    let pool = pool.map_err(|error| match hangs_on_suspects {
+    let pool = pool.map_err(|error| match hangs_on_suspects && !as_it_is {
         true => cannot(Why::Unavailable),
         false => pool_error(doing.clone(), error),
     })?;
-    if gone && is_gone(&pool.config().vdev_tree, &is_there) {
+    if gone && !as_it_is && is_gone(&pool.config().vdev_tree, &is_there) {
         return Err(cannot(Why::Unavailable));
     }
     if mode == For::Writing

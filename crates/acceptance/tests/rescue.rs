@@ -1,0 +1,197 @@
+//! The rescue door: what is left of pools that OpenZFS does not open, and nothing made up.
+//!
+//! The referee is the tree that was put in: whatever is copied out differs from it in the ranges that were told to
+//! be lost, and nowhere else.
+
+use acceptance::Stage;
+use rt::random::Rng;
+use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use testkit::Ran;
+use testkit::data::LOOKS;
+use testkit::workload::Workload;
+
+/// Files with what they hold, by path from `dir`.
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![dir.to_path_buf()];
+    while let Some(here) = left.pop() {
+        for entry in std::fs::read_dir(&here).unwrap() {
+            let entry = entry.unwrap();
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                left.push(entry.path());
+            } else if kind.is_file() {
+                let name = entry.path().strip_prefix(dir).unwrap().to_path_buf();
+                found.insert(name, std::fs::read(entry.path()).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// The ranges that `get --salvage -j` told, by place.
+fn told(ran: &Ran) -> BTreeMap<String, Vec<(u64, u64)>> {
+    let mut lost: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
+    for line in ran.out.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let number = |key: &str| line[key].as_u64().unwrap();
+        let range = (number("offset"), number("length"));
+        lost.entry(line["file"].as_str().unwrap().into()).or_default().push(range);
+    }
+    lost
+}
+
+/// What came of a rescue.
+#[derive(Debug, Default, PartialEq)]
+struct Saved {
+    whole: usize,
+    in_part: usize,
+    gone: usize,
+}
+
+/// Compares what was salvaged of `pool:/` with what there was: right, but for what was told to be lost.
+fn compare(ran: &Ran, was: &Path, is: &Path, pool: &str) -> Saved {
+    let (was, is, lost) = (files(was), files(is), told(ran));
+    let mut saved = Saved::default();
+    for (name, old) in &was {
+        let Some(new) = is.get(name) else {
+            saved.gone += 1;
+            continue;
+        };
+        let place = format!("{pool}:/{}", name.display());
+        let lost = lost.get(&place).map(Vec::as_slice).unwrap_or_default();
+        assert_eq!(new.len(), old.len(), "{place}");
+        let mut due = old.clone();
+        for (offset, len) in lost {
+            due[*offset as usize..(offset + len) as usize].fill(0);
+        }
+        assert!(due == *new, "{place} differs where nothing was told to be lost");
+        if lost.is_empty() { saved.whole += 1 } else { saved.in_part += 1 }
+    }
+    // What has no name any more is one of those that had one.
+    for (name, bytes) in is.iter().filter(|(name, _)| !was.contains_key(*name)) {
+        assert!(name.starts_with("lost+found"), "{} was made up", name.display());
+        let object = name.strip_prefix("lost+found").unwrap();
+        let place = format!("{pool}:/<object {}>", object.display());
+        if !lost.contains_key(&place) {
+            assert!(was.values().any(|old| old == bytes), "{place} was made up");
+        }
+    }
+    saved
+}
+
+/// A raidz1 of five disks with some hundred files, and where they are on the host, too.
+fn stage() -> (Stage, PathBuf) {
+    let stage = Stage::new(5, 96 << 20);
+    drop(
+        stage
+            .ok("zpool create -f -o ashift=12 -O recordsize=32K tank raidz1 $D/d00 $D/d01 $D/d02 $D/d03 $D/d04"),
+    );
+    let mut load = Workload::new(11);
+    for dir in 0..4 {
+        load.mkdir(format!("dir{dir}").as_bytes());
+        for file in 0..60u64 {
+            let (size, look) = (1 << (file % 20), LOOKS[file as usize % LOOKS.len()]);
+            load.file(format!("dir{dir}/file-{file}").as_bytes(), look, size + file);
+        }
+    }
+    let host = stage.plant("host", &load.ops);
+    drop(stage.ok(&format!("put -r {}/. tank:/", host.display())));
+    (stage, host)
+}
+
+#[test]
+fn a_pool_is_read_as_it_was_at_an_older_txg() {
+    let stage = Stage::new(1, 96 << 20);
+    drop(stage.ok("zpool create -f tank $D/d00"));
+    let note = stage.aside("note");
+    let mut seen = Vec::new();
+    for words in ["first", "second"] {
+        std::fs::write(&note, words).unwrap();
+        drop(stage.ok(&format!("put {} tank:/note", note.display())));
+        let left = stage.ok("rescue scan $D");
+        let line = left.out.lines().find(|line| line.ends_with("  opens")).unwrap().trim();
+        seen.push((line.split("  ").next().unwrap().to_string(), words));
+    }
+    for (txg, words) in &seen {
+        assert_eq!(stage.ok(&format!("cat -T {txg} tank:/note")).out, *words, "txg {txg}");
+        assert_eq!(stage.ok(&format!("rescue -T {txg} cat tank:/note")).out, *words, "txg {txg}");
+        let judged = stage.ok(&format!("verify -T {txg} tank"));
+        assert!(judged.out.contains(&format!("at txg {txg}: clean")), "{judged}");
+    }
+    let too_old = stage.run("cat -T 1 tank:/note");
+    assert!(
+        too_old.status == 1 && too_old.err.contains("the first txg that is left is"),
+        "{too_old}"
+    );
+    // Whatever writes is not let through.
+    drop(stage.refused("put -T 5 $A/note tank:/other", 1, "cannot open"));
+    drop(stage.refused("rescue rm tank:/note", 2, "'rm tank:/note' is no command that only reads"));
+    assert_eq!(stage.ok("cat tank:/note").out, "second");
+}
+
+#[test]
+fn what_is_at_risk_is_what_is_lost() {
+    let (stage, host) = stage();
+    let disks = stage.images.disks();
+    let name = |at: usize| disks[at].file_name().unwrap().to_str().unwrap().to_string();
+    let (one, two) = (name(1), name(3));
+    let risk = stage.run(&format!("verify -q --at-risk {one} tank"));
+    assert_eq!(risk.status, 1, "{risk}");
+    let risk = stage.run(&format!("verify -q --at-risk {one},{two} tank"));
+    assert_eq!(risk.status, 2, "{risk}");
+    let foretold: Vec<&str> =
+        risk.out.lines().filter_map(|line| line.strip_prefix("lost: ")).collect();
+    assert!(!foretold.is_empty(), "{risk}");
+    drop(stage.refused("verify --at-risk nobody tank", 3, "no such device in pool: nobody"));
+
+    drop(stage.ok("zpool export tank"));
+    for disk in [1, 3] {
+        std::fs::rename(&disks[disk], stage.aside(&format!("away{disk}"))).unwrap();
+    }
+    assert!(stage.run("ls -d $D tank:/").status != 0, "it opens without the rescue door");
+    let to = stage.aside("out");
+    std::fs::create_dir(&to).unwrap();
+    let ran = stage.run(&format!("rescue -d $D get -rj --salvage tank:/ {}", to.display()));
+    let saved = compare(&ran, &host, &to, "tank");
+    assert!(saved.whole > 0 && saved.in_part > 0, "{saved:?}");
+    let lost = told(&ran);
+    let named =
+        |place: &String| foretold.iter().any(|line| line.ends_with(&format!(" of {place}")));
+    assert!(lost.keys().all(named), "{lost:?} but {foretold:?}");
+    assert_eq!(lost.len() + saved.gone, foretold.len(), "{saved:?} {foretold:?}");
+}
+
+/// Noise anywhere but in the first label: more comes back than the judge finds whole, and nothing is made up.
+#[test]
+fn of_pools_full_of_noise_nothing_is_made_up() {
+    let (stage, host) = stage();
+    drop(stage.ok("zpool export tank"));
+    let sound: Vec<Vec<u8>> =
+        stage.images.disks().iter().map(|disk| std::fs::read(disk).unwrap()).collect();
+    let mut sums = Vec::new();
+    for seed in 0..testkit::rounds(6, 300) {
+        let mut rng = Rng::new(seed);
+        for (disk, bytes) in stage.images.disks().iter().zip(&sound) {
+            std::fs::write(disk, bytes).unwrap();
+            let file = std::fs::File::options().write(true).open(disk).unwrap();
+            let stains = 1 << rng.below(9);
+            for _ in 0..stains {
+                let size = 512 << rng.below(6);
+                let at = (256 << 10) + rng.below(24 << 20);
+                let noise: Vec<u8> = (0..size).map(|_| rng.below(256) as u8).collect();
+                file.write_all_at(&noise, at).unwrap();
+            }
+        }
+        let to = stage.aside(&format!("out{seed}"));
+        std::fs::create_dir(&to).unwrap();
+        let ran = stage.run(&format!("rescue -d $D get -rj --salvage tank:/ {}", to.display()));
+        let saved = compare(&ran, &host, &to, "tank");
+        std::fs::remove_dir_all(&to).unwrap();
+        sums.push((saved.whole, saved.in_part, saved.gone));
+    }
+    let all: usize = sums.iter().map(|(whole, ..)| whole).sum();
+    assert!(all > 0 && sums.iter().any(|(_, part, gone)| part + gone > 0), "{sums:?}");
+}
