@@ -3,6 +3,8 @@
 //! The referee is the tree that was put in: whatever is copied out differs from it in the ranges that were told to
 //! be lost, and nowhere else.
 
+#![allow(clippy::unwrap_used)]
+
 use acceptance::Stage;
 use rt::random::Rng;
 use std::collections::BTreeMap;

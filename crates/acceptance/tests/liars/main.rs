@@ -111,6 +111,7 @@ fn ask_all(dir: &Path, aside: &Path) -> usize {
             recursive: true,
             dirs: dirs.clone(),
             replay: false,
+            salvage: dataset == "tank/fs",
         };
         count(engine.get(&get).is_ok_and(|(_, errors)| errors.is_empty()));
     }
