@@ -328,7 +328,7 @@ impl Pool {
         spares: &[VdevConfig],
         mut rng: rt::random::Rng,
     ) -> Result<Arc<Pool>> {
-        let (store, gate) = open::parts(out.tree().clone(), new.options.memory.as_ref());
+        let (store, gate) = open::parts(out.present().clone(), new.options.memory.as_ref());
         let workers = open::workers(new.options.workers);
         let wanted: BTreeSet<Feature> =
             new.features.iter().flat_map(|feature| feature.with_dependencies()).collect();
@@ -340,7 +340,7 @@ impl Pool {
         };
         let of_sync = Arc::new(store.waiting_at(gate.clone()));
         let objset = Arc::new(Objset::create(of_sync, ObjsetType::Meta, policy, None));
-        let dirty_max = crate::memory::Memory::of(out.tree(), store.account()).dirty_max;
+        let dirty_max = crate::memory::Memory::of(&out.tree(), store.account()).dirty_max;
         let txgs = dmu::Txgs::new(TXG_INITIAL - 1, dirty_max, store.account());
         let tx = &txgs.in_sync(TXG_INITIAL);
         let (mos, features) = directory(&objset, tx, &wanted)?;

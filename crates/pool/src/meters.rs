@@ -31,14 +31,14 @@ impl Pool {
     /// What each leaf has done since the pool was opened.
     #[must_use]
     pub fn meters(&self) -> Vec<LeafMeters> {
-        let leaves = self.store().tree().leaves().iter();
+        let tree = self.store().tree();
         let of_leaf = |leaf: &vdev::Leaf| LeafMeters {
             guid: leaf.guid(),
             top: leaf.top,
             name: leaf.name(),
             meters: leaf.meters(),
         };
-        leaves.map(of_leaf).collect()
+        tree.leaves().iter().map(of_leaf).collect()
     }
 
     /// Since when its meters count.

@@ -14,7 +14,7 @@ use rt::sync::atomic::{AtomicBool, AtomicU64};
 use rt::sync::{Arc, Mutex};
 use rt::workers::Workers;
 use store::{Allocator, Gate, Store, Streams, TopSpace, Writer};
-use vdev::{Tree, WriteTree};
+use vdev::{Present, Tree, WriteTree};
 
 use crate::claim::{self, Left};
 use crate::dsl::freeing;
@@ -47,10 +47,10 @@ pub enum Devices {
 }
 
 impl Devices {
-    fn tree(&self) -> Arc<Tree> {
+    fn present(&self) -> Arc<Present> {
         match self {
-            Devices::ReadOnly(tree) => tree.clone(),
-            Devices::Writable(out) | Devices::InMemory(out) => out.tree().clone(),
+            Devices::ReadOnly(tree) => Present::new(tree.clone()),
+            Devices::Writable(out) | Devices::InMemory(out) => out.present().clone(),
         }
     }
 }
@@ -70,13 +70,13 @@ pub struct OpenOptions {
     pub memory: Option<Account>,
 }
 
-/// The reading side of a pool on `tree`, and where its sync waits when devices fail.
-pub(crate) fn parts(tree: Arc<Tree>, memory: Option<&Account>) -> (Arc<Store>, Arc<Gate>) {
+/// The reading side of a pool on its vdevs, and where its sync waits when devices fail.
+pub(crate) fn parts(present: Arc<Present>, memory: Option<&Account>) -> (Arc<Store>, Arc<Gate>) {
     let account = memory.cloned().unwrap_or_else(crate::memory::own_account);
-    let memory = Memory::of(&tree, &account);
+    let memory = Memory::of(&present.get(), &account);
     let buffers = Arc::new(BufPool::of(&account, memory.buffers_idle));
     let streams = Streams::new(&account, memory.ahead);
-    (Arc::new(Store::new(tree, buffers, memory.cache, streams)), Arc::default())
+    (Arc::new(Store::new(present, buffers, memory.cache, streams)), Arc::default())
 }
 
 pub(crate) fn workers(count: usize) -> Workers {
@@ -122,7 +122,7 @@ impl Pool {
         uberblocks: &[Uberblock],
         options: &OpenOptions,
     ) -> Result<Arc<Pool>> {
-        let (store, gate) = parts(devices.tree(), options.memory.as_ref());
+        let (store, gate) = parts(devices.present(), options.memory.as_ref());
         let mut last = None;
         for uberblock in uberblocks {
             match Self::load(&store, &gate, uberblock) {
@@ -197,11 +197,11 @@ impl Pool {
         };
         mos.objset.set_policy(policy);
         let in_memory = matches!(devices, Devices::InMemory(_));
-        let unknown = dtl::load(&mos, &config, &devices.tree());
+        let unknown = dtl::load(&mos, &config, &store.tree());
         let mut why_not = newer
             .or(unknown)
             .or(unwritable(&mos, &features, &config, uberblock)?)
-            .or_else(|| lacking(&devices.tree()));
+            .or_else(|| lacking(&store.tree()));
         let mut left = Left::default();
         if let (Devices::Writable(out), None) = (&devices, &why_not) {
             // Whoever wrote the uberblock may have died before it was on stable storage. It has to
@@ -327,7 +327,7 @@ pub(crate) fn writing(
     let count = workers.count() + 1;
     let allocator = Arc::new(Allocator::new(spaces, count));
     allocator.set_space_maps(maps.clone());
-    let memory = Memory::of(out.tree(), store.account());
+    let memory = Memory::of(&out.tree(), store.account());
     let txgs = Txgs::new(txg, memory.dirty_max, store.account());
     let lease = |holder| Mutex::new(store.account().of(holder).take(0));
     let (map_lease, logs_lease) = (lease(Holder::Space), lease(Holder::Logs));

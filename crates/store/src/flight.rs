@@ -10,13 +10,15 @@ use device::queue::Class;
 use format::{BlkPtr, Checksum, Compress};
 use rt::Grant;
 use rt::sync::Arc;
-use vdev::{ReadScratch, Sought};
+use vdev::{ReadScratch, Sought, Tree};
 
 use crate::error::{Result, StoreError};
 use crate::read::{Store, check_sizes, decompress};
 
 /// Blocks that are, or are about to be, read together.
 pub struct Flight {
+    /// The vdevs as they were when it was planned: its reads name leaves by their places.
+    tree: Arc<Tree>,
     blocks: Vec<Block>,
     runs: Vec<vdev::Flight>,
     scratch: ReadScratch,
@@ -43,6 +45,7 @@ impl Store {
         let mut places = vec![None; bps.len()];
         let at = |index: &usize| bps[*index].dva(0);
         order.sort_by_key(|index| (at(index).vdev, at(index).offset));
+        let tree = self.tree();
         let mut runs: Vec<vdev::Flight> = Vec::new();
         let mut rest = &order[..];
         while let Some(first) = rest.first() {
@@ -60,7 +63,7 @@ impl Store {
                 Sought { offset, birth, size: size as usize }
             };
             // A place that no block can be at is told by the long way.
-            if let Ok(flight) = self.tree().plan(at(first).vdev, run.iter().map(sought).collect()) {
+            if let Ok(flight) = tree.plan(at(first).vdev, run.iter().map(sought).collect()) {
                 for (place, index) in run.iter().enumerate() {
                     places[*index] = Some((runs.len(), place));
                 }
@@ -69,7 +72,7 @@ impl Store {
             rest = later;
         }
         let blocks = bps.into_iter().zip(places).map(|(bp, place)| Block { bp, place });
-        Flight { blocks: blocks.collect(), runs, scratch: ReadScratch::default() }
+        Flight { tree, blocks: blocks.collect(), runs, scratch: ReadScratch::default() }
     }
 
     /// Asks the disks for all of it. What is not `urgent` is ahead of its reader, who does not wait for it yet;
@@ -78,7 +81,7 @@ impl Store {
         let class = if urgent { Class::SyncRead } else { Class::Read };
         for run in &mut flight.runs {
             let memory = memory.as_mut().map(|memory| memory.split(run.bytes()));
-            self.tree().start(run, class, memory);
+            flight.tree.start(run, class, memory);
         }
     }
 
@@ -99,7 +102,7 @@ impl Store {
 
     /// Reads block `index` of what was started into `out`, which is as long as its logical size.
     pub fn land(&self, flight: &mut Flight, index: usize, out: &mut [u8]) -> Result<()> {
-        let Flight { blocks, runs, scratch } = flight;
+        let Flight { tree, blocks, runs, scratch } = flight;
         let Block { bp, place } = &blocks[index];
         if bp.is_hole() {
             out.fill(0);
@@ -119,7 +122,7 @@ impl Store {
         let packed = compress != Compress::Off || bp.psize() != bp.lsize();
         let mut stored = packed.then(|| self.buffers().get(bp.psize() as usize));
         let buf = stored.as_deref_mut().unwrap_or(&mut *out);
-        let landed = self.tree().land(&mut runs[run], place, buf, scratch, &mut check);
+        let landed = tree.land(&mut runs[run], place, buf, scratch, &mut check);
         match stored {
             // Its other copies, or its error.
             _ if landed.is_err() => self.read_into(bp, out),

@@ -44,7 +44,8 @@ impl Writer {
 
     /// May less than the whole of a block be written there, from its start on?
     pub fn writes_parts(&self, dva: Dva) -> bool {
-        let top = self.out().tree().top(dva.vdev).ok();
+        let tree = self.out().tree();
+        let top = tree.top(dva.vdev).ok();
         let layout = top.and_then(|top| top.layout);
         matches!(layout, Some(vdev::sizes::Layout::Plain { .. }))
     }

@@ -11,7 +11,7 @@ use format::{BlkPtr, Checksum, Compress, Dva, SECTOR};
 use rt::buf::BufPool;
 use rt::mem::Account;
 use rt::sync::{Arc, RwLock};
-use vdev::Tree;
+use vdev::{Present, Tree};
 
 use crate::cache::{Block, Bytes, Cache};
 use crate::error::{Result, StoreError};
@@ -24,7 +24,7 @@ const BAD_HEADER: &str = "a gang header that does not describe its block";
 
 /// The reading side of a pool: everything that is not allowed to write uses only this.
 pub struct Store {
-    tree: Arc<Tree>,
+    present: Arc<Present>,
     cache: Arc<Cache>,
     buffers: Arc<BufPool>,
     salt: Arc<RwLock<Salt>>,
@@ -34,23 +34,23 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store over `tree` whose cache holds at most `cache_bytes_max`, and its streams what `streams` allows.
+    /// A store over a tree whose cache holds at most `cache_bytes_max`, and its streams what `streams` allows.
     pub fn new(
-        tree: Arc<Tree>,
+        present: Arc<Present>,
         buffers: Arc<BufPool>,
         cache_bytes_max: usize,
         streams: Arc<Streams>,
     ) -> Store {
         let cache = Cache::of(streams.account(), cache_bytes_max);
         let salt = Arc::new(RwLock::new([0; 32]));
-        Store { tree, cache, buffers, salt, streams, gate: None }
+        Store { present, cache, buffers, salt, streams, gate: None }
     }
 
     /// The same store, for those who cannot do without what they read: when devices fail, they wait.
     pub fn waiting_at(&self, gate: Arc<Gate>) -> Store {
-        let Store { tree, cache, buffers, salt, streams, gate: _ } = self;
+        let Store { present, cache, buffers, salt, streams, gate: _ } = self;
         Store {
-            tree: tree.clone(),
+            present: present.clone(),
             cache: cache.clone(),
             buffers: buffers.clone(),
             salt: salt.clone(),
@@ -69,14 +69,14 @@ impl Store {
         *self.salt.read()
     }
 
-    /// The vdevs.
-    pub fn tree(&self) -> &Arc<Tree> {
-        &self.tree
+    /// The vdevs as they are now: to be asked for anew for each I/O, and kept with what it says of leaves.
+    pub fn tree(&self) -> Arc<Tree> {
+        self.present.get()
     }
 
     /// Is the pool on disks, where I/Os are best few and large?
     pub fn is_on_disks(&self) -> bool {
-        self.tree.is_queued()
+        self.tree().is_queued()
     }
 
     /// Those who read on and on.
@@ -116,19 +116,22 @@ impl Store {
 
     /// What a block of `psize` bytes takes on a top-level vdev, in bytes.
     pub fn asize(&self, top: u32, psize: u64) -> u64 {
-        let layout = self.tree.top(top).ok().and_then(|t| t.layout.as_ref());
+        let tree = self.tree();
+        let layout = tree.top(top).ok().and_then(|t| t.layout.as_ref());
         layout.map_or(psize, |l| l.asize(psize))
     }
 
     /// What the DSL counts for an allocation of `asize` bytes on a top-level vdev.
     pub fn deflate(&self, top: u32, asize: u64) -> u64 {
-        let layout = self.tree.top(top).ok().and_then(|t| t.layout.as_ref());
+        let tree = self.tree();
+        let layout = tree.top(top).ok().and_then(|t| t.layout.as_ref());
         layout.map_or(asize, |l| l.deflate(asize))
     }
 
     /// What the DSL counts for one copy of a block of `psize` bytes, at most, wherever it goes.
     pub fn dsize_max(&self, psize: u64) -> u64 {
-        let layouts = self.tree.tops().iter().filter_map(|top| top.layout.as_ref());
+        let tree = self.tree();
+        let layouts = tree.tops().iter().filter_map(|top| top.layout.as_ref());
         layouts.map(|l| l.deflate(l.asize(psize))).max().unwrap_or(psize)
     }
 
@@ -243,10 +246,10 @@ impl Store {
                     })
                 })
             } else if matches!(kind, Checksum::Off | Checksum::Noparity) {
-                let read = self.tree.read_unverified(dva.vdev, dva.offset, birth, out);
+                let read = self.tree().read_unverified(dva.vdev, dva.offset, birth, out);
                 read.map(|_| ()).map_err(StoreError::from)
             } else {
-                self.tree
+                self.tree()
                     .read(dva.vdev, dva.offset, birth, out, &mut check)
                     .map(|_| ())
                     .map_err(StoreError::from)
@@ -335,7 +338,7 @@ impl Store {
         let (vdev, offset, txg) = (first.vdev, first.offset, bp.physical_birth());
         let place = Place::GangHeader { vdev, offset, txg };
         let mut header = [0; GANG_SIZE];
-        self.tree.read(dva.vdev, dva.offset, txg, &mut header, &mut |bytes| {
+        self.tree().read(dva.vdev, dva.offset, txg, &mut header, &mut |bytes| {
             embedded::check(place, bytes).is_ok()
         })?;
         GangHeader::parse(&header).and_then(|h| h.members(psize)).map_err(|_| bad(BAD_HEADER))

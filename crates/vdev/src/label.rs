@@ -7,7 +7,7 @@
 //! FORMAT: sections 1.1, 1.5, 1.6.
 
 use crate::error::{LeafFailure, Result, VdevError};
-use crate::write::{WriteReport, WriteTree};
+use crate::write::{WriteReport, WriteTree, Writers};
 use codec::embedded::{self, EmbeddedError, Place};
 use device::queue::{Batch, Class};
 use device::{Device, DeviceError, WriteDevice};
@@ -239,7 +239,8 @@ impl WriteTree {
         config: Option<&PoolConfig>,
     ) -> Result<WriteReport> {
         let mut report = WriteReport::default();
-        let mut step = LabelStep { tree: self, report: &mut report };
+        let writers = self.writers();
+        let mut step = LabelStep { leaves: &writers, report: &mut report };
         if let Some(config) = config {
             debug_assert!(config.txg <= uberblock.txg.get(), "a label is never ahead");
             step.configs(config, [0, 2])?;
@@ -254,7 +255,7 @@ impl WriteTree {
 
 /// One step of a commit, after which everything is flushed.
 struct LabelStep<'a> {
-    tree: &'a WriteTree,
+    leaves: &'a Writers,
     report: &'a mut WriteReport,
 }
 
@@ -268,11 +269,11 @@ impl LabelStep<'_> {
             &crate::Leaf,
         ) -> std::result::Result<Pieces, LabelError>,
     ) -> Result<Vec<bool>> {
-        let tree = self.tree.tree();
+        let tree = self.leaves.tree();
         let batch = Batch::new();
         let (mut started, mut written) = (Vec::new(), Vec::new());
         for (index, leaf) in tree.leaves().iter().enumerate() {
-            let Some(device) = self.tree.writer(index) else { continue };
+            let Some(device) = self.leaves.writer(index) else { continue };
             let pieces = match pieces(device, leaf) {
                 Ok(pieces) => pieces,
                 Err(error) => {
@@ -303,7 +304,7 @@ impl LabelStep<'_> {
                 self.failed(index, error);
             }
         }
-        let failed = self.tree.flush_leaves(written.iter().copied());
+        let failed = self.leaves.flush_leaves(written.iter().copied());
         let mut took = vec![false; tree.tops().len()];
         for index in written.into_iter().filter(|leaf| !failed.iter().any(|(bad, _)| bad == leaf)) {
             took[tree.leaves()[index].top as usize] = true;
@@ -315,7 +316,7 @@ impl LabelStep<'_> {
     }
 
     fn failed(&mut self, leaf: usize, error: DeviceError) {
-        self.tree.tree().leaves()[leaf].errors.add_write();
+        self.leaves.tree().leaves()[leaf].errors.add_write();
         self.report.failed.push((leaf, LeafFailure::Device(error)));
     }
 
@@ -325,7 +326,7 @@ impl LabelStep<'_> {
             let config = config.for_leaf(leaf.guid()).ok_or(missing)?;
             self::pair(device, pair, &config.to_nvlist())
         })?;
-        for (top, took) in self.tree.tree().tops().iter().zip(took) {
+        for (top, took) in self.leaves.tree().tops().iter().zip(took) {
             if !took && top.layout.is_some() {
                 return Err(self.nowhere());
             }
@@ -334,7 +335,7 @@ impl LabelStep<'_> {
     }
 
     fn uberblock(&mut self, uberblock: &Uberblock) -> Result<()> {
-        let tree = self.tree.tree();
+        let tree = self.leaves.tree();
         let took = self.on_leaves(|device, leaf| {
             let top = tree.tops().get(leaf.top as usize);
             let ashift = top.and_then(|top| top.config.top).map_or(0, |top| top.ashift);

@@ -6,7 +6,9 @@
 //! per child; replacing and spare vdevs only add leaves to a slot. So two layouts and one loop
 //! over leaves cover every shape.
 //!
-//! Nothing here changes while the tree is in use but counters (atomic): no lock per block.
+//! Nothing here changes while the tree is in use but counters (atomic): no lock per block. When the pool's vdevs
+//! change, a new tree takes its place ([`crate::Present`]), and takes over what is known of leaves and top-level
+//! vdevs that are in both.
 
 use crate::error::{Result, VdevError};
 use crate::indirect::Mappings;
@@ -118,11 +120,11 @@ pub struct Leaf {
     /// What is known of it.
     pub state: LeafState,
     /// Errors so far.
-    pub errors: Counters,
+    pub errors: Arc<Counters>,
     /// What was written without it.
-    pub lacks: Lacks,
+    pub lacks: Arc<Lacks>,
     /// What its watcher says of it.
-    pub verdict: Verdict,
+    pub verdict: Arc<Verdict>,
     pub(crate) device: Option<Arc<dyn Device>>,
 }
 
@@ -179,7 +181,7 @@ pub struct Top {
     /// Has any of its leaves a queue, so that reads are best started together?
     pub(crate) queued: bool,
     /// Blocks that could not be put together.
-    pub(crate) lost: AtomicU64,
+    pub(crate) lost: Arc<AtomicU64>,
 }
 
 impl Top {
@@ -208,7 +210,7 @@ impl Top {
 pub struct Tree {
     tops: Vec<Top>,
     leaves: Vec<Leaf>,
-    mappings: Mappings,
+    mappings: Arc<Mappings>,
 }
 
 impl Tree {
@@ -223,11 +225,45 @@ impl Tree {
         let mut tree = Tree {
             tops: Vec::with_capacity(root.children.len()),
             leaves: Vec::new(),
-            mappings: Mappings::default(),
+            mappings: Arc::default(),
         };
         for (config, id) in root.children.iter().zip(0..) {
             let top = tree.add_top(id, config, &mut found)?;
             tree.tops.push(top);
+        }
+        Ok(tree)
+    }
+
+    /// The tree of another config of the same pool, on the devices of `old` and these. What is known of a leaf or a
+    /// top-level vdev that is in both goes on: counts, what it lacks, what was said of it.
+    ///
+    /// # Errors
+    /// [`VdevError::Config`] if the config says what cannot be.
+    pub(crate) fn after(
+        old: &Tree,
+        root: &VdevConfig,
+        mut found: BTreeMap<u64, Found>,
+    ) -> Result<Tree> {
+        for leaf in &old.leaves {
+            if let Some(device) = leaf.device.clone() {
+                let labelled = leaf.state != LeafState::BadLabel;
+                found.entry(leaf.guid()).or_insert(Found { device, labelled });
+            }
+        }
+        let mut tree = Tree::open(root, found)?;
+        tree.mappings = old.mappings.clone();
+        for leaf in &mut tree.leaves {
+            let Some(before) = old.leaf_by_guid(leaf.guid()) else { continue };
+            let before = &old.leaves[before];
+            leaf.errors = before.errors.clone();
+            leaf.lacks = before.lacks.clone();
+            leaf.verdict = before.verdict.clone();
+            if let (LeafState::Missing, LeafState::CannotOpen(_)) = (&leaf.state, &before.state) {
+                leaf.state = before.state.clone();
+            }
+        }
+        for (top, before) in tree.tops.iter_mut().zip(&old.tops) {
+            top.lost = before.lost.clone();
         }
         Ok(tree)
     }
@@ -253,7 +289,7 @@ impl Tree {
             self.leaves[*leaf].device.as_ref().is_some_and(|device| device.read_queue().is_some())
         };
         let queued = slots.iter().flatten().any(has_queue);
-        let lost = AtomicU64::new(0);
+        let lost = Arc::default();
         Ok(Top { config: config.clone(), id, layout, slots, queued, lost })
     }
 
@@ -286,9 +322,9 @@ impl Tree {
                 top,
                 top_guid,
                 state,
-                errors: Counters::default(),
-                lacks: Lacks::default(),
-                verdict: Verdict::default(),
+                errors: Arc::default(),
+                lacks: Arc::default(),
+                verdict: Arc::default(),
                 device: found.map(|found| found.device),
             });
         }

@@ -10,6 +10,7 @@
 //! caller's [`WriteScratch`].
 
 use crate::error::{LeafFailure, Result, VdevError};
+use crate::present::Present;
 use crate::raidz::DISKS_MAX;
 use crate::read::clip;
 use crate::rebuild::generate;
@@ -20,8 +21,8 @@ use device::{Device, DeviceError, WriteDevice};
 use format::config::VdevConfig;
 use format::label::{ASHIFT_MAX, DATA_AT};
 use rt::buf::Buf;
-use rt::sync::Arc;
 use rt::sync::atomic::{AtomicU64, Ordering};
+use rt::sync::{Arc, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 
@@ -59,39 +60,90 @@ struct Writer {
 
 /// The vdevs of a pool, open for writing.
 pub struct WriteTree {
+    /// What readers see; exchanged together with `writers`.
+    present: Arc<Present>,
+    writers: RwLock<Arc<Writers>>,
+    /// The txg whose blocks are being written (INV-6: one at a time); 0: none, nothing is noted.
+    txg: Arc<AtomicU64>,
+}
+
+/// A tree and those of its leaves that can be written: what one write or flush works with from its beginning to
+/// its end.
+pub(crate) struct Writers {
     tree: Arc<Tree>,
     /// By place in the tree's leaves; `None` of leaves that are missing or must not be written.
     writers: Vec<Option<Writer>>,
-    /// The txg whose blocks are being written (INV-6: one at a time); 0: none, nothing is noted.
-    txg: AtomicU64,
+    /// The devices of all leaves that have one, by guid, those too that must not be written now.
+    devices: BTreeMap<u64, Arc<dyn WriteDevice>>,
+    txg: Arc<AtomicU64>,
+}
+
+impl Writers {
+    fn new(
+        tree: Arc<Tree>,
+        devices: BTreeMap<u64, Arc<dyn WriteDevice>>,
+        txg: Arc<AtomicU64>,
+    ) -> Arc<Writers> {
+        let writer = |leaf: &crate::tree::Leaf| {
+            let device = devices.get(&leaf.guid()).filter(|_| leaf.state.is_online())?;
+            Some(Writer { device: device.clone() })
+        };
+        let writers = tree.leaves().iter().map(writer).collect();
+        Arc::new(Writers { tree, writers, devices, txg })
+    }
 }
 
 impl WriteTree {
     /// The tree that the config describes, on devices that can be written, by leaf guid. All of
     /// them must have been recognised by their labels (or be about to be labelled anew).
     pub fn open(root: &VdevConfig, devices: BTreeMap<u64, Arc<dyn WriteDevice>>) -> Result<Self> {
-        let found = |device: &Arc<dyn WriteDevice>| {
-            let device: Arc<dyn Device> = device.clone();
-            Found { device, labelled: true }
-        };
-        let found = devices.iter().map(|(guid, device)| (*guid, found(device))).collect();
-        let tree = Tree::open(root, found)?;
-        let writer = |leaf: &crate::tree::Leaf| {
-            let device = devices.get(&leaf.guid()).filter(|_| leaf.state.is_online())?;
-            Some(Writer { device: device.clone() })
-        };
-        let writers = tree.leaves().iter().map(writer).collect();
-        Ok(WriteTree { tree: Arc::new(tree), writers, txg: AtomicU64::new(0) })
+        let tree = Arc::new(Tree::open(root, found(&devices))?);
+        let txg = Arc::new(AtomicU64::new(0));
+        let writers = Writers::new(tree.clone(), devices, txg.clone());
+        Ok(WriteTree { present: Present::new(tree), writers: RwLock::new(writers), txg })
     }
 
-    /// The tree, to read from.
-    pub fn tree(&self) -> &Arc<Tree> {
-        &self.tree
+    /// The tree as it is now, to read from.
+    pub fn tree(&self) -> Arc<Tree> {
+        self.present.get()
     }
 
-    /// The device of a leaf, for its labels.
-    pub(crate) fn writer(&self, leaf: usize) -> Option<&dyn WriteDevice> {
-        self.writers.get(leaf)?.as_ref().map(|writer| &*writer.device)
+    /// Where readers find the tree.
+    pub fn present(&self) -> &Arc<Present> {
+        &self.present
+    }
+
+    /// Exchanges the tree for that of another config of the same pool; `more` are devices of leaves that are new,
+    /// or back. To be called in the midst of a sync, before blocks are written that the new leaves must have: who
+    /// writes or flushes at the time does so on the old leaves to the end.
+    ///
+    /// # Errors
+    /// [`VdevError::Config`] if the config says what cannot be; then nothing has changed.
+    pub fn exchange(
+        &self,
+        root: &VdevConfig,
+        more: BTreeMap<u64, Arc<dyn WriteDevice>>,
+    ) -> Result<()> {
+        let before = self.writers();
+        let mut devices = before.devices.clone();
+        let new = found(&more);
+        devices.extend(more);
+        let tree = Arc::new(Tree::after(&before.tree, root, new)?);
+        devices.retain(|guid, _| tree.leaf_by_guid(*guid).is_some());
+        let writers = Writers::new(tree.clone(), devices, self.txg.clone());
+        *self.writers.write() = writers;
+        self.present.set(tree);
+        Ok(())
+    }
+
+    /// The leaves as they are now; the lock is held for the time of a clone only.
+    pub(crate) fn writers(&self) -> Arc<Writers> {
+        self.writers.read().clone()
+    }
+
+    /// The device of a leaf by its guid, also of one that is not written now.
+    pub fn device(&self, guid: u64) -> Option<Arc<dyn WriteDevice>> {
+        self.writers().devices.get(&guid).cloned()
     }
 
     /// Writes one block at `offset` of the vdev. See [`WriteTree::write_run`].
@@ -118,7 +170,7 @@ impl WriteTree {
         blocks: &[(u64, &[u8])],
         scratch: &mut WriteScratch,
     ) -> Result<WriteReport> {
-        self.write_to(top, blocks, Class::Write, scratch, None)
+        self.writers().write_to(top, blocks, Class::Write, scratch, None)
     }
 
     /// As [`WriteTree::write_run`], of blocks that somebody waits for now: those of an intent log.
@@ -128,7 +180,7 @@ impl WriteTree {
         blocks: &[(u64, &[u8])],
         scratch: &mut WriteScratch,
     ) -> Result<WriteReport> {
-        self.write_to(top, blocks, Class::SyncWrite, scratch, None)
+        self.writers().write_to(top, blocks, Class::SyncWrite, scratch, None)
     }
 
     /// Writes a block again, but only to the leaves named: what a read found wrong is put right.
@@ -140,7 +192,60 @@ impl WriteTree {
         leaves: &[usize],
         scratch: &mut WriteScratch,
     ) -> Result<WriteReport> {
-        self.write_to(top, &[(offset, data)], Class::Write, scratch, Some(leaves))
+        self.writers().write_to(top, &[(offset, data)], Class::Write, scratch, Some(leaves))
+    }
+
+    /// From here on blocks of `txg` are written: a leaf that misses one lacks the txg.
+    pub fn begin(&self, txg: u64) {
+        self.txg.store(txg, Ordering::Release);
+    }
+
+    /// Waits until all that was written is on stable storage, on every leaf.
+    ///
+    /// A leaf whose flush fails may have lost any write since its last good one: it lacks the txg that is
+    /// being written, as every leaf that missed a write of it.
+    ///
+    /// # Errors
+    /// [`VdevError::FlushFailed`] if those are more than the redundancy of their vdev covers. What failed may
+    /// be gone: flushing again does not bring it back.
+    pub fn flush(&self) -> Result<WriteReport> {
+        let writers = self.writers();
+        writers.flush_these(0..writers.writers.len())
+    }
+
+    /// As [`WriteTree::flush`], of the leaves alone that hold a part of these blocks: top-level vdev, offset and
+    /// bytes of each.
+    ///
+    /// # Errors
+    /// Those of [`WriteTree::flush`]; a place that is not on the vdev.
+    pub fn flush_blocks(&self, blocks: &[(u32, u64, usize)]) -> Result<WriteReport> {
+        self.writers().flush_blocks(blocks)
+    }
+
+    /// Notes that leaves which are away lack the txg that is being written, before a block of it missed them.
+    pub fn note_absent(&self) {
+        self.writers().note_absent();
+    }
+}
+
+/// Labelled devices, as a tree takes them.
+fn found(devices: &BTreeMap<u64, Arc<dyn WriteDevice>>) -> BTreeMap<u64, Found> {
+    let found = |device: &Arc<dyn WriteDevice>| {
+        let device: Arc<dyn Device> = device.clone();
+        Found { device, labelled: true }
+    };
+    devices.iter().map(|(guid, device)| (*guid, found(device))).collect()
+}
+
+impl Writers {
+    /// The tree of these leaves.
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The device of a leaf, for its labels.
+    pub(crate) fn writer(&self, leaf: usize) -> Option<&dyn WriteDevice> {
+        self.writers.get(leaf)?.as_ref().map(|writer| &*writer.device)
     }
 
     fn write_to(
@@ -250,11 +355,6 @@ impl WriteTree {
         }
     }
 
-    /// From here on blocks of `txg` are written: a leaf that misses one lacks the txg.
-    pub fn begin(&self, txg: u64) {
-        self.txg.store(txg, Ordering::Release);
-    }
-
     /// Notes that a leaf lacks the txg that is being written.
     fn missed(&self, leaf: usize) {
         self.tree.leaves()[leaf].lacks.note(self.txg.load(Ordering::Acquire));
@@ -297,24 +397,7 @@ impl WriteTree {
         failed
     }
 
-    /// Waits until all that was written is on stable storage, on every leaf.
-    ///
-    /// A leaf whose flush fails may have lost any write since its last good one: it lacks the txg that is
-    /// being written, as every leaf that missed a write of it.
-    ///
-    /// # Errors
-    /// [`VdevError::FlushFailed`] if those are more than the redundancy of their vdev covers. What failed may
-    /// be gone: flushing again does not bring it back.
-    pub fn flush(&self) -> Result<WriteReport> {
-        self.flush_these(0..self.writers.len())
-    }
-
-    /// As [`WriteTree::flush`], of the leaves alone that hold a part of these blocks: top-level vdev, offset and
-    /// bytes of each.
-    ///
-    /// # Errors
-    /// Those of [`WriteTree::flush`]; a place that is not on the vdev.
-    pub fn flush_blocks(&self, blocks: &[(u32, u64, usize)]) -> Result<WriteReport> {
+    fn flush_blocks(&self, blocks: &[(u32, u64, usize)]) -> Result<WriteReport> {
         let mut leaves = BTreeSet::new();
         for (top, offset, size) in blocks {
             let (vdev, layout) = self.tree.locate(*top, *offset, *size)?;
@@ -361,8 +444,7 @@ impl WriteTree {
         Ok(report)
     }
 
-    /// Notes that leaves which are away lack the txg that is being written, before a block of it missed them.
-    pub fn note_absent(&self) {
+    fn note_absent(&self) {
         for leaf in (0..self.writers.len()).filter(|leaf| self.writers[*leaf].is_none()) {
             self.missed(leaf);
         }

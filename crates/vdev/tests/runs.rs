@@ -4,12 +4,13 @@
 mod common;
 
 use common::*;
-use device::Device;
 use device::sim::{Fault, Kind as Failure, On, SimSet};
+use device::{Device, WriteDevice};
 use format::config::{VdevConfig, VdevKind};
 use format::label::DATA_AT;
 use rt::Rng;
-use vdev::{FaultKind, LeafFailure, VdevError, WriteReport, WriteScratch};
+use rt::sync::Arc;
+use vdev::{FaultKind, LeafFailure, VdevError, WriteReport, WriteScratch, WriteTree};
 
 /// Random blocks, of which most follow each other directly.
 fn random_blocks(
@@ -303,4 +304,44 @@ fn a_block_of_a_run_that_is_lost_does_not_take_the_others_along() {
     for i in [0, 1, 2, 3, 5] {
         assert_eq!(buffers[i], blocks[i].1);
     }
+}
+
+/// A mirror becomes wider while it is in use: who had the old tree reads on from it, what is written from then on is on
+/// the new leaf, too, and what is known of the old leaves stays known.
+#[test]
+fn a_tree_is_exchanged_while_it_is_in_use() {
+    let small = top(VdevKind::Mirror, 2, 0, 9);
+    let wide = top(VdevKind::Mirror, 3, 0, 9);
+    let set = disks(3);
+    let device =
+        |i: usize| -> (u64, Arc<dyn WriteDevice>) { (i as u64 + 1, Arc::new(set.disk(i))) };
+    let tree = WriteTree::open(&root(&small), (0..2).map(device).collect()).unwrap();
+    let (before, after) = (vec![1; 4096], vec![2; 4096]);
+    let mut scratch = WriteScratch::default();
+    tree.begin(5);
+    set.disk(1).inject(Fault::new(Failure::Error(rustix::io::Errno::IO), On::Writes).times(1));
+    tree.write(0, 0, &before, &mut scratch).unwrap();
+    let old = tree.tree();
+    assert!(old.leaves()[1].lacks.contains(5));
+
+    tree.exchange(&root(&wide), [device(2)].into()).unwrap();
+    tree.begin(6);
+    tree.write(0, 8192, &after, &mut scratch).unwrap();
+    let now = tree.tree();
+    assert_eq!((old.leaves().len(), now.leaves().len()), (2, 3));
+    assert!(now.leaves()[1].lacks.contains(5) && now.leaves()[1].errors.get().write == 1);
+    for tree in [&old, &now] {
+        let mut buf = vec![0; 4096];
+        tree.read(0, 0, 5, &mut buf, &mut |bytes| bytes == before).unwrap();
+        tree.read(0, 8192, 6, &mut buf, &mut |bytes| bytes == after).unwrap();
+    }
+    let mut alone = vec![0; 4096];
+    set.disk(2).read_at(DATA_AT + 8192, &mut alone).unwrap();
+    assert!(alone == after, "the new leaf was not written");
+    // And back: the leaf that is gone is not written any more.
+    tree.exchange(&root(&small), Default::default()).unwrap();
+    tree.write(0, 8192, &before, &mut scratch).unwrap();
+    set.disk(2).read_at(DATA_AT + 8192, &mut alone).unwrap();
+    assert!(alone == after, "a leaf that has left was written");
+    assert_eq!(now.leaves().len(), 3);
 }

@@ -16,8 +16,8 @@ use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use testkit::Images;
-use vdev::WriteTree;
 use vdev::import::scan;
+use vdev::{Tree, WriteTree};
 use verify::Look;
 use zerocopy::IntoBytes;
 
@@ -87,8 +87,8 @@ impl Forge {
         images
     }
 
-    fn look(&self) -> Look<'_> {
-        let mut look = Look::new(self.tree.tree());
+    fn look<'a>(&self, tree: &'a Tree) -> Look<'a> {
+        let mut look = Look::new(tree);
         look.set_salt(self.salt);
         look
     }
@@ -107,7 +107,7 @@ impl Forge {
     }
 
     pub(crate) fn objset(&self, os: Os) -> ObjsetPhys {
-        self.look().objset(&self.root(os)).unwrap()
+        self.look(&self.tree.tree()).objset(&self.root(os)).unwrap()
     }
 
     pub(crate) fn dnode(&self, os: Os, object: u64) -> DnodePhys {
@@ -117,7 +117,7 @@ impl Forge {
             _ if object > u64::MAX - 3 => {
                 objset.accounting[(u64::MAX - object) as usize].clone().unwrap()
             }
-            _ => self.look().expect(&objset, object).unwrap(),
+            _ => self.look(&self.tree.tree()).expect(&objset, object).unwrap(),
         }
     }
 
@@ -136,13 +136,13 @@ impl Forge {
         }
         let shift = dnode.pointers_shift();
         let above = self.pointer(os, object, level + 1, block >> shift);
-        let bytes = self.look().read(&above).unwrap();
+        let bytes = self.look(&self.tree.tree()).read(&above).unwrap();
         let index = (block & ((1 << shift) - 1)) as usize;
         pointer_at(&bytes, index * BLKPTR)
     }
 
     pub(crate) fn block(&self, os: Os, object: u64, level: u8, block: u64) -> Vec<u8> {
-        self.look().read(&self.pointer(os, object, level, block)).unwrap().to_vec()
+        self.look(&self.tree.tree()).read(&self.pointer(os, object, level, block)).unwrap().to_vec()
     }
 
     /// Changes a block.
@@ -214,7 +214,7 @@ impl Forge {
 
     fn edit_objset(&mut self, os: Os, change: impl FnOnce(&mut Vec<u8>)) {
         let old = self.root(os);
-        let mut bytes = self.look().read(&old).unwrap().to_vec();
+        let mut bytes = self.look(&self.tree.tree()).read(&old).unwrap().to_vec();
         change(&mut bytes);
         let new = self.rewrite(&old, &bytes);
         self.set_root(os, new);
@@ -370,7 +370,7 @@ impl Forge {
     pub(crate) fn zap(&self, os: Os, object: u64) -> Vec<(Vec<u8>, format::zap::Value)> {
         let mut out = Vec::new();
         let dnode = self.dnode(os, object);
-        self.look()
+        self.look(&self.tree.tree())
             .zap(&dnode, |entry| {
                 let entry = entry.unwrap();
                 out.push((entry.name, entry.value));
@@ -460,7 +460,8 @@ impl Forge {
     /// The objects of an object set.
     pub(crate) fn objects(&self, os: Os) -> Vec<u64> {
         let objset = self.objset(os);
-        let mut look = self.look();
+        let tree = self.tree.tree();
+        let mut look = self.look(&tree);
         let end = (objset.meta.max_block() + 1) * DNODES_PER_BLOCK;
         (1..end).filter(|object| look.dnode(&objset, *object).unwrap().is_some()).collect()
     }
