@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use dmu::{Object, Objset, Tx, Zap};
 use format::accounting::{BYTES_PER_OBJECT, DEFAULT_PROJECT};
-use format::sa::{Layouts, Registry, SA_LAYOUTS, SA_REGISTRY, SaView};
+use format::sa::{Layouts, Registry, SaView};
 use format::zap::{NormFlags, Value};
 use format::znode::{Pflags, Znode};
 use format::{DnodePhys, ObjectType};
@@ -25,9 +25,10 @@ use crate::error::{FsError, Result, shown};
 use crate::in_use::InUse;
 use crate::names::{DirEntry, entry_value};
 pub(crate) use crate::new::{Contents, Given, NewObject};
+use crate::own::Own;
 use crate::quota::{Payers, Quotas, check_project, inherited_project};
 use crate::stable::Gone;
-use crate::zpl::{self, ZPL_VERSION, key};
+use crate::zpl::ZPL_VERSION;
 
 /// What a name with an empty object is admitted as, in bytes.
 pub(crate) const NAME_BYTES: u64 = 512;
@@ -87,42 +88,20 @@ impl Filesystem {
         if objset.phys().macs.iter().any(|byte| *byte != 0) {
             return Err(not("it is encrypted, and its files cannot be decrypted here"));
         }
-        let damaged = |object, source| FsError::Damaged { name: name.into(), object, source };
-        let master = Zap::open(&objset, zpl::MASTER_NODE)?;
-        let word = |key| master.get_u64(key);
-        let root = word(key::ROOT)?.ok_or_else(|| not("its master node has no root"))?;
-        let sa = word(key::SA_ATTRS)?.unwrap_or(0);
-        let version = word(key::VERSION)?.unwrap_or(0);
-        let (mut registry, mut layouts, mut layouts_zap) =
-            (Registry::default(), Layouts::default(), None);
-        if sa != 0 {
-            let sa = Zap::open(&objset, sa)?;
-            if let Some(number) = sa.get_u64(SA_REGISTRY.as_bytes())? {
-                let entries = Zap::open(&objset, number)?.entries()?;
-                let entries =
-                    entries.iter().map(|e| (e.name.as_slice(), e.value.as_u64().unwrap_or(0)));
-                registry = Registry::from_entries(entries).map_err(|e| damaged(number, e))?;
+        let own = match Own::read(&objset, name) {
+            Err(_) if pool.is_ruined() => {
+                Own::from_ruins(&objset).ok_or_else(|| not("nothing is left of its directories"))?
             }
-            if let Some(number) = sa.get_u64(SA_LAYOUTS.as_bytes())? {
-                let zap = Zap::open(&objset, number)?;
-                let entries = zap.entries()?;
-                let entries = entries.iter().map(|e| {
-                    let order = e.value.ints().into_iter().map(|i| i as u16).collect();
-                    (e.name.as_slice(), order)
-                });
-                layouts = Layouts::from_entries(entries).map_err(|e| damaged(number, e))?;
-                layouts_zap = Some(zap);
-            }
-        }
+            own => own?,
+        };
         let (record_size, xattr) = pool.file_properties(name)?;
-        let normflags = word(key::NORMALIZATION)?.unwrap_or(0);
-        let case = word(key::CASESENSITIVITY)?.unwrap_or(0);
+        let Own { root, delete_queue, version, normflags, case, .. } = own;
         let project = objset.phys().flags & format::objset::ObjsetFlags::PROJECTQUOTA_COMPLETE != 0;
-        if !quota_zaps(&objset)?.is_empty() {
+        if !pool.is_ruined() && !quota_zaps(&objset)?.is_empty() {
             dataset.set_user_quotas(true);
         }
         let shared = dataset.shared(|| Shared {
-            layouts: RwLock::new(layouts),
+            layouts: RwLock::new(own.layouts),
             quotas: Quotas::default(),
             in_use: InUse::default(),
             digests: Digests::default(),
@@ -130,14 +109,14 @@ impl Filesystem {
             locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
         });
         let fs = Filesystem {
-            registry,
+            registry: own.registry,
             shared,
-            layouts_zap,
+            layouts_zap: own.layouts_zap,
             root,
-            delete_queue: word(key::DELETE_QUEUE)?.unwrap_or(0),
+            delete_queue,
             normflags: normflags | if case == 0 { 0 } else { NormFlags::TOUPPER },
             match_case: case != INSENSITIVE,
-            utf8_only: word(key::UTF8ONLY)?.unwrap_or(0) != 0,
+            utf8_only: own.utf8_only,
             record_size,
             xattr_sa: xattr == 2,
             project,

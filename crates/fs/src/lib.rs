@@ -18,6 +18,7 @@ mod fixed;
 mod in_use;
 mod names;
 mod new;
+mod own;
 mod path;
 mod quota;
 mod removed;

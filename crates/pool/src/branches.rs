@@ -92,7 +92,7 @@ impl Pool {
         self.task(move |cx| {
             let mos = cx.making.mos;
             let found = lookup::find(mos, &name)?;
-            let children = !lookup::children(mos, &found.dir)?.is_empty();
+            let children = !lookup::children(mos, found.dir_object, &found.dir)?.is_empty();
             if children || !lookup::snapshots(mos, &found.phys)?.is_empty() {
                 return Err(PoolError::HasChildren { name });
             }

@@ -44,7 +44,7 @@ pub(crate) fn directory(
     tx: &Tx<'_>,
     wanted: &BTreeSet<Feature>,
 ) -> Result<(Mos, Features)> {
-    let mos = Mos { objset: objset.clone() };
+    let mos = Mos { objset: objset.clone(), ruins: None };
     let kind = ObjectType::OBJECT_DIRECTORY;
     let object = objset.allocate_at(tx, DIRECTORY, kind, 512, ObjectType::NONE, &[], 1)?;
     let directory = Zap::format(object, tx, 0)?;

@@ -28,6 +28,11 @@ impl Features {
         })
     }
 
+    /// Those of a pool of which nothing is known.
+    pub(crate) fn none() -> Features {
+        Features { for_read: None, for_write: None }
+    }
+
     fn zap(&self, feature: Feature) -> Option<&Zap> {
         let read_only = feature.info().is_read_only_compatible();
         if read_only { self.for_write.as_ref() } else { self.for_read.as_ref() }

@@ -29,7 +29,7 @@ pub(crate) fn headers(mos: &Mos) -> Result<Vec<(String, ZilHeader)>> {
             return Err(PoolError::Damaged { what: "DSL directory", detail });
         }
         let dir = mos.dir(number)?;
-        let below = lookup::children(mos, &dir)?.into_iter();
+        let below = lookup::children(mos, number, &dir)?.into_iter();
         todo.extend(below.map(|(name, child)| (format!("{path}/{name}"), child)));
         let head = dir.head_dataset_object.get();
         if head == 0 {

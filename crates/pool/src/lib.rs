@@ -35,6 +35,7 @@ mod pool;
 mod pool_props;
 pub mod props;
 mod removed;
+mod ruins;
 pub mod slow;
 mod space;
 mod spacemaps;

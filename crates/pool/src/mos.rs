@@ -7,6 +7,7 @@ use format::ObjectType;
 use rt::sync::Arc;
 
 use crate::error::{PoolError, Result};
+use crate::ruins::{Found, Ruins};
 
 /// Object number of the directory.
 pub const DIRECTORY: u64 = 1;
@@ -40,6 +41,8 @@ pub mod key {
 pub struct Mos {
     /// Its objects.
     pub objset: Arc<Objset>,
+    /// It is damaged, and what its names do not lead to is looked for.
+    pub ruins: Option<Ruins>,
 }
 
 impl Mos {
@@ -55,7 +58,24 @@ impl Mos {
 
     /// The object that `name` in the directory stands for.
     pub fn find(&self, name: &[u8]) -> Result<Option<u64>> {
-        Ok(self.directory()?.get_u64(name)?)
+        let found = self.directory().and_then(|zap| Ok(zap.get_u64(name)?));
+        match (&found, self.ruins()) {
+            (Ok(Some(_)), _) | (_, None) => found,
+            (_, Some(ruins)) => Ok(ruins.entry(name)),
+        }
+    }
+
+    /// What could not be read of a damaged one is not there.
+    pub(crate) fn unless_ruined<T>(&self, read: Result<Option<T>>) -> Result<Option<T>> {
+        match (&read, &self.ruins) {
+            (Err(_), Some(_)) => Ok(None),
+            _ => read,
+        }
+    }
+
+    /// What is left of it, if it is damaged.
+    pub(crate) fn ruins(&self) -> Option<Arc<Found>> {
+        self.ruins.as_ref().map(|ruins| ruins.found(self))
     }
 
     /// The object that `name` in the directory must stand for.

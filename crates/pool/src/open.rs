@@ -27,6 +27,7 @@ use crate::memory::Memory;
 use crate::mos::{Mos, key};
 use crate::pool::{Freeing, Pool, Writing};
 use crate::removed;
+use crate::ruins::Ruins;
 use crate::space::{ALLOCATION_BIAS, CHECKPOINT};
 use crate::spacemaps::{PoolSpaceMaps, Slabs};
 
@@ -39,6 +40,8 @@ const TXG_MAX: u64 = 1 << 50;
 pub enum Devices {
     /// To read only: no type that could write exists (INV-4).
     ReadOnly(Arc<Tree>),
+    /// To read what is left of a pool whose MOS may be damaged, with the config that its labels have.
+    Ruins(Arc<Tree>, Box<PoolConfig>),
     /// To write.
     Writable(WriteTree),
     /// To write into memory: devices that keep what is written to themselves (INV-4). So intent logs are
@@ -49,8 +52,18 @@ pub enum Devices {
 impl Devices {
     fn present(&self) -> Arc<Present> {
         match self {
-            Devices::ReadOnly(tree) => Present::new(tree.clone()),
+            Devices::ReadOnly(tree) | Devices::Ruins(tree, _) => Present::new(tree.clone()),
             Devices::Writable(out) | Devices::InMemory(out) => out.present().clone(),
+        }
+    }
+}
+
+impl Devices {
+    /// What labels have, of a pool that is read though it is damaged.
+    fn labels(&self) -> Option<&PoolConfig> {
+        match self {
+            Devices::Ruins(_, labels) => Some(labels),
+            _ => None,
         }
     }
 }
@@ -125,7 +138,7 @@ impl Pool {
         let (store, gate) = parts(devices.present(), options.memory.as_ref());
         let mut last = None;
         for uberblock in uberblocks {
-            match Self::load(&store, &gate, uberblock) {
+            match Self::load(&store, &gate, uberblock, devices.labels()) {
                 Ok(loaded) => {
                     let newer = last.map(|e| {
                         let (newest, txg) = (uberblocks[0].txg, uberblock.txg);
@@ -147,20 +160,32 @@ impl Pool {
         store: &Arc<Store>,
         gate: &Arc<Gate>,
         uberblock: &Uberblock,
+        labels: Option<&PoolConfig>,
     ) -> Result<(Mos, PoolConfig)> {
         let of_sync = Arc::new(store.waiting_at(gate.clone()));
         let objset = Objset::open(of_sync, &uberblock.root, Policy::new(true), None)?;
-        let mos = Mos { objset: Arc::new(objset) };
-        if let Some(salt) = mos.directory()?.get(key::CHECKSUM_SALT)?
+        let ruins = labels.map(|_| Ruins::default());
+        let mos = Mos { objset: Arc::new(objset), ruins };
+        let salt = mos.directory().and_then(|zap| Ok(zap.get(key::CHECKSUM_SALT)?));
+        if let Some(salt) = mos.unless_ruined(salt)?
             && let Some(salt) = salt.as_bytes().and_then(|b| <[u8; 32]>::try_from(b).ok())
         {
             store.set_salt(salt);
         }
-        let list = mos.nvlist(mos.expect(key::CONFIG)?)?;
-        let config = PoolConfig::from_nvlist(&list).map_err(|e| PoolError::Damaged {
-            what: "pool configuration",
-            detail: e.to_string(),
-        })?;
+        let read = |mos: &Mos| {
+            let list = mos.nvlist(mos.expect(key::CONFIG)?)?;
+            PoolConfig::from_nvlist(&list).map_err(|e| PoolError::Damaged {
+                what: "pool configuration",
+                detail: e.to_string(),
+            })
+        };
+        let config = match (read(&mos), labels) {
+            (Err(_), Some(labels)) => {
+                let left = mos.ruins().and_then(|left| left.config.clone());
+                return Ok((mos, left.unwrap_or_else(|| labels.clone())));
+            }
+            (config, _) => config?,
+        };
         if config.vdev_tree.guid_sum() != uberblock.guid_sum.get() {
             return Err(PoolError::Damaged {
                 what: "pool configuration",
@@ -187,7 +212,11 @@ impl Pool {
             let reason = format!("its version {} is not known", config.version);
             return Err(PoolError::Unopenable { name, reason });
         }
-        let features = Features::open(&mos, config.version)?;
+        let features = Features::open(&mos, config.version);
+        let features = match features.and_then(|features| features.all().map(|_| features)) {
+            Err(_) if mos.ruins.is_some() => Features::none(),
+            features => features?,
+        };
         let lz4 = features.is_active(Feature::Lz4Compress)?;
         let policy = Policy {
             lz4,
@@ -200,7 +229,10 @@ impl Pool {
         let unknown = dtl::load(&mos, &config, &store.tree());
         let mut why_not = newer
             .or(unknown)
-            .or(unwritable(&mos, &features, &config, uberblock)?)
+            .or(match unwritable(&mos, &features, &config, uberblock) {
+                Err(error) if mos.ruins.is_some() => Some(error.to_string()),
+                why => why?,
+            })
             .or_else(|| lacking(&store.tree()));
         let mut left = Left::default();
         if let (Devices::Writable(out), None) = (&devices, &why_not) {
@@ -218,7 +250,7 @@ impl Pool {
         let txg = uberblock.txg.get();
         let workers = workers(options.workers);
         let (writing, read_only_because) = match (devices, why_not) {
-            (Devices::ReadOnly(_), why) => {
+            (Devices::ReadOnly(_) | Devices::Ruins(..), why) => {
                 (None, Some(why.unwrap_or_else(|| "it was opened read-only".into())))
             }
             (_, Some(why)) => (None, Some(why)),

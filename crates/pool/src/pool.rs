@@ -168,6 +168,11 @@ impl Pool {
         &self.mos
     }
 
+    /// Is it read though its metadata may be damaged?
+    pub fn is_ruined(&self) -> bool {
+        self.mos.ruins.is_some()
+    }
+
     /// The feature counts.
     pub fn features(&self) -> &Features {
         &self.features

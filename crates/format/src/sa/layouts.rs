@@ -14,18 +14,23 @@ pub const LAYOUTS_MAX: usize = 1 << 10;
 
 const OLD_ZNODE: [u16; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
+/// Attributes that all layouts of objects begin with: mode to links.
+const BEGINNING: usize = 12;
+
 /// The layouts of one file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layouts {
     orders: Vec<Option<Box<[u16]>>>,
     /// Layouts from here on are not on disk yet.
     unsaved: usize,
+    /// What every layout begins with, if the layouts are lost.
+    beginning: Option<Box<[u16]>>,
 }
 
 impl Default for Layouts {
     fn default() -> Self {
         let orders = vec![Some(OLD_ZNODE.into()), Some(Box::default())];
-        Layouts { orders, unsaved: LAYOUT_FIRST.into() }
+        Layouts { orders, unsaved: LAYOUT_FIRST.into(), beginning: None }
     }
 }
 
@@ -52,9 +57,17 @@ impl Layouts {
         Ok(layouts)
     }
 
+    /// Of a file system whose layouts are lost: what they all begin with.
+    pub fn beginnings() -> Self {
+        let common = Self::new_object(false, false).into_iter().take(BEGINNING);
+        let beginning = Some(common.map(Attr::number).collect());
+        Layouts { beginning, ..Self::default() }
+    }
+
     /// The attributes of layout `number`, in order.
     pub fn order(&self, number: u16) -> Option<&[u16]> {
-        self.orders.get(usize::from(number)).and_then(|o| o.as_deref())
+        let known = self.orders.get(usize::from(number)).and_then(|o| o.as_deref());
+        known.or(self.beginning.as_deref())
     }
 
     /// The number of the layout with this order; a new one is made if there is none.

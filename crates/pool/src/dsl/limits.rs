@@ -130,7 +130,7 @@ fn start_below(making: &Making<'_>, dir: u64, depth: usize) -> Result<(u64, u64)
     }
     let phys = mos.dir(dir)?;
     let (mut filesystems, mut snapshots) = (0, 0);
-    for (_, child) in lookup::children(mos, &phys)? {
+    for (_, child) in lookup::children(mos, dir, &phys)? {
         let below = start_below(making, child, depth - 1)?;
         filesystems += below.0 + 1;
         snapshots += below.1;

@@ -6,9 +6,11 @@ use dmu::Zap;
 use format::dsl_dataset::DslDatasetPhys;
 use format::dsl_dir::DslDirPhys;
 use format::objset::ObjsetType;
+use format::zap::Entry;
 
 use crate::error::{PoolError, Result};
 use crate::mos::{Mos, key};
+use crate::ruins::object_of;
 
 /// How far parents are followed: names have 256 bytes.
 pub const DEPTH_MAX: usize = 256;
@@ -36,17 +38,31 @@ impl Found {
 }
 
 /// Children of a directory by name, in order; the internal ones (`$MOS` ..) left out.
-pub fn children(mos: &Mos, dir: &DslDirPhys) -> Result<Vec<(String, u64)>> {
-    let zap = Zap::open(&mos.objset, dir.child_dir_zap_object.get())?;
+pub fn children(mos: &Mos, number: u64, dir: &DslDirPhys) -> Result<Vec<(String, u64)>> {
     let mut out = Vec::new();
-    for entry in zap.entries()? {
+    for entry in entries(mos, dir.child_dir_zap_object.get())? {
         let name = String::from_utf8_lossy(&entry.name).into_owned();
         if let (false, Some(object)) = (name.starts_with('$'), entry.value.as_u64()) {
             out.push((name, object));
         }
     }
+    if let Some(ruins) = mos.ruins() {
+        // Internal ones have names, but are no children that people see.
+        let head = |child: u64| mos.dir(child).is_ok_and(|dir| dir.head_dataset_object.get() != 0);
+        let more = ruins.children(number, &out);
+        out.extend(more.into_iter().filter(|(_, child)| head(*child)));
+    }
     out.sort();
     Ok(out)
+}
+
+/// The entries of a ZAP; of one that is damaged those that are left.
+fn entries(mos: &Mos, number: u64) -> Result<Vec<Entry>> {
+    let read = || Ok(Zap::open(&mos.objset, number)?.entries_left()?);
+    match &mos.ruins {
+        None => Ok(Zap::open(&mos.objset, number)?.entries()?),
+        Some(_) => Ok(read().unwrap_or_else(|_: PoolError| Vec::new())),
+    }
 }
 
 /// Snapshots of a head by name, oldest first.
@@ -56,11 +72,22 @@ pub fn snapshots(mos: &Mos, head: &DslDatasetPhys) -> Result<Vec<(String, u64, D
         return Ok(Vec::new());
     }
     let mut out = Vec::new();
-    for entry in mos.zap(names)?.entries()? {
+    for entry in entries(mos, names)? {
         let Some(object) = entry.value.as_u64() else { continue };
         let name = String::from_utf8_lossy(&entry.name).into_owned();
-        out.push((name, object, mos.dataset(object)?));
+        out.push((name, object));
     }
+    if let Some(ruins) = mos.ruins() {
+        let dir = head.dir_object.get();
+        let heads = mos.dir(dir).map_or(0, |dir| dir.head_dataset_object.get());
+        let more = ruins.datasets(dir, &out);
+        out.extend(more.into_iter().filter(|(_, object)| *object != heads));
+    }
+    let read = |(name, object)| match mos.dataset(object) {
+        Err(_) if mos.ruins.is_some() => None,
+        phys => Some(phys.map(|phys| (name, object, phys))),
+    };
+    let mut out: Vec<_> = out.into_iter().filter_map(read).collect::<Result<_>>()?;
     out.sort_by_key(|(_, _, phys)| phys.creation_txg.get());
     Ok(out)
 }
@@ -75,8 +102,10 @@ pub fn find_dir(mos: &Mos, name: &str) -> Result<Option<u64>> {
     let mut at = root_dir(mos)?;
     for part in name.split('/').skip(1) {
         let dir = mos.dir(at)?;
-        let zap = Zap::open(&mos.objset, dir.child_dir_zap_object.get())?;
-        match zap.get_u64(part.as_bytes())? {
+        let zap = Zap::open(&mos.objset, dir.child_dir_zap_object.get());
+        let child = zap.and_then(|zap| zap.get_u64(part.as_bytes()));
+        let lost = || object_of(part).filter(|child| mos.dir(*child).is_ok());
+        match if mos.ruins.is_some() { child.ok().flatten().or_else(lost) } else { child? } {
             Some(child) if !part.starts_with('$') => at = child,
             _ => return Ok(None),
         }
@@ -97,7 +126,9 @@ pub fn find(mos: &Mos, name: &str) -> Result<Found> {
     let mut phys = mos.dataset(object)?;
     if let Some(snapshot) = snapshot {
         let names = phys.snapnames_zap_object.get();
-        object = mos.zap(names)?.get_u64(snapshot.as_bytes())?.ok_or_else(missing)?;
+        let named = mos.zap(names).and_then(|zap| Ok(zap.get_u64(snapshot.as_bytes())?));
+        let lost = object_of(snapshot).filter(|_| mos.ruins.is_some());
+        object = mos.unless_ruined(named)?.or(lost).ok_or_else(missing)?;
         phys = mos.dataset(object)?;
     }
     Ok(Found { name: name.into(), dir_object, dir, object, phys })
@@ -173,7 +204,7 @@ pub fn walk(mos: &Mos, name: &str) -> Result<Vec<Found>> {
                 out.push(Found { name, dir_object, dir, object, phys });
             }
         }
-        for (child, object) in children(mos, &dir)?.into_iter().rev() {
+        for (child, object) in children(mos, dir_object, &dir)?.into_iter().rev() {
             stack.push((format!("{name}/{child}"), object));
         }
     }

@@ -184,7 +184,7 @@ impl<'a> Catalogue<'a> {
     /// The data sets right below one, by name.
     pub(crate) fn children(&mut self, dir: &Arc<Dir>) -> Result<Vec<Arc<Dir>>> {
         let mut children = Vec::new();
-        for (name, object) in lookup::children(self.pool.mos(), &dir.phys)? {
+        for (name, object) in lookup::children(self.pool.mos(), dir.object, &dir.phys)? {
             let full = format!("{}/{name}", dir.name);
             children.push(self.dir(object, &full, Some(dir.clone()))?);
         }

@@ -48,7 +48,7 @@ impl Walk<'_> {
             }
             return Ok(());
         }
-        for (child, _) in lookup::children(mos, &found.dir)? {
+        for (child, _) in lookup::children(mos, found.dir_object, &found.dir)? {
             self.add(&lookup::find(mos, &format!("{}/{child}", found.name))?)?;
         }
         // The newest first, as OpenZFS lists them.

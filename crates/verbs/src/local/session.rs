@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use device::DeviceError;
-use format::config::{PoolState, VdevConfig};
+use format::config::{PoolConfig, PoolState, VdevConfig};
 use pool::devices::{Candidate, FoundPool, Scan, VdevError, scan};
 use pool::{Devices, OpenOptions, Pool, PoolError};
 use rt::sync::Arc;
@@ -227,9 +227,14 @@ pub(crate) fn open_located(
         memory: Some(here.memory.clone()),
     };
     let devices = match mode {
-        For::Reading => {
-            found.open_tree_in(&here.memory).map(|tree| Devices::ReadOnly(Arc::new(tree)))
-        }
+        For::Reading => found.open_tree_in(&here.memory).map(|tree| match as_it_is {
+            false => Devices::ReadOnly(Arc::new(tree)),
+            true => {
+                let root = found.root.clone();
+                let labels = PoolConfig { vdev_tree: root, ..found.config.clone() };
+                Devices::Ruins(Arc::new(tree), Box::new(labels))
+            }
+        }),
         For::Writing => {
             found.open_write_tree_in(&found.root, Some(&here.memory)).map(Devices::Writable)
         }

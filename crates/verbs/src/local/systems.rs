@@ -26,7 +26,7 @@ impl System {
         let found = lookup::find(pool.mos(), name)?;
         let below = match found.is_snapshot() {
             true => Vec::new(),
-            false => lookup::children(pool.mos(), &found.dir)?,
+            false => lookup::children(pool.mos(), found.dir_object, &found.dir)?,
         };
         let below = below.into_iter().map(|(name, _)| name).collect();
         Ok(System { makes_digests: fs.wants_digests()?, fs, below })
