@@ -72,7 +72,7 @@ fn damage(disk: &Path, map: &Map, seed: u64) -> String {
     };
     let labels = [0, 256 << 10, size - (512 << 10), size - (256 << 10)];
     let mut told = Vec::new();
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         // Three labels of four, wholly.
         let kept = (seed / 3 % 4) as usize;
         let lost = labels.iter().enumerate().filter(|(at, _)| *at != kept);
