@@ -97,6 +97,18 @@ const ZPOOL: &[Verb] = &[
         run: zpool::set::clear,
     },
     Verb {
+        name: "resilver",
+        usage: "resilver <pool> ...",
+        appendix: Appendix::None,
+        run: zpool::scrub::resilver,
+    },
+    Verb {
+        name: "scrub",
+        usage: "scrub [-s | -p] [-w] <pool> ...",
+        appendix: Appendix::None,
+        run: zpool::scrub::scrub,
+    },
+    Verb {
         name: "history",
         usage: "history [-il] [<pool>] ...",
         appendix: Appendix::None,
@@ -378,8 +390,6 @@ const LATER_ZPOOL: &[&str] = &[
     "remove",
     "reopen",
     "replace",
-    "resilver",
-    "scrub",
     "split",
     "sync",
     "trim",

@@ -393,6 +393,7 @@ fn scans_are_told_as_by_openzfs() {
         processed: 36_864,
         to_examine: 0,
         examined: 0,
+        pass: (0, 0),
         errors: 0,
     };
     let mut line = |scan: Scan| {
@@ -411,6 +412,34 @@ fn scans_are_told_as_by_openzfs() {
     assert!(line(stopped).starts_with("scrub canceled on "));
     let running = Scan { end: None, ..scan };
     assert!(line(running).starts_with("scrub in progress since "));
+    let mut lines = |scan: Scan| {
+        report.scan = Some(scan);
+        let mut engine = Told { pools: vec![report.clone()], ..Told::default() };
+        let (out, _, _) = run(&mut engine, &words("zpool status"));
+        let lines = out.lines().skip_while(|line| !line.starts_with("  scan: "));
+        lines.take(3).map(String::from).collect::<Vec<_>>()
+    };
+    let gib = 1 << 30;
+    let half = Scan { to_examine: 2 * gib, examined: gib, pass: (gib, 10), ..running };
+    assert_eq!(
+        lines(half)[1..],
+        [
+            "\t1G scanned at 102M/s, 1G issued at 102M/s, 2G total",
+            "\t36K repaired, 50.00% done, 00:00:10 to go"
+        ]
+    );
+    let slow = Scan { pass: (5 << 20, 10), resilver: true, ..half };
+    assert_eq!(
+        lines(slow)[1..],
+        [
+            "\t1G scanned at 512K/s, 1G issued at 512K/s, 2G total",
+            "\t36K resilvered, 50.00% done, no estimated completion time"
+        ]
+    );
+    let paused = lines(Scan { paused: Some(half.start), ..half });
+    assert!(paused[0].starts_with("  scan: scrub paused since "), "{paused:?}");
+    assert!(paused[1].starts_with("\tscrub started on "), "{paused:?}");
+    assert_eq!(paused[2], "\t1G scanned, 1G issued, 2G total");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::dsl::lookup::{self, Found};
 use crate::dsl::property::{self, Stored};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
+use crate::scan::Moved;
 use crate::sync::{TaskContext, logs_died};
 
 /// Snapshots of one data set that are followed.
@@ -51,7 +52,8 @@ impl Pool {
                 }
                 for (head, name) in &heads {
                     let reserved = cx.refreservation(head)?;
-                    cx.making.snapshot(head, name, reserved, &props)?;
+                    let snapshot = cx.making.snapshot(head, name, reserved, &props)?;
+                    cx.scan_follows(Moved::Snapshotted { head: head.object, snapshot })?;
                     limits::adjust(cx.making, head.dir_object, Counted::Snapshots, 1)?;
                 }
                 Ok(())
@@ -108,6 +110,7 @@ impl Pool {
                 cx.pool.free_log_of(&found)?;
             }
             cx.ledger.destroy_head(&found)?;
+            cx.scan_follows(Moved::Destroyed { object: found.object, next: None })?;
             cx.free_later();
             // An origin that was only waiting for its last clone.
             let origin = found.phys.prev_snap_object.get();
@@ -546,6 +549,8 @@ impl TaskContext<'_> {
         self.revoke(found)?;
         self.free_later();
         limits::adjust(self.making, found.dir_object, Counted::Snapshots, -1)?;
-        self.ledger.destroy_snapshot(found, reserved)
+        let next = self.making.mos.dataset(found.object)?.next_snap_object.get();
+        self.ledger.destroy_snapshot(found, reserved)?;
+        self.scan_follows(Moved::Destroyed { object: found.object, next: Some(next) })
     }
 }

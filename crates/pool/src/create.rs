@@ -403,6 +403,7 @@ impl Pool {
             tasks: AtomicU64::new(0),
             opened: rt::time::now(),
             slow: Mutex::default(),
+            scan: crate::scan::Scans::default(),
         };
         let pool = Arc::new(pool);
         // The rest is a task of the first txg: the file system, and the note in the history.

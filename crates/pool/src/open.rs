@@ -28,6 +28,7 @@ use crate::mos::{Mos, key};
 use crate::pool::{Freeing, Pool, Writing};
 use crate::removed;
 use crate::ruins::Ruins;
+use crate::scan::{self, Scans};
 use crate::space::{ALLOCATION_BIAS, CHECKPOINT};
 use crate::spacemaps::{PoolSpaceMaps, Slabs};
 
@@ -284,7 +285,11 @@ impl Pool {
             tasks: AtomicU64::new(0),
             opened: rt::time::now(),
             slow: Mutex::default(),
+            scan: Scans::default(),
         });
+        if pool.writing.is_some() && !in_memory {
+            pool.scan.load(&pool.mos, txg, uberblock.root)?;
+        }
         if !left.claims.is_empty() {
             pool.task(move |cx| claim::claim(cx, &left.claims))?;
         }
@@ -485,10 +490,8 @@ fn unwritable(
     if uberblock.mmp_delay.get() != 0 {
         return Ok(Some("multihost protection is on".into()));
     }
-    if let Some(scan) = mos.directory()?.get(key::SCAN)?
-        && scan.ints().get(1) == Some(&1)
-    {
-        return Ok(Some("a scrub or resilver is under way".into()));
+    if let Some(why) = scan::record::unwritable(mos)? {
+        return Ok(Some(why));
     }
     for vdev in config.vdev_tree.walk() {
         let kind = String::from_utf8_lossy(vdev.kind.name()).into_owned();

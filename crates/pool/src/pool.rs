@@ -150,6 +150,8 @@ pub struct Pool {
     pub(crate) opened: rt::time::Instant,
     /// Which leaves are slow.
     pub(crate) slow: Mutex<crate::slow::Watch>,
+    /// Scrubs and resilvers.
+    pub(crate) scan: crate::scan::Scans,
 }
 
 impl Pool {

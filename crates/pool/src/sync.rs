@@ -270,6 +270,7 @@ impl Pool {
         let labels = config_dirty.then_some(&config);
         let writer = &writing.writer;
         writer.gate().insist(|| Ok(writer.out().commit(&uberblock, labels)?))?;
+        self.scan.uberblock(txg, uberblock.root);
         *config_dirty = false;
         Ok(())
     }

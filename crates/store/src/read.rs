@@ -361,7 +361,7 @@ fn offset_part(out: &mut [u8], offset: u64, len: u64) -> Option<&mut [u8]> {
 }
 
 /// The two words of an encrypted block's checksum that stand before its MAC.
-fn before_mac(kind: Checksum, words: [u64; 4]) -> [u64; 2] {
+pub(crate) fn before_mac(kind: Checksum, words: [u64; 4]) -> [u64; 2] {
     match kind {
         Checksum::Fletcher4 => [words[0] ^ words[2], words[1] ^ words[3]],
         _ => [words[0], words[1]],

@@ -22,6 +22,8 @@ pub struct Examined {
     pub missing: usize,
     /// Pieces that leaves do not have yet: they are still being filled, or were away in that txg.
     pub unfilled: usize,
+    /// The leaves of those, which are there to be filled.
+    pub behind: Vec<usize>,
     /// The block's bytes cannot be found. The faults then tell only of unreadable pieces.
     pub lost: Option<VdevError>,
 }
@@ -225,6 +227,7 @@ impl Tree {
             examined.faults.push(fault);
         } else {
             examined.unfilled += 1;
+            examined.behind.push(fault.leaf);
         }
     }
 

@@ -50,9 +50,26 @@ impl Lacks {
         self.noted.store(txg, Ordering::Release);
     }
 
+    /// The leaf was given what was written in the txgs `[start, end)`.
+    pub fn remove(&self, start: u64, end: u64) {
+        let mut state = self.state.lock();
+        if !state.txgs.overlaps(start, end) {
+            return;
+        }
+        state.txgs.remove(start, end);
+        state.changed = true;
+        self.any.store(!state.txgs.is_empty(), Ordering::Release);
+        self.noted.store(0, Ordering::Release);
+    }
+
     /// Has that changed since it was asked for (or loaded)?
     pub fn is_changed(&self) -> bool {
-        self.any.load(Ordering::Acquire) && self.state.lock().changed
+        self.state.lock().changed
+    }
+
+    /// Does the leaf lack nothing?
+    pub fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
     }
 
     /// What the leaf lacks, if that has changed since it was asked last (or loaded).

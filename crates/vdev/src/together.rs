@@ -30,8 +30,17 @@ impl Want<'_> {
 }
 
 impl Tree {
-    /// Reads all pieces; one result for each, in order. Leaves without a device give `None`.
+    /// Reads all pieces for somebody who waits; one result for each, in order. Leaves without a device give `None`.
     pub(crate) fn read_together(&self, wants: &mut [Want<'_>]) -> Vec<Option<Result<()>>> {
+        self.read_together_for(Class::SyncRead, wants)
+    }
+
+    /// As [`Tree::read_together`], for whoever it is.
+    pub(crate) fn read_together_for(
+        &self,
+        class: Class,
+        wants: &mut [Want<'_>],
+    ) -> Vec<Option<Result<()>>> {
         let batch = Batch::new();
         let mut places = Vec::with_capacity(wants.len());
         let mut results: Vec<Option<Result<()>>> = Vec::with_capacity(wants.len());
@@ -40,7 +49,7 @@ impl Tree {
             let queue = device.and_then(|device| device.read_queue());
             let at = DATA_AT + want.offset;
             let size = want.span() as usize;
-            places.push(queue.map(|queue| queue.start_read(&batch, Class::SyncRead, at, size)));
+            places.push(queue.map(|queue| queue.start_read(&batch, class, at, size)));
             // Those without a queue are read while the others are under way.
             results.push(match (queue, device) {
                 (None, Some(device)) => Some(read_parts(&**device, at, &mut want.parts)),

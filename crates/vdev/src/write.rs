@@ -195,6 +195,24 @@ impl WriteTree {
         self.writers().write_to(top, &[(offset, data)], Class::Write, scratch, Some(leaves))
     }
 
+    /// As [`WriteTree::heal`], of blocks that a scan has come to: see [`WriteTree::write_run`] for how they are best
+    /// given, and nobody waits for them. `None`, and nothing written, if the vdevs are others now than `tree`, whose
+    /// places the leaves are.
+    pub fn heal_run(
+        &self,
+        tree: &Arc<Tree>,
+        top: u32,
+        blocks: &[(u64, &[u8])],
+        leaves: &[usize],
+        scratch: &mut WriteScratch,
+    ) -> Result<Option<WriteReport>> {
+        let writers = self.writers();
+        if !Arc::ptr_eq(&writers.tree, tree) {
+            return Ok(None);
+        }
+        writers.write_to(top, blocks, Class::Scan, scratch, Some(leaves)).map(Some)
+    }
+
     /// From here on blocks of `txg` are written: a leaf that misses one lacks the txg.
     pub fn begin(&self, txg: u64) {
         self.txg.store(txg, Ordering::Release);
@@ -278,7 +296,10 @@ impl Writers {
         let (report, count) = (round.report, vdev.slots.len());
         let failed_slots = round.untaken[..count].iter().filter(|untaken| **untaken).count();
         if failed_slots <= layout.parity() {
-            report.failed.iter().for_each(|(leaf, _)| self.missed(*leaf));
+            // Whoever misses what heals him is no worse off than before, and lacks nothing of this txg.
+            if only.is_none() {
+                report.failed.iter().for_each(|(leaf, _)| self.missed(*leaf));
+            }
             return Ok(report);
         }
         Err(VdevError::WriteFailed {
@@ -305,7 +326,9 @@ impl Writers {
         for leaf in slot.iter().filter(wanted) {
             let Some(writer) = &self.writers[*leaf] else {
                 round.report.degraded = true;
-                self.missed(*leaf);
+                if only.is_none() {
+                    self.missed(*leaf);
+                }
                 continue;
             };
             if let Some(queue) = writer.device.write_queue() {

@@ -73,6 +73,17 @@ pub trait Engine {
     /// See [`Engine::pool_create`].
     fn pool_clear(&mut self, request: &pools::Clear) -> Result<()>;
 
+    /// `zpool scrub`, `zpool resilver`. `progress` hears of it while the command works on it or waits, until it gives
+    /// false.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_scan(
+        &mut self,
+        request: &pools::ScanRequest,
+        progress: &mut dyn FnMut(&pools::Scan) -> bool,
+    ) -> Result<()>;
+
     /// `zpool history`.
     ///
     /// # Errors

@@ -40,6 +40,14 @@ pub enum Doing {
     Release(String),
     /// Clearing the errors of a pool or a device.
     Clear(String),
+    /// Scrubbing a pool.
+    Scrub(String),
+    /// Pausing that.
+    PauseScrub(String),
+    /// Stopping it.
+    StopScrub(String),
+    /// Resilvering a pool.
+    Resilver(String),
     /// Exporting a pool.
     Export(String),
     /// Importing a pool.
@@ -76,6 +84,10 @@ impl fmt::Display for Doing {
             Doing::Hold(name) => ("hold snapshot", name),
             Doing::Release(name) => ("release hold from snapshot", name),
             Doing::Clear(name) => return write!(f, "cannot clear errors for {name}"),
+            Doing::Scrub(name) => return write!(f, "cannot scrub {name}"),
+            Doing::PauseScrub(name) => return write!(f, "cannot pause scrubbing {name}"),
+            Doing::StopScrub(name) => return write!(f, "cannot cancel scrubbing {name}"),
+            Doing::Resilver(name) => return write!(f, "cannot restart resilver on {name}"),
             Doing::Export(name) => ("export", name),
             Doing::Import(name) => ("import", name),
             Doing::ImportWith(name) => ("import pool", name),
@@ -107,6 +119,18 @@ pub enum Why {
     /// No device of that name in the pool.
     #[error("no such device in pool")]
     NoDevice,
+    /// A scrub is under way.
+    #[error("currently scrubbing; use 'zpool scrub -s' to cancel current scrub")]
+    Scrubbing,
+    /// It is paused.
+    #[error("scrub is paused; use 'zpool scrub' to resume scrub")]
+    ScrubPaused,
+    /// A resilver is under way.
+    #[error("currently resilvering")]
+    Resilvering,
+    /// There is none.
+    #[error("there is no active scrub")]
+    NoScrub,
     /// No data set of that name.
     #[error("dataset does not exist")]
     NoDataset,

@@ -31,6 +31,8 @@ pub const POOL_DESTROY: &str = "sysevent.fs.zfs.pool_destroy";
 pub const CONFIG_SYNC: &str = "sysevent.fs.zfs.config_sync";
 /// A command has gone into the pool's history.
 pub const HISTORY: &str = "sysevent.fs.zfs.history_event";
+/// A scrub or resilver begins, ends, is paused: what it is and what became of it follow.
+pub const SCAN: &str = "sysevent.fs.zfs.";
 /// Errors of a vdev are forgotten.
 pub const VDEV_CLEAR: &str = "sysevent.fs.zfs.vdev_clear";
 /// A vdev is in another state.

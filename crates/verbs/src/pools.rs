@@ -140,6 +140,34 @@ pub struct Clear {
     pub command: String,
 }
 
+/// What is wished of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanWish {
+    /// A scrub, or to go on with one.
+    Scrub,
+    /// A resilver of what devices lack, or to go on with one.
+    Resilver,
+    /// A pause of the scrub.
+    Pause,
+    /// The end of it.
+    Stop,
+}
+
+/// `zpool scrub`, `zpool resilver`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanRequest {
+    /// The pool.
+    pub name: String,
+    /// What to do.
+    pub wish: ScanWish,
+    /// Of a pool that a server holds: to wait until it is done.
+    pub wait: bool,
+    /// Directories to look for it in, if it is not remembered.
+    pub places: Vec<PathBuf>,
+    /// What goes into the pool's history.
+    pub command: String,
+}
+
 /// State of a vdev, or of a pool by its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
@@ -354,6 +382,8 @@ pub struct Scan {
     pub to_examine: u64,
     /// Bytes looked at.
     pub examined: u64,
+    /// Of those, by the process that tells it, in so many seconds.
+    pub pass: (u64, u64),
     /// Errors that could not be corrected.
     pub errors: u64,
 }

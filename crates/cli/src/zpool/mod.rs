@@ -6,6 +6,7 @@ pub mod import;
 pub mod iostat;
 mod iostat_table;
 pub mod list;
+pub mod scrub;
 pub mod set;
 pub mod status;
 pub mod values;

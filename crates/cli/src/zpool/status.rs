@@ -11,6 +11,9 @@ use super::{interval, known_name, reports, words as advice};
 use crate::door::{Door, Ran, Stop, bad_letter};
 use crate::getopt::{Opt, sort};
 
+/// Bytes in a second below which nothing is said of when a scan will be done.
+const FORETOLD_LEAST: u64 = 10 << 20;
+
 /// `zpool status`.
 pub(crate) fn status(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let words = sort(words, "c:igjLpPsvxDtT:d:", &["json", "json-int"]);
@@ -167,11 +170,27 @@ fn scan_text(door: &Door<'_>, scan: &Scan) -> String {
                 0 => 0.0,
                 whole => 100.0 * scan.examined as f64 / whole as f64,
             };
-            format!(
-                "{first}\n\t{} scanned, {} total\n\t{done} {verb}, {share:.2}% done",
-                nice_bytes(scan.examined),
-                nice_bytes(scan.to_examine)
-            )
+            let (examined, total) = (nice_bytes(scan.examined), nice_bytes(scan.to_examine));
+            let rate = scan.pass.0 / scan.pass.1.max(1);
+            let each = nice_bytes(rate);
+            let (passed, left) = match scan.paused {
+                Some(_) => (format!("{examined} scanned, {examined} issued"), String::new()),
+                None => {
+                    let left = scan.to_examine.saturating_sub(scan.examined);
+                    // Of one that has hardly begun nothing is foretold.
+                    let due = if scan.resilver { scan.processed } else { scan.examined };
+                    let to_go = match left.checked_div(rate) {
+                        Some(seconds) if rate >= FORETOLD_LEAST && due > 0 => {
+                            format!(", {} to go", lasted(0, seconds))
+                        }
+                        _ => ", no estimated completion time".into(),
+                    };
+                    let passed =
+                        format!("{examined} scanned at {each}/s, {examined} issued at {each}/s");
+                    (passed, to_go)
+                }
+            };
+            format!("{first}\n\t{passed}, {total} total\n\t{done} {verb}, {share:.2}% done{left}")
         }
     };
     format!("  scan: {line}\n")

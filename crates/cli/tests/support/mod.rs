@@ -142,6 +142,14 @@ impl Engine for Told {
         self.ask(request)
     }
 
+    fn pool_scan(
+        &mut self,
+        request: &pools::ScanRequest,
+        _progress: &mut dyn FnMut(&pools::Scan) -> bool,
+    ) -> Result<()> {
+        self.ask(request)
+    }
+
     fn pool_export(&mut self, request: &pools::Export) -> Result<Vec<Error>> {
         self.ask(request)
     }

@@ -22,6 +22,8 @@ pub enum Holder {
     Logs,
     /// Buffers that lie idle, to be used again.
     Buffers,
+    /// What scrub and resilver have found, and not examined yet.
+    Scan,
     /// Mounts.
     Mounts,
     /// Others.
@@ -29,7 +31,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    pub(super) const COUNT: usize = 11;
+    pub(super) const COUNT: usize = 12;
 
     /// All of them.
     pub const ALL: [Holder; Self::COUNT] = [
@@ -42,6 +44,7 @@ impl Holder {
         Holder::Space,
         Holder::Logs,
         Holder::Buffers,
+        Holder::Scan,
         Holder::Mounts,
         Holder::Other,
     ];
@@ -58,6 +61,7 @@ impl Holder {
             Holder::Space => "space",
             Holder::Logs => "logs",
             Holder::Buffers => "buffers",
+            Holder::Scan => "scan",
             Holder::Mounts => "mounts",
             Holder::Other => "other",
         }

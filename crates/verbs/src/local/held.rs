@@ -182,9 +182,12 @@ impl Held {
     }
 
     /// Takes in a pool that a session has opened.
-    fn take_in(&self, session: Session) {
+    fn take_in(self: &Arc<Self>, session: Session) {
         let Session { pool, scan, index, known, .. } = session;
         let name = pool.name().to_string();
+        if pool.read_only_reason().is_none() {
+            super::scrub::work(&pool, self);
+        }
         let (systems, since) = (Systems::default(), rt::time::now());
         self.pools.lock().insert(name, One { pool, scan, index, known, systems, since });
     }
@@ -197,6 +200,7 @@ impl Held {
                 let mut pools = self.pools.lock();
                 let Some(one) = pools.get(name) else { return Ok(()) };
                 one.systems.forget();
+                one.pool.scan_hush(true);
                 // This list, and the session that is to end it.
                 if Arc::strong_count(&one.pool) <= 2 {
                     self.lookout.forget(one.pool.guid());
@@ -205,6 +209,7 @@ impl Held {
                 }
             }
             if start.elapsed() > PATIENCE {
+                self.pool(name).iter().for_each(|pool| pool.scan_hush(false));
                 return Err(Error::cannot(doing.clone(), Why::PoolBusy));
             }
             rt::time::sleep(LOOK);

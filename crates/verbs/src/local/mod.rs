@@ -28,6 +28,7 @@ mod properties;
 mod query;
 mod rescue;
 mod salvage;
+mod scrub;
 mod session;
 mod status;
 mod systems;
@@ -258,6 +259,14 @@ impl Engine for Local {
 
     fn pool_clear(&mut self, request: &pools::Clear) -> Result<()> {
         lifecycle::clear(&self.here, request)
+    }
+
+    fn pool_scan(
+        &mut self,
+        request: &pools::ScanRequest,
+        progress: &mut dyn FnMut(&pools::Scan) -> bool,
+    ) -> Result<()> {
+        scrub::scan(&self.here, request, progress)
     }
 
     fn pool_history(

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use format::config::{VdevConfig, aux_from_nvlist};
 use format::features::Feature;
-use format::scan::{Scan as ScanPhys, ScanFlags, ScanFunction, ScanState};
+use format::scan::{ScanFlags, ScanState};
 use pool::devices::{FoundPool, Scan as Devices, Seen};
 use pool::mos::key;
 use pool::props::{PoolKey, PoolProp, Source, Value, default_pool_value};
-use pool::{OpenOptions, Pool, PoolError, Stored};
+use pool::{OpenOptions, Pool, PoolError, ScanStatus, Stored};
 use rt::sync::Arc;
 
 use super::catalogue::Catalogue;
@@ -45,7 +45,7 @@ pub(crate) fn report(session: &Session) -> Result<PoolReport> {
     let tree = health::tree(&config.vdev_tree, true, &mut known);
     let spares = others(pool, key::SPARES, "spares", &paths)?;
     let cache = others(pool, b"l2cache", "l2cache", &paths)?;
-    let scan = scan(pool)?;
+    let scan = pool.scan_status()?.as_ref().map(of_scan);
     let resilvering = scan.is_some_and(|scan| scan.resilver && scan.end.is_none());
     let facts = Facts {
         open: true,
@@ -197,17 +197,15 @@ fn others(
     Ok(health::others(&configs, &mut known))
 }
 
-fn scan(pool: &Pool) -> Result<Option<Scan>> {
-    let Some(words) = pool.mos().directory()?.get(key::SCAN)? else { return Ok(None) };
-    let phys = ScanPhys::from_words(&words.ints())?;
-    let (resilver, running) = (phys.function == ScanFunction::Resilver, ScanState::Scanning);
-    let ended = phys.state != running;
-    if !matches!(phys.function, ScanFunction::Scrub | ScanFunction::Resilver) {
-        return Ok(None);
-    }
-    let paused = (phys.flags & ScanFlags::PAUSED != 0).then_some(phys.end_time);
-    Ok(Some(Scan {
-        resilver,
+/// What is told of a scan.
+pub(super) fn of_scan(now: &ScanStatus) -> Scan {
+    let phys = now.scan;
+    let ended = !now.is_running();
+    // Nobody writes down since when it is paused: for somebody who looks from outside it is since it was left.
+    let is_paused = phys.flags & ScanFlags::PAUSED != 0;
+    let paused = now.paused.or(is_paused.then_some(phys.end_time));
+    Scan {
+        resilver: now.is_resilver(),
         start: phys.start_time,
         end: ended.then_some(phys.end_time),
         cancelled: phys.state == ScanState::Canceled,
@@ -215,8 +213,9 @@ fn scan(pool: &Pool) -> Result<Option<Scan>> {
         processed: phys.processed,
         to_examine: phys.to_examine,
         examined: phys.examined,
+        pass: (now.pass_examined, now.pass_secs),
         errors: phys.errors,
-    }))
+    }
 }
 
 fn features_off(pool: &Pool) -> Result<bool> {

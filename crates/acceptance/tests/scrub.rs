@@ -1,0 +1,215 @@
+//! Scrub: damage within redundancy is mended by one of them, so that afterwards as many disks may go as ever; what is
+//! beyond it is counted, and nothing made up.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use acceptance::{SHAPES, Session, Shape, Stage, assert_verified, engine, judges};
+use format::scan::ScanFunction;
+use pool::{Pool, ScanAnswer, ScanStatus, ScanStep};
+use testkit::data::Look;
+use testkit::truth::Entry;
+use testkit::workload::{Op, Workload};
+use testkit::{Compare, Images, assert_same};
+
+const POOL: &str = engine::POOL;
+/// Where the allocatable space of a leaf begins, and what stands behind it.
+const START: u64 = 4 << 20;
+const END: u64 = 512 << 10;
+
+fn shape(name: &str) -> &'static Shape {
+    SHAPES.iter().find(|shape| shape.name.starts_with(name)).unwrap()
+}
+
+fn load(seed: u64, prefix: &str, files: u64) -> Vec<Op> {
+    let mut load = Workload::new(seed);
+    for i in 0..files {
+        load.file(format!("{prefix}{i}").as_bytes(), Look::Noise, 40_000 * (1 + i % 9));
+        if i % 20 == 19 {
+            load.push(Op::Sync);
+        }
+    }
+    load.ops
+}
+
+/// Noise on a disk where blocks lie, but not on its labels: all of it, or pieces of 16 KiB here and there.
+fn hurt(disk: &Path, seed: u64, all: bool) {
+    let file = OpenOptions::new().write(true).open(disk).unwrap();
+    let size = file.metadata().unwrap().len();
+    let noise: Vec<u8> = (0..1u64 << 20)
+        .map(|at| ((at + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+        .collect();
+    let mut at = START;
+    let mut random = seed;
+    while at < size - END - (1 << 20) {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1_442_695_040_888_963_407);
+        if all {
+            file.write_all_at(&noise, at).unwrap();
+            at += 1 << 20;
+        } else {
+            file.write_all_at(&noise[..16 << 10], at).unwrap();
+            at += (16 << 10) + (((random >> 40) % (256 << 10)) & !4095);
+        }
+    }
+}
+
+/// A scrub to its end.
+fn scrub(pool: &Pool) -> ScanStatus {
+    assert_eq!(pool.scan_start(ScanFunction::Scrub).unwrap(), ScanAnswer::Done);
+    finish(pool)
+}
+
+fn finish(pool: &Pool) -> ScanStatus {
+    assert_eq!(pool.scan_run(&mut |_| true).unwrap(), ScanStep::Done);
+    let status = pool.scan_status().unwrap().unwrap();
+    assert!(!status.is_running(), "{status:?}");
+    status
+}
+
+fn files(session: &Session) -> Vec<Entry> {
+    engine::list(session.filesystem()).unwrap()
+}
+
+/// Damage on as many disks as may be lost, all at once; then others are hidden.
+fn mended(name: &str) {
+    let shape = shape(name);
+    let (images, mut session) = Session::create(shape, 128 << 10);
+    session.run(&load(1, "a", 60));
+    session.pool().snapshot(&[format!("{POOL}@one")], &[]).unwrap();
+    session.run(&load(2, "b", 30));
+    session.run(&[Op::Remove { path: b"a3".to_vec() }, Op::Remove { path: b"a17".to_vec() }]);
+    session.close().unwrap();
+    drop(session);
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    let whole = files(&session);
+    session.close().unwrap();
+    drop(session);
+    let disks = images.disks();
+    let bad = shape.hidden(3);
+    for (place, disk) in bad.iter().enumerate() {
+        hurt(&disks[*disk], *disk as u64, place == 0);
+    }
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    let status = scrub(session.pool());
+    assert!(status.scan.processed > 1 << 20, "{status:?}");
+    assert_eq!(status.scan.errors, 0, "{status:?}");
+    session.close().unwrap();
+    drop(session);
+    // Nothing is left for a second one.
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    let status = scrub(session.pool());
+    assert_eq!((status.scan.processed, status.scan.errors), (0, 0), "{status:?}");
+    session.close().unwrap();
+    drop(session);
+    assert_verified(images.path(), POOL);
+    let hidden: Vec<usize> = (0..disks.len()).filter(|disk| !bad.contains(disk)).collect();
+    let hidden = others(shape, &hidden);
+    let rest = images.without(&hidden);
+    let mut session = Session::open(rest.path(), POOL, POOL).unwrap();
+    assert_same(&whole, &files(&session), Compare::ALL);
+    session.close().unwrap();
+    drop((session, rest));
+    judges::judge_without(&images, POOL, &[]);
+}
+
+/// As many of these disks as each top-level vdev may lose.
+fn others(shape: &Shape, from: &[usize]) -> Vec<usize> {
+    let each = shape.disks / shape.tops;
+    let of = |top: usize| {
+        let here = from.iter().copied().filter(move |disk| disk / each == top);
+        here.take(shape.spare_copies)
+    };
+    (0..shape.tops).flat_map(of).collect()
+}
+
+#[test]
+fn a_mirror_is_mended() {
+    mended("mirror");
+}
+
+#[test]
+fn raidz1_is_mended() {
+    mended("raidz1");
+}
+
+#[test]
+fn raidz2_is_mended() {
+    mended("two raidz2");
+}
+
+#[test]
+fn raidz3_is_mended() {
+    mended("raidz3");
+}
+
+/// Beyond redundancy: what is lost is counted, and nothing written.
+#[test]
+fn what_is_lost_is_counted_and_not_made_up() {
+    let shape = shape("raidz1");
+    let (images, mut session) = Session::create(shape, 128 << 10);
+    session.run(&load(1, "a", 40));
+    session.close().unwrap();
+    drop(session);
+    let disks = images.disks();
+    // Metadata has more copies, further on; most of what lies here has one.
+    let session = Session::open(images.path(), POOL, POOL).unwrap();
+    let pool = session.pool();
+    for disk in [1, 3] {
+        let file = OpenOptions::new().write(true).open(&disks[disk]).unwrap();
+        file.write_all_at(&vec![0x5a; 1 << 20], START + (1 << 20)).unwrap();
+    }
+    let status = scrub(pool);
+    assert!(status.scan.errors > 0, "{status:?}");
+    assert_eq!(status.scan.errors as usize, pool.scan_lost_blocks().len());
+    for disk in [1, 3] {
+        let mut bytes = vec![0; 1 << 20];
+        let file = std::fs::File::open(&disks[disk]).unwrap();
+        file.read_exact_at(&mut bytes, START + (1 << 20)).unwrap();
+        let kept = bytes.iter().filter(|byte| **byte == 0x5a).count();
+        // Blocks that lie there in part are mended in part.
+        assert!(kept > 256 << 10, "{kept} bytes are as they were");
+    }
+    drop(session);
+    let _: &Images = &images;
+}
+
+/// The words of `zpool scrub`, and what `zpool status`, the history and verify say afterwards.
+#[test]
+fn the_program_scrubs() {
+    let stage = Stage::new(4, 96 << 20);
+    drop(stage.ok("zpool create -o ashift=12 tank raidz2 $D/d00 $D/d01 $D/d02 $D/d03"));
+    stage.plant("files", &load(5, "f", 20));
+    drop(stage.ok("put -r $A/files tank:/"));
+    stage.refused(
+        "zpool scrub -s tank",
+        1,
+        "cannot cancel scrubbing tank: there is no active scrub",
+    );
+    stage.refused(
+        "zpool scrub -p tank",
+        1,
+        "cannot pause scrubbing tank: there is no active scrub",
+    );
+    stage.refused("zpool scrub -s -p tank", 2, "invalid option combination: -s and -p are");
+    stage.refused("zpool scrub", 2, "missing pool name argument");
+    stage.refused("zpool scrub tenk", 1, "cannot open 'tenk': no such pool");
+    drop(stage.ok("zpool resilver tank"));
+    let images = stage.images.disks();
+    hurt(&images[0], 1, true);
+    hurt(&images[2], 2, false);
+    drop(stage.ok("zpool scrub tank"));
+    let status = stage.ok("zpool status tank").out;
+    let line = status.lines().find(|line| line.starts_with("  scan: ")).unwrap();
+    assert!(line.starts_with("  scan: scrub repaired ") && !line.contains(" 0B "), "{status}");
+    assert!(line.contains(" with 0 errors on "), "{status}");
+    drop(stage.ok("zpool scrub -w tank"));
+    let status = stage.ok("zpool status tank").out;
+    assert!(status.contains("  scan: scrub repaired 0B in 00:00:0"), "{status}");
+    let history = stage.ok("zpool history -i tank").out;
+    assert!(history.contains("scan setup func=1 mintxg=0 maxtxg="), "{history}");
+    assert!(history.contains("scan done errors=0"), "{history}");
+    drop(stage.ok("verify tank"));
+}

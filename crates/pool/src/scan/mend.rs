@@ -1,0 +1,241 @@
+//! Examines what a slice has gathered, and mends what is wrong or lacking.
+//!
+//! The one idea: blocks in the order of the disks, in chunks that each leaf gives in one read. What is plainly right
+//! needs nothing more; what a leaf lacks is written to it together; the rest goes the long way, block by block.
+//! Everything is written under the hold that the walk began with: a pointer that it found leads to that block still.
+
+use std::ops::Range;
+
+use format::scan::{Bookmark, Scan, ScanFunction};
+use rt::sync::atomic::{AtomicBool, Ordering};
+use rt::sync::{Arc, Mutex};
+use rt::workers::Workers;
+use store::{Hold, Part, Store};
+use vdev::{FaultKind, Laid, ReadScratch, SweepScratch, Swept, Tree, WriteScratch, WriteTree};
+
+use super::slice::{Gathered, Spot};
+
+/// Bytes that each leaf gives in one read, about.
+const READ: u64 = 1 << 20;
+/// Bytes of a vdev in one chunk, at most.
+const CHUNK_MAX: u64 = 8 << 20;
+
+/// What came of a slice.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sums {
+    /// Bytes of the blocks that were passed.
+    pub(crate) examined: u64,
+    /// Bytes that were written, to whoever had them wrong or not at all.
+    pub(crate) processed: u64,
+    /// Bytes that leaves were asked for.
+    pub(crate) read: u64,
+    /// Copies that could not be mended.
+    pub(crate) errors: u64,
+    /// Blocks that are lost.
+    pub(crate) lost: Vec<Bookmark>,
+    /// Leaves that did not take what they were given.
+    pub(crate) unwritten: Vec<usize>,
+}
+
+/// What it takes.
+pub(crate) struct Mending<'a> {
+    pub(crate) store: &'a Store,
+    /// The vdevs when it began.
+    pub(crate) tree: &'a Arc<Tree>,
+    pub(crate) out: &'a WriteTree,
+    pub(crate) workers: &'a Workers,
+    pub(crate) hold: &'a Arc<Hold>,
+    pub(crate) gathered: &'a Gathered,
+    /// Let it be.
+    pub(crate) stop: &'a AtomicBool,
+    pub(crate) sums: Mutex<Sums>,
+    pub(crate) broken: AtomicBool,
+}
+
+#[derive(Default)]
+struct Scratch {
+    sweep: SweepScratch,
+    write: WriteScratch,
+    read: ReadScratch,
+    block: Vec<u8>,
+}
+
+impl Mending<'_> {
+    /// Does it all; `None`: the hold was broken, or it was to stop.
+    pub(crate) fn run(self, spots: &[Spot], scan: &Scan) -> Option<Sums> {
+        let chunks = self.chunks(spots);
+        let each = (0..=self.workers.count()).map(|_| Mutex::new(Scratch::default()));
+        let scratches: Vec<Mutex<Scratch>> = each.collect();
+        let resilver = scan.function == ScanFunction::Resilver;
+        self.workers.run(chunks.len(), |worker, job| {
+            let over = self.broken.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed);
+            if !over {
+                let scratch = &mut *scratches[worker].lock();
+                self.chunk(&spots[chunks[job].clone()], scratch, resilver);
+            }
+        });
+        let whole = !(self.broken.into_inner() || self.stop.load(Ordering::Relaxed));
+        let mut sums = self.sums.into_inner();
+        sums.examined = self.gathered.passed;
+        sums.lost.extend(&self.gathered.lost);
+        sums.errors += self.gathered.lost.len() as u64;
+        (whole && !self.hold.is_broken()).then_some(sums)
+    }
+
+    fn part(&self, spot: &Spot) -> &Part {
+        &self.gathered.parts[spot.part as usize].0
+    }
+
+    fn laid(&self, spot: &Spot) -> Laid {
+        let part = self.part(spot);
+        Laid { offset: spot.offset, size: part.size(), birth: part.bp.physical_birth() }
+    }
+
+    /// Cuts the spots into pieces that are read together.
+    fn chunks(&self, spots: &[Spot]) -> Vec<Range<usize>> {
+        let mut out = Vec::new();
+        let mut start = 0;
+        while let Some(first) = spots.get(start) {
+            let leaves = self.tree.top(first.top).map_or(1, |top| top.slots().len() as u64);
+            let max = (READ * leaves).min(CHUNK_MAX);
+            let end_of = |spot: &Spot| {
+                spot.offset + self.store.asize(spot.top, self.part(spot).size() as u64)
+            };
+            let (mut next, mut end, mut idle) = (start + 1, end_of(first), 0);
+            while let Some(spot) = spots.get(next).filter(|spot| spot.top == first.top) {
+                let gap = spot.offset.saturating_sub(end);
+                let to = end_of(spot).max(end);
+                let used = end - first.offset - idle;
+                // What lies between is read over, if it is little.
+                if to - first.offset > max || idle + gap > used / 8 {
+                    break;
+                }
+                (end, idle, next) = (to, idle + gap, next + 1);
+            }
+            out.push(start..next);
+            start = next;
+        }
+        out
+    }
+
+    fn chunk(&self, spots: &[Spot], scratch: &mut Scratch, resilver: bool) {
+        let tree = self.tree;
+        let laid: Vec<Laid> = spots.iter().map(|spot| self.laid(spot)).collect();
+        let mut check =
+            |index: usize, bytes: &[u8]| self.store.is_right(self.part(&spots[index]), bytes);
+        let top = spots[0].top;
+        let found = tree.sweep(top, &laid, &mut scratch.sweep, &mut check);
+        let mut run: Vec<usize> = Vec::new();
+        let mut of_run: &[usize] = &[];
+        for (index, found) in found.iter().enumerate() {
+            let Swept::Behind(leaves) = found else { continue };
+            if !run.is_empty() && of_run != leaves {
+                self.fill((top, of_run), &run, &laid, scratch);
+                run.clear();
+            }
+            of_run = leaves;
+            run.push(index);
+        }
+        if !run.is_empty() {
+            self.fill((top, of_run), &run, &laid, scratch);
+        }
+        let doubtful = (0..spots.len()).filter(|index| found[*index] == Swept::Doubtful);
+        doubtful.for_each(|index| self.mend(&spots[index], scratch, resilver));
+        self.sums.lock().read += scratch.sweep.take_read_bytes();
+    }
+
+    /// Gives leaves what they lack of blocks that were found.
+    fn fill(
+        &self,
+        (top, leaves): (u32, &[usize]),
+        run: &[usize],
+        laid: &[Laid],
+        scratch: &mut Scratch,
+    ) {
+        let Scratch { sweep, write, .. } = scratch;
+        let blocks: Vec<(u64, &[u8])> = run
+            .iter()
+            .map(|index| (laid[*index].offset, sweep.block(*index, laid[*index].size)))
+            .collect();
+        self.write(top, &blocks, leaves, write);
+    }
+
+    /// Writes blocks to these leaves, if what they lie on is still theirs. `false`: a leaf did not take them.
+    fn write(
+        &self,
+        top: u32,
+        blocks: &[(u64, &[u8])],
+        leaves: &[usize],
+        scratch: &mut WriteScratch,
+    ) -> bool {
+        let write = || self.out.heal_run(self.tree, top, blocks, leaves, scratch).transpose();
+        let Some(written) = self.hold.during(write).flatten() else {
+            self.broken.store(true, Ordering::Relaxed);
+            return true;
+        };
+        let unwritten: Vec<usize> = match &written {
+            Ok(report) => report.failed.iter().map(|(leaf, _)| *leaf).collect(),
+            Err(_) => leaves.to_vec(),
+        };
+        let took: Vec<usize> =
+            leaves.iter().copied().filter(|leaf| !unwritten.contains(leaf)).collect();
+        let tree = self.tree;
+        let bytes = |(offset, data): &(u64, &[u8])| tree.bytes_on(top, *offset, data.len(), &took);
+        let mut sums = self.sums.lock();
+        sums.processed += blocks.iter().map(bytes).sum::<u64>();
+        let good = unwritten.is_empty();
+        sums.unwritten.extend(unwritten);
+        good
+    }
+
+    /// The long way: finds the block, whoever lies, and puts right whoever did.
+    fn mend(&self, spot: &Spot, scratch: &mut Scratch, resilver: bool) {
+        let (part, laid) = (*self.part(spot), self.laid(spot));
+        let Scratch { write, read, block, .. } = scratch;
+        block.resize(laid.size, 0);
+        let tree = self.tree;
+        // Under the hold, or somebody is blamed for a block that is another by now.
+        let examined = self.hold.during(|| {
+            let check = &mut |bytes: &[u8]| self.store.is_right(&part, bytes);
+            tree.examine(spot.top, spot.offset, laid.birth, block, read, check)
+        });
+        let Some(examined) = examined else {
+            self.broken.store(true, Ordering::Relaxed);
+            return;
+        };
+        self.sums.lock().read += laid.size as u64;
+        let leaves = match examined {
+            Err(_) => None,
+            Ok(examined) if examined.lost.is_some() => {
+                let found = self.store.read_part(&part, block).is_ok() && part.has_checksum();
+                found.then(|| tree.online_leaves(spot.top))
+            }
+            Ok(examined) => {
+                // Without a checksum it cannot be told who of two is right.
+                let wrong = examined.faults.iter().filter(|fault| {
+                    part.has_checksum() || matches!(fault.kind, FaultKind::Read(_))
+                });
+                let mut leaves: Vec<usize> = wrong.map(|fault| fault.leaf).collect();
+                leaves.extend(examined.behind);
+                if resilver {
+                    // Whoever lacks it and could not be compared is given it as well.
+                    let online = tree.online_leaves(spot.top);
+                    let behind = |leaf: &usize| tree.leaves()[*leaf].lacks.contains(laid.birth);
+                    leaves.extend(online.into_iter().filter(behind));
+                }
+                leaves.sort_unstable();
+                leaves.dedup();
+                Some(leaves)
+            }
+        };
+        match leaves {
+            None => {
+                let mut sums = self.sums.lock();
+                sums.errors += 1;
+                sums.lost.push(self.gathered.parts[spot.part as usize].1);
+            }
+            Some(leaves) if leaves.is_empty() => {}
+            Some(leaves) => drop(self.write(spot.top, &[(spot.offset, block)], &leaves, write)),
+        }
+    }
+}

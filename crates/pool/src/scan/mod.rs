@@ -1,0 +1,154 @@
+//! Scrub and resilver: every block of the pool, or what leaves lack, examined and mended.
+//!
+//! Place: beside the txg pipeline; nothing of it waits for a scan. The one idea: a scan goes in slices. A slice walks on
+//! through the pool as of the last uberblock, with what is freed held back meanwhile, so that every pointer it finds
+//! leads to that block as long as it lasts ([`store::Hold`]); then it examines what it found in the order of the disks.
+//! Where it is goes to disk as OpenZFS keeps it, every few seconds, so whoever has the pool next goes on there.
+//!
+//! Locks: `stepping`, then the pool's sync; `state` alone, or inside a sync.
+
+mod mend;
+mod position;
+pub(crate) mod record;
+mod resilvered;
+mod run;
+mod slice;
+mod status;
+mod walk;
+
+use format::BlkPtr;
+use format::dtl::Dtl;
+use format::scan::{Bookmark, Scan};
+use rt::sync::Mutex;
+use rt::sync::atomic::AtomicBool;
+use rt::time::Instant;
+
+pub(crate) use position::Moved;
+use position::Position;
+pub use run::Step;
+pub use status::ScanStatus;
+
+/// Bytes of blocks in the first slice, and in any.
+const SLICE_FIRST: u64 = 64 << 20;
+const SLICE_MAX: u64 = 512 << 20;
+/// And at least, however often the hold is broken.
+const SLICE_LEAST: u64 = 4 << 20;
+
+/// Lost blocks that are remembered.
+const LOST_MAX: usize = 4096;
+
+/// What is said to whoever asks for a scan, its end or a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is so.
+    Done,
+    /// A paused scrub goes on.
+    Resumed,
+    /// A scrub is under way.
+    Scrubbing,
+    /// A resilver is under way.
+    Resilvering,
+    /// The scrub is paused already.
+    Paused,
+    /// There is none.
+    NoScan,
+    /// No leaf that is there lacks anything.
+    NothingLacks,
+}
+
+/// The scans of an open pool.
+#[derive(Default)]
+pub(crate) struct Scans {
+    state: Mutex<State>,
+    /// One slice at a time.
+    stepping: Mutex<()>,
+    /// The last uberblock: its txg and its MOS.
+    root: Mutex<(u64, BlkPtr)>,
+    /// The slice under way is to end, and none to begin.
+    hush: AtomicBool,
+    /// Blocks that are lost.
+    lost: Mutex<Vec<Bookmark>>,
+}
+
+#[derive(Default)]
+struct State {
+    running: Option<Running>,
+    /// What this process did of the last one.
+    last: Pass,
+    /// What leaves still lacked after the last resilver: the same again would not help.
+    given_up: Vec<(u64, Dtl)>,
+}
+
+/// A scan that is under way, or paused.
+struct Running {
+    /// As it goes to disk, but for the position.
+    scan: Scan,
+    /// Where it is.
+    position: Position,
+    /// What became of data sets, with the txgs: for slices that walk an older state.
+    moved: Vec<(u64, Moved)>,
+    /// Bytes of the next slice.
+    slice_bytes: u64,
+    /// When it went to disk last, and whether there is more since.
+    saved: Instant,
+    unsaved: bool,
+    /// Something was written that was not flushed.
+    unflushed: bool,
+    pass: Pass,
+}
+
+/// What this process has done of a scan.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pass {
+    /// When it began, and when it was paused, in seconds since 1970.
+    start: u64,
+    paused: Option<u64>,
+    /// Seconds that it was paused before.
+    spent_paused: u64,
+    /// Bytes of blocks passed, bytes read, bytes written.
+    examined: u64,
+    read: u64,
+    written: u64,
+}
+
+impl Running {
+    fn new(scan: Scan, position: Position) -> Running {
+        let now = rt::time::wall_clock().as_secs();
+        let paused = (scan.flags & format::scan::ScanFlags::PAUSED != 0).then_some(now);
+        Running {
+            scan,
+            position,
+            moved: Vec::new(),
+            slice_bytes: SLICE_FIRST,
+            saved: rt::time::now(),
+            unsaved: false,
+            unflushed: false,
+            pass: Pass { start: now, paused, ..Pass::default() },
+        }
+    }
+
+    fn is_paused(&self) -> bool {
+        self.scan.flags & format::scan::ScanFlags::PAUSED != 0
+    }
+}
+
+impl Scans {
+    /// A pool was opened by an uberblock: what scan is under way.
+    pub(crate) fn load(
+        &self,
+        mos: &crate::mos::Mos,
+        txg: u64,
+        root: BlkPtr,
+    ) -> crate::error::Result<()> {
+        *self.root.lock() = (txg, root);
+        if let Some((scan, position)) = record::load(mos)? {
+            self.state.lock().running = Some(Running::new(scan, position));
+        }
+        Ok(())
+    }
+
+    /// An uberblock is on disk.
+    pub(crate) fn uberblock(&self, txg: u64, root: BlkPtr) {
+        *self.root.lock() = (txg, root);
+    }
+}

@@ -1,0 +1,13 @@
+//! What follows when leaves have all that they lacked.
+//!
+//! One place, so that whoever replaces disks lets the old ones go from here.
+
+use crate::pool::Pool;
+
+impl Pool {
+    /// These leaves lack nothing more, and an uberblock says so.
+    pub(crate) fn resilvered(&self, leaves: &[u64]) {
+        let mut state = self.scan.state.lock();
+        state.given_up.retain(|(guid, _)| !leaves.contains(guid));
+    }
+}

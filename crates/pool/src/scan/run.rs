@@ -1,0 +1,266 @@
+//! The life of a scan: it is begun, goes on slice by slice, is paused, stopped or done.
+
+use std::time::Duration;
+
+use format::scan::{ScanFunction, ScanState};
+use rt::mem::{Class, Grant, Holder};
+use rt::sync::Mutex;
+use rt::sync::atomic::{AtomicBool, Ordering};
+
+use vdev::Tree;
+
+use super::mend::{Mending, Sums};
+use super::position::Position;
+use super::slice::{self, Budget, PART_BYTES};
+use super::{Answer, Running, SLICE_LEAST, SLICE_MAX, ScanStatus};
+use crate::error::Result;
+use crate::pool::{Pool, Writing};
+
+/// Bytes of memory for what a slice gathers: wanted, and taken in any case.
+const MEMORY: u64 = 16 << 20;
+const MEMORY_LEAST: u64 = 256 << 10;
+/// How often it is put to disk where a scan is.
+const SAVE: Duration = Duration::from_secs(5);
+
+/// What came of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is nothing to do: no scan, or it is paused.
+    Idle,
+    /// There is more.
+    More,
+    /// There is more, but not now: a txg must be on disk before, or space is needed that was held back.
+    Later,
+    /// The scan is done.
+    Done,
+}
+
+impl Pool {
+    /// Begins a scrub, or a resilver of what leaves lack that are there; a paused scrub goes on.
+    pub fn scan_start(&self, function: ScanFunction) -> Result<Answer> {
+        self.writing()?;
+        let range = match function {
+            ScanFunction::Resilver => {
+                let lacking = self.lacking_leaves();
+                let ranges = || lacking.iter().flat_map(|(_, txgs)| txgs.ranges());
+                let first = ranges().map(|range| range.0).min();
+                let Some(first) = first else { return Ok(Answer::NothingLacks) };
+                (first.saturating_sub(1), ranges().map(|range| range.1).max().unwrap_or(0))
+            }
+            _ => (0, 0),
+        };
+        if function == ScanFunction::Scrub && self.is_scan_paused() {
+            return self.task(|cx| cx.scan_pause(false));
+        }
+        let allocated = self.space()?.allocated;
+        self.task(move |cx| cx.scan_begin(function, range, allocated))
+    }
+
+    /// Pauses the scrub that is under way.
+    pub fn scan_pause(&self) -> Result<Answer> {
+        self.task(|cx| cx.scan_pause(true))
+    }
+
+    /// Stops the scan that is under way, for good.
+    pub fn scan_stop(&self) -> Result<Answer> {
+        if !self.scan.is_under_way() {
+            return Ok(Answer::NoScan);
+        }
+        Ok(self.task(|cx| cx.scan_end(false))?.0)
+    }
+
+    /// Lets the slice under way end, and none begin until it is called again with `false`: somebody wants the pool
+    /// for himself.
+    pub fn scan_hush(&self, hush: bool) {
+        self.scan.hush.store(hush, Ordering::SeqCst);
+    }
+
+    /// Is there a leaf that lacks what a resilver could give it?
+    pub fn needs_resilver(&self) -> bool {
+        if self.writing.is_none() || self.in_memory {
+            return false;
+        }
+        let lacking = self.lacking_leaves();
+        !lacking.is_empty() && lacking != self.scan.state.lock().given_up
+    }
+
+    fn is_scan_paused(&self) -> bool {
+        self.scan.state.lock().running.as_ref().is_some_and(Running::is_paused)
+    }
+
+    /// Goes on with the scan until it is done, paused or stopped; `tell` hears of it after each slice, and ends it
+    /// with `false`.
+    pub fn scan_run(&self, tell: &mut dyn FnMut(&ScanStatus) -> bool) -> Result<Step> {
+        loop {
+            let step = self.scan_step()?;
+            if matches!(step, Step::Idle | Step::Done) {
+                return Ok(step);
+            }
+            if let Some(status) = self.scan_status()?
+                && !tell(&status)
+            {
+                return Ok(step);
+            }
+            if step == Step::Later {
+                self.sync()?;
+            }
+        }
+    }
+
+    /// Does one slice of the scan that is under way.
+    pub fn scan_step(&self) -> Result<Step> {
+        self.scan_step_within(u64::MAX)
+    }
+
+    /// As [`Pool::scan_step`], of about so many bytes of blocks at most.
+    pub fn scan_step_within(&self, bytes_max: u64) -> Result<Step> {
+        let writing = self.writing()?;
+        let _one = self.scan.stepping.lock();
+        if self.in_memory || self.scan.hush.load(Ordering::SeqCst) {
+            return Ok(Step::Idle);
+        }
+        let hold = writing.writer.allocator().hold();
+        let (txg, root) = *self.scan.root.lock();
+        let (scan, position, bytes, seen) = {
+            let mut state = self.scan.state.lock();
+            let Some(running) = state.running.as_mut().filter(|running| !running.is_paused())
+            else {
+                return Ok(Step::Idle);
+            };
+            running.moved.retain(|(moved, _)| *moved > txg);
+            if !running.moved.is_empty() {
+                // It has followed a change that is not on disk yet, where it would look for what is new in it.
+                return Ok(Step::Later);
+            }
+            if running.position.is_end() {
+                drop(state);
+                drop(hold);
+                return self.scan_finish(writing);
+            }
+            let key = (running.scan.start_time, running.scan.function);
+            let bytes = running.slice_bytes.min(bytes_max);
+            (running.scan, running.position.clone(), bytes, key)
+        };
+        let grant = self.scan_memory();
+        let parts = (grant.bytes() / PART_BYTES).max(16) as usize;
+        let mut after = position;
+        let tree = self.store.tree();
+        let gathered =
+            slice::gather((&self.store, &tree), &root, &scan, &mut after, Budget { parts, bytes })?;
+        let mut spots = gathered.spots.clone();
+        spots.sort_unstable();
+        let mending = Mending {
+            store: &self.store,
+            tree: &tree,
+            out: writing.writer.out(),
+            workers: &self.workers,
+            hold: &hold,
+            gathered: &gathered,
+            stop: &self.scan.hush,
+            sums: Mutex::new(Sums::default()),
+            broken: AtomicBool::new(false),
+        };
+        let sums = mending.run(&spots, &scan);
+        drop(grant);
+        self.scan_note(writing, &tree, (seen, after, sums))
+    }
+
+    /// Memory for a slice: as much as can be had, and a little in any case.
+    fn scan_memory(&self) -> Grant {
+        let account = self.store.account().of(Holder::Scan);
+        let mut bytes = MEMORY;
+        while bytes > MEMORY_LEAST {
+            if let Some(grant) = account.try_grant(Class::Elastic, bytes) {
+                return grant;
+            }
+            bytes /= 2;
+        }
+        account.take(MEMORY_LEAST)
+    }
+
+    /// Takes in what a slice has done.
+    fn scan_note(
+        &self,
+        writing: &Writing,
+        tree: &Tree,
+        (seen, mut after, sums): ((u64, ScanFunction), Position, Option<Sums>),
+    ) -> Result<Step> {
+        let (flush, save) = {
+            let mut state = self.scan.state.lock();
+            let same =
+                |running: &&mut Running| (running.scan.start_time, running.scan.function) == seen;
+            let Some(running) = state.running.as_mut().filter(same) else {
+                return Ok(Step::Idle);
+            };
+            let Some(sums) = sums else {
+                running.slice_bytes = (running.slice_bytes / 2).max(SLICE_LEAST);
+                return Ok(Step::Later);
+            };
+            running.slice_bytes = (running.slice_bytes * 2).min(SLICE_MAX);
+            // What became of data sets since the uberblock that it walked.
+            running.moved.iter().for_each(|(_, moved)| after.follow(*moved));
+            running.position = after;
+            running.scan.examined += sums.examined;
+            running.scan.processed += sums.processed;
+            running.scan.errors += sums.errors;
+            running.pass.examined += sums.examined;
+            running.pass.read += sums.read;
+            running.pass.written += sums.processed;
+            running.unsaved = true;
+            running.unflushed |= sums.processed > 0;
+            for leaf in sums.unwritten {
+                // So it does not count as filled: it lacks something later, too.
+                tree.leaves()[leaf].lacks.note(writing.txgs.open());
+            }
+            self.scan_lost(&sums.lost);
+            let end = running.position.is_end();
+            let save = end || running.saved.elapsed() >= SAVE;
+            (save && std::mem::take(&mut running.unflushed), save && !end)
+        };
+        if flush {
+            // A leaf whose flush fails may have lost what it was given: it lacks this txg from now on.
+            writing.writer.out().flush()?;
+        }
+        if save {
+            self.task(|cx| cx.scan_save())?;
+        }
+        Ok(Step::More)
+    }
+
+    /// Puts to disk where the scan is.
+    pub fn scan_save(&self) -> Result<()> {
+        let writing = self.writing()?;
+        let _one = self.scan.stepping.lock();
+        writing.writer.out().flush()?;
+        self.task(|cx| cx.scan_save())
+    }
+
+    fn scan_finish(&self, writing: &Writing) -> Result<Step> {
+        writing.writer.out().flush()?;
+        let (answer, filled) = self.task(|cx| cx.scan_end(true))?;
+        if !filled.is_empty() {
+            self.resilvered(&filled);
+        }
+        Ok(if answer == Answer::Done { Step::Done } else { Step::More })
+    }
+
+    /// Blocks that are lost: for the log of errors.
+    fn scan_lost(&self, lost: &[format::scan::Bookmark]) {
+        let mut list = self.scan.lost.lock();
+        let room = super::LOST_MAX.saturating_sub(list.len());
+        list.extend(lost.iter().take(room));
+    }
+
+    /// Blocks that scans of this process found lost, up to some thousands.
+    pub fn scan_lost_blocks(&self) -> Vec<format::scan::Bookmark> {
+        self.scan.lost.lock().clone()
+    }
+
+    /// Is a scan under way, and not paused?
+    pub fn is_scanning(&self) -> bool {
+        let state = self.scan.state.lock();
+        let active =
+            |running: &Running| running.scan.state == ScanState::Scanning && !running.is_paused();
+        state.running.as_ref().is_some_and(active)
+    }
+}

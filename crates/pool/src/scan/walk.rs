@@ -1,0 +1,255 @@
+//! The walk of a scan through one object set, from a bookmark on.
+//!
+//! The one idea: blocks come in one order, that of OpenZFS: the meta dnode's, each block of dnodes followed by the
+//! blocks of its objects; so a bookmark, the next block of the lowest level, tells all that was done. What was born
+//! before the range is left out with all below it.
+
+use format::dnode::{DNODE_BLOCK, DNODE_SLOT, DNODES_PER_BLOCK};
+use format::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
+use format::scan::Bookmark;
+use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
+use store::Store;
+use zerocopy::FromBytes;
+
+/// Number of an object's spill block in bookmarks.
+pub(crate) const SPILL: u64 = u64::MAX;
+
+/// Shall the walk go on?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    Go,
+    /// Before the next block of the lowest level.
+    Stop,
+}
+
+/// Who hears of the blocks.
+pub(crate) trait Visitor {
+    /// A block in the range, after what is below it.
+    fn visit(&mut self, at: Bookmark, bp: &BlkPtr);
+
+    /// Is it enough? Asked before each block of the lowest level.
+    fn is_enough(&mut self) -> bool;
+}
+
+/// A walk through one object set.
+pub(crate) struct Walk<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) objset: u64,
+    /// Blocks born in (min, max] are visited.
+    pub(crate) range: (u64, u64),
+    /// What is before it is done; `None`: nothing.
+    pub(crate) from: Option<Bookmark>,
+    pub(crate) visitor: &'a mut dyn Visitor,
+    /// Where it stopped.
+    pub(crate) stopped: Option<Bookmark>,
+}
+
+/// An object while its blocks are walked.
+#[derive(Clone, Copy)]
+struct Object<'d> {
+    number: u64,
+    dnode: &'d DnodePhys,
+}
+
+impl Walk<'_> {
+    /// Walks it all, or until it is enough.
+    pub(crate) fn run(&mut self, root: &BlkPtr) -> Flow {
+        if root.is_hole() || root.birth() <= self.range.0 {
+            return Flow::Go;
+        }
+        let parsed = self.bytes_of(root).and_then(|bytes| ObjsetPhys::parse(&bytes).ok());
+        if let Some(phys) = parsed {
+            let numbers = [PROJECTUSED_OBJECT, GROUPUSED_OBJECT, USERUSED_OBJECT];
+            let flow = self.object(Object { number: 0, dnode: &phys.meta });
+            if flow == Flow::Stop {
+                return flow;
+            }
+            for (number, dnode) in numbers.into_iter().zip(phys.accounting.iter().rev()) {
+                let Some(dnode) = dnode else { continue };
+                if self.object(Object { number, dnode }) == Flow::Stop {
+                    return Flow::Stop;
+                }
+            }
+        }
+        let at = Bookmark { objset: self.objset, object: 0, level: -1, block: 0 };
+        self.tell(at, root);
+        Flow::Go
+    }
+
+    fn object(&mut self, object: Object<'_>) -> Flow {
+        let level = object.dnode.core().levels.saturating_sub(1);
+        for (index, bp) in (0..).zip(object.dnode.blkptrs()) {
+            if self.block(object, bp, (level, index)) == Flow::Stop {
+                return Flow::Stop;
+            }
+        }
+        match object.dnode.spill() {
+            Some(spill) => self.block(object, spill, (0, SPILL)),
+            None => Flow::Go,
+        }
+    }
+
+    fn block(&mut self, object: Object<'_>, bp: &BlkPtr, (level, number): (u8, u64)) -> Flow {
+        if !bp.has_space() || bp.birth() <= self.range.0 || self.is_done(object, level, number) {
+            return Flow::Go;
+        }
+        let at = Bookmark {
+            objset: self.objset,
+            object: object.number,
+            level: level.into(),
+            block: number,
+        };
+        // Who stops within the accounts, which have no place in the order, would begin the object set anew.
+        let resumable = level == 0 && object.number < PROJECTUSED_OBJECT;
+        if resumable && self.visitor.is_enough() {
+            self.stopped = Some(at);
+            return Flow::Stop;
+        }
+        let flow = if bp.level() != level || !(level > 0 || object.number == 0) {
+            Flow::Go
+        } else if let Some(bytes) = self.bytes_of(bp) {
+            if level > 0 {
+                self.pointers(object, &bytes, (level, number))
+            } else {
+                self.dnodes(object, &bytes, number)
+            }
+        } else {
+            Flow::Go
+        };
+        if flow == Flow::Go {
+            self.tell(at, bp);
+        }
+        flow
+    }
+
+    fn pointers(&mut self, object: Object<'_>, bytes: &[u8], (level, number): (u8, u64)) -> Flow {
+        let shift = object.dnode.pointers_shift();
+        for (index, child) in (0..).zip(bytes.as_chunks::<128>().0) {
+            let Ok(child) = BlkPtr::read_from_bytes(child) else { continue };
+            let number = number.checked_shl(shift).unwrap_or(0).saturating_add(index);
+            if self.block(object, &child, (level - 1, number)) == Flow::Stop {
+                return Flow::Stop;
+            }
+        }
+        Flow::Go
+    }
+
+    fn dnodes(&mut self, object: Object<'_>, bytes: &[u8], number: u64) -> Flow {
+        if object.dnode.kind() != ObjectType::DNODE || bytes.len() > DNODE_BLOCK {
+            return Flow::Go;
+        }
+        let mut slot = 0;
+        while let Some(rest) = bytes.get(slot * DNODE_SLOT..).filter(|rest| !rest.is_empty()) {
+            // What cannot be a dnode leads nowhere.
+            let dnode = DnodePhys::parse(rest).ok().flatten();
+            let Some(dnode) = dnode else {
+                slot += 1;
+                continue;
+            };
+            let number = number.saturating_mul(DNODES_PER_BLOCK).saturating_add(slot as u64);
+            slot += dnode.slots();
+            if self.object(Object { number, dnode: &dnode }) == Flow::Stop {
+                return Flow::Stop;
+            }
+        }
+        Flow::Go
+    }
+
+    /// Is the block before the bookmark, with all below it?
+    fn is_done(&self, object: Object<'_>, level: u8, number: u64) -> bool {
+        let Some(from) = self.from else { return false };
+        if from.level != 0 {
+            return false;
+        }
+        let shift = u32::from(level) * object.dnode.pointers_shift();
+        // The first block of the lowest level behind it.
+        let wide = number.checked_add(1).map(|next| u128::from(next) << shift.min(64));
+        if object.number == 0 {
+            let Some(next) = wide else { return false };
+            return match from.object {
+                0 => next <= u128::from(from.block),
+                inside => next * u128::from(DNODES_PER_BLOCK) <= u128::from(inside),
+            };
+        }
+        // Within a block of dnodes that is not done: all blocks of objects before the bookmark's are.
+        if from.object == 0 {
+            return false;
+        }
+        object.number < from.object
+            || object.number == from.object
+                && wide.is_some_and(|next| next <= u128::from(from.block))
+    }
+
+    fn tell(&mut self, at: Bookmark, bp: &BlkPtr) {
+        if bp.physical_birth() <= self.range.1 {
+            self.visitor.visit(at, bp);
+        }
+    }
+
+    /// What is in a block that leads to others; nothing if it is lost, or of the other byte order: whoever examines
+    /// it tells.
+    fn bytes_of(&self, bp: &BlkPtr) -> Option<store::Block> {
+        if !bp.is_little_endian() {
+            return None;
+        }
+        // Blocks of dnodes count as encrypted, though pointers in them are not.
+        let read = match bp.is_crypt() {
+            true => self.store.read_undeciphered(bp),
+            false => self.store.read(bp),
+        };
+        read.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_before_a_bookmark_is_done() {
+        struct Nobody;
+        impl Visitor for Nobody {
+            fn visit(&mut self, _at: Bookmark, _bp: &BlkPtr) {}
+            fn is_enough(&mut self) -> bool {
+                false
+            }
+        }
+        let tree = vdev::Tree::open(
+            &format::config::VdevConfig::new(format::config::VdevKind::Root, None, 1),
+            Default::default(),
+        );
+        let account = rt::Account::new(1 << 20, 0);
+        let streams = store::Streams::new(&account, 0);
+        let buffers = rt::sync::Arc::new(rt::buf::BufPool::new(0));
+        let store =
+            Store::new(vdev::Present::new(rt::sync::Arc::new(tree.unwrap())), buffers, 0, streams);
+        let mut nobody = Nobody;
+        // Indirect blocks of 128 KiB: 1,024 pointers.
+        let dnode = DnodePhys::new(ObjectType::DNODE, 16 << 10, ObjectType::NONE, 0, 1);
+        let shift = dnode.pointers_shift();
+        let mut is_done = |from: (u64, u64), object: u64, level: u8, number: u64| {
+            let (from_object, block) = from;
+            let from = Bookmark { objset: 5, object: from_object, level: 0, block };
+            let walk = Walk {
+                store: &store,
+                objset: 5,
+                range: (0, 9),
+                from: Some(from),
+                visitor: &mut nobody,
+                stopped: None,
+            };
+            walk.is_done(Object { number: object, dnode: &dnode }, level, number)
+        };
+        // At a block of dnodes.
+        assert!(is_done((0, 3), 0, 0, 2) && !is_done((0, 3), 0, 0, 3));
+        assert!(!is_done((0, 3), 0, 1, 0) && is_done((0, 1 << shift), 0, 1, 0));
+        // Within an object.
+        assert!(is_done((70, 5), 0, 0, 1) && !is_done((70, 5), 0, 0, 2));
+        assert!(is_done((70, 5), 69, 3, 0) && !is_done((70, 5), 71, 0, 0));
+        assert!(is_done((70, 5), 70, 0, 4) && !is_done((70, 5), 70, 0, 5));
+        assert!(!is_done((70, 5), 70, 1, 0) && is_done((70, 2 << shift), 70, 1, 1));
+        // The spill block comes last.
+        assert!(!is_done((70, 5), 70, 0, SPILL) && is_done((70, SPILL), 70, 2, 0));
+        assert!(!is_done((70, SPILL), 70, 0, SPILL));
+    }
+}

@@ -1,0 +1,174 @@
+//! `zpool scrub`, `zpool resilver`: begun, paused, stopped, and worked on until they are done.
+//!
+//! A pool that no server holds is worked on by the command itself, until the scan is done; one that was left in the
+//! middle, by whoever, is gone on with. In a server a thread of its own does it ([`work`]), and the command only waits
+//! if it is asked to.
+
+use std::time::Duration;
+
+use format::scan::ScanFunction;
+use pool::{Pool, ScanAnswer, ScanStep};
+use rt::sync::{Arc, Weak};
+
+use super::held::Held;
+use super::session::{self, For, Session, pool_error};
+use super::{Here, status};
+use crate::pools::{Scan, ScanRequest, ScanWish};
+use crate::{Doing, Error, Result, Why, events};
+
+/// How often it is looked whether there is something to do.
+const IDLE: Duration = Duration::from_millis(500);
+/// The pause after each slice, in which others have the disks: a part of what the slice took.
+const YIELD_SHARE: u32 = 20;
+const YIELD_LEAST: Duration = Duration::from_millis(2);
+/// How often a waiting command looks.
+const LOOK: Duration = Duration::from_millis(200);
+
+fn doing(request: &ScanRequest) -> Doing {
+    let name = request.name.clone();
+    match request.wish {
+        ScanWish::Scrub => Doing::Scrub(name),
+        ScanWish::Pause => Doing::PauseScrub(name),
+        ScanWish::Stop => Doing::StopScrub(name),
+        ScanWish::Resilver => Doing::Resilver(name),
+    }
+}
+
+/// Tells whoever follows events of a scan that `function` names.
+fn tell(session: &Session, resilver: bool, what: &str) {
+    let kind = if resilver { "resilver" } else { "scrub" };
+    let class = format!("{}{kind}_{what}", events::SCAN);
+    session.told.iter().for_each(|told| told.tell(&session.pool, &class));
+}
+
+/// Does what is wished; `progress` hears of it while the command stays, until it gives false.
+pub(super) fn scan(
+    here: &Here,
+    request: &ScanRequest,
+    progress: &mut dyn FnMut(&Scan) -> bool,
+) -> Result<()> {
+    let session = session::open(here, &request.name, &request.places, For::Writing)?;
+    let fail = |error| pool_error(doing(request), error);
+    let before = session.pool.scan_status().map_err(fail)?;
+    let running = before.filter(|status| status.is_running());
+    let is_resilver = running.is_some_and(|status| status.is_resilver());
+    let pool = &session.pool;
+    let answer = match request.wish {
+        ScanWish::Scrub => pool.scan_start(ScanFunction::Scrub),
+        ScanWish::Pause => pool.scan_pause(),
+        ScanWish::Stop => pool.scan_stop(),
+        // There is one: it goes on.
+        ScanWish::Resilver if is_resilver => Ok(ScanAnswer::Done),
+        ScanWish::Resilver => pool.scan_start(ScanFunction::Resilver),
+    };
+    let refused = |why| Err(Error::cannot(doing(request), why));
+    let event = match (answer.map_err(fail)?, request.wish) {
+        (ScanAnswer::Done | ScanAnswer::Resumed, ScanWish::Pause) => "paused",
+        (ScanAnswer::Done, ScanWish::Stop) => "finish",
+        (ScanAnswer::Done, ScanWish::Resilver) if is_resilver => "",
+        (ScanAnswer::Done, _) => "start",
+        (ScanAnswer::Resumed, _) => "resume",
+        // Who began it is gone, and nobody else goes on with it.
+        (ScanAnswer::Scrubbing, ScanWish::Scrub) if !session.held => "",
+        (ScanAnswer::NothingLacks, _) => return session.close(doing(request)),
+        (ScanAnswer::Scrubbing, _) => return refused(Why::Scrubbing),
+        (ScanAnswer::Resilvering, _) => return refused(Why::Resilvering),
+        (ScanAnswer::Paused, _) => return refused(Why::ScrubPaused),
+        (ScanAnswer::NoScan, _) => return refused(Why::NoScrub),
+    };
+    if !event.is_empty() {
+        let resilver = is_resilver || request.wish == ScanWish::Resilver;
+        tell(&session, resilver, event);
+    }
+    session.note(&request.command).map_err(fail)?;
+    if matches!(request.wish, ScanWish::Scrub | ScanWish::Resilver) {
+        if session.held {
+            if request.wait {
+                wait(here, &session, progress).map_err(fail)?;
+            }
+        } else {
+            run(&session.pool, progress).map_err(fail)?;
+        }
+    }
+    session.close(doing(request))
+}
+
+/// Works on the scan of a pool until it is done, and on what leaves have come to lack meanwhile.
+pub(super) fn run(
+    pool: &Pool,
+    progress: &mut dyn FnMut(&Scan) -> bool,
+) -> std::result::Result<(), pool::PoolError> {
+    loop {
+        let mut wanted = true;
+        pool.scan_run(&mut |now| {
+            wanted = progress(&status::of_scan(now));
+            wanted
+        })?;
+        if !wanted || !pool.needs_resilver() {
+            return Ok(());
+        }
+        if pool.scan_start(ScanFunction::Resilver)? != ScanAnswer::Done {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits until the server has done it.
+fn wait(
+    here: &Here,
+    session: &Session,
+    progress: &mut dyn FnMut(&Scan) -> bool,
+) -> std::result::Result<(), pool::PoolError> {
+    while session.pool.is_scanning() {
+        let ending = here.held.as_ref().is_some_and(|held| held.is_ending());
+        if let Some(now) = session.pool.scan_status()?
+            && (!progress(&status::of_scan(&now)) || ending)
+        {
+            break;
+        }
+        rt::time::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Goes on with the scans of a pool that is held, until it is let go of.
+pub(super) fn work(pool: &Arc<Pool>, held: &Arc<Held>) {
+    let (pool, held): (Weak<Pool>, Weak<Held>) = (Arc::downgrade(pool), Arc::downgrade(held));
+    let body = move || {
+        loop {
+            let Some(pool) = pool.upgrade() else { return };
+            let start = rt::time::now();
+            if pool.suspended().is_none() && !pool.is_scanning() && pool.needs_resilver() {
+                let begun = pool.scan_start(ScanFunction::Resilver);
+                if matches!(begun, Ok(ScanAnswer::Done))
+                    && let Some(held) = held.upgrade()
+                {
+                    held.tell(&pool, &format!("{}resilver_start", events::SCAN));
+                }
+            }
+            let resilver = pool.scan_status().ok().flatten().is_some_and(|now| now.is_resilver());
+            let step =
+                if pool.suspended().is_none() { pool.scan_step() } else { Ok(ScanStep::Idle) };
+            let pause = match step {
+                Ok(ScanStep::More) => (start.elapsed() / YIELD_SHARE).max(YIELD_LEAST),
+                Ok(ScanStep::Later) => {
+                    // What it waits for comes with the next txg, and nobody else may ask for one.
+                    let _ = pool.sync();
+                    YIELD_LEAST
+                }
+                Ok(ScanStep::Done) => {
+                    let kind = if resilver { "resilver" } else { "scrub" };
+                    if let Some(held) = held.upgrade() {
+                        held.tell(&pool, &format!("{}{kind}_finish", events::SCAN));
+                    }
+                    YIELD_LEAST
+                }
+                Ok(ScanStep::Idle) | Err(_) => IDLE,
+            };
+            // Whoever exports it finds nobody else with it.
+            drop(pool);
+            rt::time::sleep(pause);
+        }
+    };
+    drop(rt::thread::spawn("scan", body));
+}
