@@ -36,6 +36,7 @@ mod parents;
 mod read;
 
 pub(crate) use dying::Left;
+pub(crate) use read::SPILL;
 
 /// Memory for what a txg changes of an object beside its records, about, in bytes.
 const CHANGES_BYTES: u64 = 2048;

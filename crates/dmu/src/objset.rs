@@ -15,16 +15,17 @@ use rt::Grant;
 use rt::mem::{Class, Holder, Reclaim};
 use rt::sync::atomic::Ordering;
 use rt::sync::{Arc, Mutex, Weak};
-use store::{BlockWrite, Store};
+use store::{At, BlockWrite, Store};
 
 use crate::dirty::DirtyLists;
 use crate::error::{DmuError, Result};
 use crate::ledger::{Needs, Space, Tally};
 use crate::numbers::Numbers;
-use crate::object::Object;
+use crate::object::{Object, SPILL};
 use crate::policy::Policy;
 use crate::reaper::Reaper;
 use crate::sync::{Synced, Syncing};
+use crate::tree::Root;
 use crate::txg::Tx;
 use crate::zap_object::Zap;
 
@@ -121,7 +122,7 @@ impl Objset {
     ) -> Result<Objset> {
         let fail =
             |source| DmuError::Block { object: 0, level: 0, block: 0, source: Box::new(source) };
-        let bytes = store.read(root).map_err(fail)?;
+        let bytes = store.read_for(At::ROOT, root).map_err(fail)?;
         let phys =
             ObjsetPhys::parse(&bytes).map_err(|source| DmuError::Format { object: 0, source })?;
         Ok(Self::assemble(store, phys, *root, policy, owner_of))
@@ -191,6 +192,17 @@ impl Objset {
     /// The pointer to the object set as of the last sync.
     pub fn root(&self) -> BlkPtr {
         *self.root.lock()
+    }
+
+    /// The pointer to a block as it is on disk now: the object set's own at level -1, or one of an object. A hole
+    /// if there is none.
+    pub fn pointer(&self, object: u64, level: i64, block: u64) -> Result<BlkPtr> {
+        let Ok(level) = u8::try_from(level) else { return Ok(self.root()) };
+        let Some(dnode) = self.any_object(object)?.synced() else { return Ok(BlkPtr::ZERO) };
+        if block == SPILL {
+            return Ok(dnode.spill().copied().unwrap_or(BlkPtr::ZERO));
+        }
+        Root::of(object, &dnode).pointer(&self.store, level, block)
     }
 
     /// Where the blocks come from.

@@ -4,7 +4,7 @@
 //! endless (levels, block numbers) is bounded by the dnode's own parse.
 
 use format::{BlkPtr, DnodePhys};
-use store::{Block, Store};
+use store::{At, Block, Store};
 use zerocopy::FromBytes;
 
 use crate::error::{DmuError, Result};
@@ -176,7 +176,7 @@ impl Root {
             let reason = "an indirect block of another level or size";
             return Err(fail(store::StoreError::BadPointer { bp: Box::new(*bp), reason }));
         }
-        store.read(bp).map_err(fail)
+        store.read_for(At { object: self.object, block: index }, bp).map_err(fail)
     }
 
     /// The first data block at or after `from` that is not a hole (`data`), or that is one.

@@ -3,6 +3,7 @@
 //! Use is counted by the sync, in ZAPs of the object set; quotas are ZAPs that the master node
 //! names, under the same keys. Here both are read, of heads and snapshots. FORMAT: section 11.8.
 
+use rt::sync::Arc;
 use std::collections::BTreeMap;
 
 use dmu::{Objset, Policy, Zap};
@@ -90,7 +91,7 @@ impl Accounts {
     /// The accounts of a file system or snapshot as of the last sync; `None` of what keeps none:
     /// volumes, file systems before version 4, and encrypted ones, whose accounts are hidden.
     pub fn of(pool: &Pool, found: &Found) -> Result<Option<Accounts>> {
-        let store = pool.store().clone();
+        let store = Arc::new(pool.store().of_objset(found.object));
         let objset = Objset::open(store, &found.phys.bp, Policy::new(false), None)?;
         let phys = objset.phys();
         let hidden = phys.macs.iter().any(|byte| *byte != 0);

@@ -10,6 +10,7 @@ use format::master_node::{
 use format::objset::ObjsetType;
 use pool::dsl::lookup::Found;
 use pool::{Pool, PoolError};
+use rt::sync::Arc;
 
 /// What was fixed when a data set was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub enum Fixed {
 
 /// Reads what was fixed when a data set (or what a snapshot is of) was made.
 pub fn fixed(pool: &Pool, found: &Found) -> Result<Fixed, PoolError> {
-    let store = pool.store().clone();
+    let store = Arc::new(pool.store().of_objset(found.object));
     let objset = Objset::open(store, &found.phys.bp, Policy::new(false), None)?;
     let is_volume = objset.kind() == ObjsetType::Zvol;
     if objset.phys().macs.iter().any(|byte| *byte != 0) {

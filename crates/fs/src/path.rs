@@ -1,15 +1,69 @@
 //! Paths to objects. The doors speak in paths, the file system in object numbers.
 
+use format::dirent::Dirent;
+use format::zap::{Cursor, Entry};
+use format::znode::Pflags;
+
 use crate::error::{FsError, Result, shown};
 use crate::filesystem::Filesystem;
+use crate::mode;
 use crate::names::DirEntry;
+
+/// Entries that are looked at at once.
+const ENTRIES: usize = 1024;
 
 /// Parts of a path: empty ones and "." left out.
 pub fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".")
 }
 
+/// How far parents are followed: a path has 1,024 bytes.
+const DEPTH_MAX: usize = 512;
+
 impl Filesystem {
+    /// The path of an object, by the parents that it and its directories name, as OpenZFS tells it; `None`: it has
+    /// none, or it cannot be told.
+    pub fn path_of(&self, number: u64) -> Option<Vec<u8>> {
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        let mut at = number;
+        for _ in 0..DEPTH_MAX {
+            let znode = self.znode_of(&self.object(at).ok()?).ok()?;
+            if znode.parent == at {
+                let mut path = Vec::new();
+                for part in parts.iter().rev() {
+                    path.push(b'/');
+                    path.extend(part);
+                }
+                return Some(if path.is_empty() { vec![b'/'] } else { path });
+            }
+            let is_dir = znode.mode as u32 & mode::TYPE == mode::DIR;
+            let hidden = znode.flags & Pflags::XATTR != 0 && is_dir;
+            parts.push(match hidden {
+                true => b"<xattrdir>".to_vec(),
+                false => self.name_in(znode.parent, at)?,
+            });
+            at = znode.parent;
+        }
+        None
+    }
+
+    /// A name of an object in a directory.
+    fn name_in(&self, dir: u64, object: u64) -> Option<Vec<u8>> {
+        let zap = self.directory(dir).ok()?;
+        let mut cursor = Cursor::START;
+        while cursor != Cursor::END {
+            let (entries, next) = zap.list(cursor, ENTRIES).ok()?;
+            cursor = next;
+            let is_it = |entry: &Entry| {
+                entry.value.as_u64().is_some_and(|value| Dirent::decode(value).object == object)
+            };
+            if let Some(entry) = entries.into_iter().find(is_it) {
+                return Some(entry.name);
+            }
+        }
+        None
+    }
+
     /// The object at `path` (from the root, leading slash or not). Links are not followed.
     pub fn resolve(&self, path: &[u8]) -> Result<u64> {
         self.walk(parts(path), path)

@@ -338,7 +338,7 @@ impl Pool {
             hole_birth: wanted.contains(&Feature::HoleBirth),
             ..Policy::new(true)
         };
-        let of_sync = Arc::new(store.waiting_at(gate.clone()));
+        let of_sync = Arc::new(store.of_objset(0).waiting_at(gate.clone()));
         let objset = Arc::new(Objset::create(of_sync, ObjsetType::Meta, policy, None));
         let dirty_max = crate::memory::Memory::of(&out.tree(), store.account()).dirty_max;
         let txgs = dmu::Txgs::new(TXG_INITIAL - 1, dirty_max, store.account());
@@ -404,6 +404,7 @@ impl Pool {
             opened: rt::time::now(),
             slow: Mutex::default(),
             scan: crate::scan::Scans::default(),
+            healing: Default::default(),
         };
         let pool = Arc::new(pool);
         // The rest is a task of the first txg: the file system, and the note in the history.

@@ -194,13 +194,13 @@ impl Pool {
     pub(crate) fn make_dataset(&self, found: &Found) -> Result<Dataset> {
         let policy = self.policy(found)?;
         let owner_of: dmu::OwnerOf = owner_of;
-        let store = self.store.clone();
+        let store = Arc::new(self.store.of_objset(found.object));
         let root = found.phys.bp;
         if root.is_hole() {
             let detail = format!("{} has no object set", found.name);
             return Err(PoolError::Damaged { what: "data set", detail });
         }
-        let phys = store.read(&root)?;
+        let phys = store.read_for(store::At::ROOT, &root)?;
         let phys = format::ObjsetPhys::parse(&phys).map_err(|e| PoolError::Damaged {
             what: "object set",
             detail: format!("{}: {e}", found.name),
@@ -284,7 +284,8 @@ impl Pool {
 
     /// The object set of a data set as it is on disk.
     pub(crate) fn objset_phys(&self, found: &Found) -> Result<format::ObjsetPhys> {
-        let bytes = self.store.read(&found.phys.bp)?;
+        let store = self.store.of_objset(found.object);
+        let bytes = store.read_for(store::At::ROOT, &found.phys.bp)?;
         format::ObjsetPhys::parse(&bytes).map_err(|e| PoolError::Damaged {
             what: "object set",
             detail: format!("{}: {e}", found.name),

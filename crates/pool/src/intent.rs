@@ -49,7 +49,7 @@ pub(crate) fn headers(mos: &Mos) -> Result<Vec<(String, ZilHeader)>> {
 
 /// The header of the log of a data set whose object set is at `root`.
 fn header_at(store: &Store, root: &BlkPtr, head: u64) -> Result<ZilHeader> {
-    let bytes = store.read(root)?;
+    let bytes = store.of_objset(head).read_for(store::At::ROOT, root)?;
     let phys = ObjsetPhys::parse(&bytes).map_err(|e| PoolError::Damaged {
         what: "object set",
         detail: format!("data set {head}: {e}"),

@@ -34,6 +34,8 @@ pub mod key {
     pub const SPARES: &[u8] = b"spares";
     pub const BPTREE: &[u8] = b"bptree_obj";
     pub const SCAN: &[u8] = b"scan";
+    pub const ERRLOG_LAST: &[u8] = b"errlog_last";
+    pub const ERRLOG_SCRUB: &[u8] = b"errlog_scrub";
 }
 
 /// The MOS.

@@ -163,7 +163,7 @@ impl Pool {
         uberblock: &Uberblock,
         labels: Option<&PoolConfig>,
     ) -> Result<(Mos, PoolConfig)> {
-        let of_sync = Arc::new(store.waiting_at(gate.clone()));
+        let of_sync = Arc::new(store.of_objset(0).waiting_at(gate.clone()));
         let objset = Objset::open(of_sync, &uberblock.root, Policy::new(true), None)?;
         let ruins = labels.map(|_| Ruins::default());
         let mos = Mos { objset: Arc::new(objset), ruins };
@@ -286,6 +286,7 @@ impl Pool {
             opened: rt::time::now(),
             slow: Mutex::default(),
             scan: Scans::default(),
+            healing: Default::default(),
         });
         if pool.writing.is_some() && !in_memory {
             pool.scan.load(&pool.mos, txg, uberblock.root)?;

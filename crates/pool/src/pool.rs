@@ -152,6 +152,8 @@ pub struct Pool {
     pub(crate) slow: Mutex<crate::slow::Watch>,
     /// Scrubs and resilvers.
     pub(crate) scan: crate::scan::Scans,
+    /// What was read wrong is put right.
+    pub(crate) healing: crate::healing::Healing,
 }
 
 impl Pool {
@@ -321,7 +323,7 @@ impl Pool {
     pub fn has_changes(&self) -> bool {
         let Some(writing) = &self.writing else { return false };
         let mut alive = writing.txgs.last_synced() + 1..=writing.txgs.open();
-        alive.any(|txg| !self.dirty_heads(txg).is_empty())
+        self.errlog_is_due() || alive.any(|txg| !self.dirty_heads(txg).is_empty())
     }
 
     /// From now on each `every`-th block of `least_bytes` and more becomes a gang (0: none, as ordinarily),
@@ -350,6 +352,7 @@ impl Pool {
             }
         };
         *writing.thread.lock() = Some(rt::thread::spawn("txg-sync", body));
+        self.start_healing();
     }
 
     /// Lets a suspended pool go: who waits gets an error. What was acknowledged is on disk, nothing else is.
@@ -361,6 +364,7 @@ impl Pool {
     /// devices it waits, too.
     pub fn close(&self) -> Result<()> {
         let Some(writing) = &self.writing else { return Ok(()) };
+        self.stop_healing();
         let suspended = writing.suspended.lock().is_some();
         writing.closing.store(true, Ordering::SeqCst);
         let result = if suspended { Ok(()) } else { self.sync().map(|_| ()) };
@@ -413,6 +417,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        self.store.troubles().end();
         if let Some(writing) = &self.writing {
             writing.bell.stop();
         }

@@ -128,6 +128,7 @@ impl Pool {
             let progress = ledger.free_portion(left)?;
             writing.freeing.lock().pending = progress == Progress::More;
         }
+        self.write_errlog(tx)?;
         // Frees age by uberblocks, not by txgs that had nothing to write (INV-1).
         if self.make_stable(writing, tx, ledger)? {
             self.write_uberblock(writing, txg)?;

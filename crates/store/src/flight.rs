@@ -13,18 +13,23 @@ use rt::sync::Arc;
 use vdev::{ReadScratch, Sought, Tree};
 
 use crate::error::{Result, StoreError};
-use crate::read::{Store, check_sizes, decompress};
+use crate::read::{At, Store, check_sizes, decompress, note};
+use crate::trouble::Trouble;
 
 /// Blocks that are, or are about to be, read together.
 pub struct Flight {
     /// The vdevs as they were when it was planned: its reads name leaves by their places.
     tree: Arc<Tree>,
+    /// Whose they are.
+    object: u64,
     blocks: Vec<Block>,
     runs: Vec<vdev::Flight>,
     scratch: ReadScratch,
 }
 
 struct Block {
+    /// Its number in the object.
+    number: u64,
     bp: BlkPtr,
     /// The run that it is in, and its place there; `None`: it is read alone, when it is wanted.
     place: Option<(usize, usize)>,
@@ -38,8 +43,9 @@ impl Flight {
 }
 
 impl Store {
-    /// Says what has to be read for these blocks.
-    pub fn plan(&self, bps: Vec<BlkPtr>) -> Flight {
+    /// Says what has to be read for these blocks of an object, each with its number.
+    pub fn plan(&self, object: u64, wanted: Vec<(u64, BlkPtr)>) -> Flight {
+        let bps: Vec<BlkPtr> = wanted.iter().map(|(_, bp)| *bp).collect();
         // As they lie, not as they are wanted: several workers may have written them.
         let mut order: Vec<usize> = (0..bps.len()).filter(|at| may_share(&bps[*at])).collect();
         let mut places = vec![None; bps.len()];
@@ -71,8 +77,10 @@ impl Store {
             }
             rest = later;
         }
-        let blocks = bps.into_iter().zip(places).map(|(bp, place)| Block { bp, place });
-        Flight { tree, blocks: blocks.collect(), runs, scratch: ReadScratch::default() }
+        let blocks = wanted.into_iter().zip(places);
+        let blocks = blocks.map(|((number, bp), place)| Block { number, bp, place });
+        let scratch = ReadScratch::default();
+        Flight { tree, object, blocks: blocks.collect(), runs, scratch }
     }
 
     /// Asks the disks for all of it. What is not `urgent` is ahead of its reader, who does not wait for it yet;
@@ -102,15 +110,18 @@ impl Store {
 
     /// Reads block `index` of what was started into `out`, which is as long as its logical size.
     pub fn land(&self, flight: &mut Flight, index: usize, out: &mut [u8]) -> Result<()> {
-        let Flight { tree, blocks, runs, scratch } = flight;
-        let Block { bp, place } = &blocks[index];
+        let Flight { tree, object, blocks, runs, scratch } = flight;
+        let Block { number, bp, place } = &blocks[index];
+        let at = At { object: *object, block: *number };
         if bp.is_hole() {
             out.fill(0);
             return Ok(());
         }
-        let Some((run, place)) = *place else { return self.read_into(bp, out) };
+        let Some((run, place)) = *place else {
+            return self.read_into_for(at, bp, out);
+        };
         if out.len() as u64 != bp.lsize() {
-            return self.read_into(bp, out);
+            return self.read_into_for(at, bp, out);
         }
         let kind = bp.checksum().unwrap_or(Checksum::Off);
         let salt = self.salt();
@@ -123,9 +134,16 @@ impl Store {
         let mut stored = packed.then(|| self.buffers().get(bp.psize() as usize));
         let buf = stored.as_deref_mut().unwrap_or(&mut *out);
         let landed = tree.land(&mut runs[run], place, buf, scratch, &mut check);
-        match stored {
+        let Ok(report) = landed else {
             // Its other copies, or its error.
-            _ if landed.is_err() => self.read_into(bp, out),
+            return self.read_into_for(at, bp, out);
+        };
+        if !report.faults.is_empty() {
+            let mut trouble = Trouble::default();
+            note(&mut trouble, tree, report);
+            self.tell(bp, Some(at), trouble);
+        }
+        match stored {
             None => Ok(()),
             Some(stored) => decompress(compress, &stored, out).map_err(|()| {
                 let reason = "its compressed data is damaged";

@@ -19,6 +19,7 @@ mod pieces;
 mod ranges;
 mod read;
 mod streams;
+mod trouble;
 mod write;
 
 pub use allocator::{Allocator, SlabSummary, SpaceMaps, TopSpace};
@@ -31,6 +32,7 @@ pub use hold::Hold;
 pub use metaslab::{DEFER_TXGS, MapError, Metaslab, Pending};
 pub use pieces::Part;
 pub use ranges::{BUCKETS, RangeSet};
-pub use read::Store;
+pub use read::{At, Store};
 pub use streams::{Member, Stream, Streams};
+pub use trouble::{Trouble, Troubles};
 pub use write::{BlockWrite, Writer};

@@ -7,16 +7,18 @@
 use codec::checksum::{self, Salt};
 use codec::embedded::{self, Place};
 use format::gang::{GANG_DEPTH_MAX, GANG_SIZE, GangHeader};
-use format::{BlkPtr, Checksum, Compress, Dva, SECTOR};
+use format::scan::Bookmark;
+use format::{BlkPtr, Checksum, Compress, Dva, ObjectType, SECTOR};
 use rt::buf::BufPool;
 use rt::mem::Account;
 use rt::sync::{Arc, RwLock};
-use vdev::{Present, Tree};
+use vdev::{Present, ReadReport, Tree};
 
 use crate::cache::{Block, Bytes, Cache};
 use crate::error::{Result, StoreError};
 use crate::gate::{self, Gate};
 use crate::streams::Streams;
+use crate::trouble::{Trouble, Troubles};
 
 /// Bytes of a block from which on it is read into a recycled buffer.
 const POOLED_LEAST: usize = 64 << 10;
@@ -31,6 +33,24 @@ pub struct Store {
     streams: Arc<Streams>,
     /// Where reads wait that the sync cannot do without; `None`: they fail.
     gate: Option<Arc<Gate>>,
+    /// Who hears of blocks that are not as they should be.
+    troubles: Arc<Troubles>,
+    /// The object set whose blocks are read through this view of the store, if it is of one.
+    objset: Option<u64>,
+}
+
+/// For whom a block is read: an object, and which block of its level it is. The level is in the pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The object; 0 is the meta dnode.
+    pub object: u64,
+    /// Number of the block.
+    pub block: u64,
+}
+
+impl At {
+    /// The block that an object set's own pointer leads to.
+    pub const ROOT: At = At { object: 0, block: 0 };
 }
 
 impl Store {
@@ -43,19 +63,48 @@ impl Store {
     ) -> Store {
         let cache = Cache::of(streams.account(), cache_bytes_max);
         let salt = Arc::new(RwLock::new([0; 32]));
-        Store { present, cache, buffers, salt, streams, gate: None }
+        let (gate, troubles, objset) = Default::default();
+        Store { present, cache, buffers, salt, streams, gate, troubles, objset }
     }
 
     /// The same store, for those who cannot do without what they read: when devices fail, they wait.
     pub fn waiting_at(&self, gate: Arc<Gate>) -> Store {
-        let Store { present, cache, buffers, salt, streams, gate: _ } = self;
+        Store { gate: Some(gate), ..self.view() }
+    }
+
+    /// The same store, for those who read the object set of data set `objset` (0: the MOS): what is wrong with
+    /// its blocks is told.
+    pub fn of_objset(&self, objset: u64) -> Store {
+        Store { objset: Some(objset), ..self.view() }
+    }
+
+    fn view(&self) -> Store {
+        let Store { present, cache, buffers, salt, streams, gate, troubles, objset } = self;
         Store {
             present: present.clone(),
             cache: cache.clone(),
             buffers: buffers.clone(),
             salt: salt.clone(),
             streams: streams.clone(),
-            gate: Some(gate),
+            gate: gate.clone(),
+            troubles: troubles.clone(),
+            objset: *objset,
+        }
+    }
+
+    /// Who hears of blocks that are not as they should be.
+    pub fn troubles(&self) -> &Arc<Troubles> {
+        &self.troubles
+    }
+
+    /// Tells of what went wrong with a block, if it is known whose it is.
+    pub(crate) fn tell(&self, bp: &BlkPtr, at: Option<At>, trouble: Trouble) {
+        if let (Some(objset), Some(At { object, block })) = (self.objset, at)
+            && trouble != Trouble::default()
+        {
+            let root = bp.kind() == ObjectType::OBJSET;
+            let level = if root { -1 } else { i64::from(bp.level()) };
+            self.troubles.tell(Bookmark { objset, object, level, block }, trouble);
         }
     }
 
@@ -137,14 +186,23 @@ impl Store {
 
     /// The block, verified and decompressed, from the cache or the disks.
     pub fn read(&self, bp: &BlkPtr) -> Result<Block> {
+        self.read_any(bp, None)
+    }
+
+    /// As [`Store::read`], for an object.
+    pub fn read_for(&self, at: At, bp: &BlkPtr) -> Result<Block> {
+        self.read_any(bp, Some(at))
+    }
+
+    fn read_any(&self, bp: &BlkPtr, at: Option<At>) -> Result<Block> {
         if let Some(block) = self.cache.get(bp) {
             return Ok(block);
         }
         check_sizes(bp)?;
         let mut bytes = self.room_for(bp.lsize() as usize);
         match &mut bytes {
-            Bytes::Own(bytes) => self.read_into(bp, bytes)?,
-            Bytes::Pooled(bytes) => self.read_into(bp, bytes)?,
+            Bytes::Own(bytes) => self.read_readable(bp, at, bytes)?,
+            Bytes::Pooled(bytes) => self.read_readable(bp, at, bytes)?,
         }
         if !bp.is_little_endian() {
             let reason = "a block of the other byte order";
@@ -167,19 +225,28 @@ impl Store {
     pub fn read_undeciphered(&self, bp: &BlkPtr) -> Result<Block> {
         check_sizes(bp)?;
         let mut bytes = vec![0; bp.lsize() as usize];
-        self.read_plainly(bp, &mut bytes)?;
+        self.read_plainly(bp, None, &mut bytes)?;
         Ok(Arc::new(bytes.into()))
     }
 
     /// Reads a block into `out`, which must be as long as its logical size. Bypasses the cache.
     pub fn read_into(&self, bp: &BlkPtr, out: &mut [u8]) -> Result<()> {
+        self.read_readable(bp, None, out)
+    }
+
+    /// As [`Store::read_into`], for an object.
+    pub fn read_into_for(&self, at: At, bp: &BlkPtr, out: &mut [u8]) -> Result<()> {
+        self.read_readable(bp, Some(at), out)
+    }
+
+    pub(crate) fn read_readable(&self, bp: &BlkPtr, at: Option<At>, out: &mut [u8]) -> Result<()> {
         if bp.is_crypt() && bp.level() == 0 && bp.kind().is_encrypted() && !bp.is_hole() {
             return Err(StoreError::Encrypted { bp: Box::new(*bp) });
         }
-        self.read_plainly(bp, out)
+        self.read_plainly(bp, at, out)
     }
 
-    fn read_plainly(&self, bp: &BlkPtr, out: &mut [u8]) -> Result<()> {
+    fn read_plainly(&self, bp: &BlkPtr, at: Option<At>, out: &mut [u8]) -> Result<()> {
         check_sizes(bp)?;
         let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
         if out.len() as u64 != bp.lsize() {
@@ -198,22 +265,30 @@ impl Store {
             return decompress(compress, &payload[..len], out).map_err(|_| bad("bad compression"));
         }
         if compress == Compress::Off {
-            return self.read_physical(bp, out);
+            return self.read_stored(bp, at, out);
         }
         let mut physical = self.buffers.get(bp.psize() as usize);
-        self.read_physical(bp, &mut physical)?;
+        self.read_stored(bp, at, &mut physical)?;
         decompress(compress, &physical, out).map_err(|_| bad("its compressed data is damaged"))
     }
 
     /// Reads the stored bytes of a block, verified, as long as its physical size.
     pub fn read_physical(&self, bp: &BlkPtr, out: &mut [u8]) -> Result<()> {
-        match &self.gate {
-            Some(gate) => gate.insist(|| self.read_copies(bp, out)),
-            None => self.read_copies(bp, out),
-        }
+        self.read_stored(bp, None, out)
     }
 
-    fn read_copies(&self, bp: &BlkPtr, out: &mut [u8]) -> Result<()> {
+    fn read_stored(&self, bp: &BlkPtr, at: Option<At>, out: &mut [u8]) -> Result<()> {
+        let mut trouble = Trouble::default();
+        let read = match &self.gate {
+            Some(gate) => gate.insist(|| self.read_copies(bp, out, &mut trouble)),
+            None => self.read_copies(bp, out, &mut trouble),
+        };
+        trouble.lost = matches!(read, Err(StoreError::Unreadable { .. }));
+        self.tell(bp, at, trouble);
+        read
+    }
+
+    fn read_copies(&self, bp: &BlkPtr, out: &mut [u8], trouble: &mut Trouble) -> Result<()> {
         let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
         let kind = bp.checksum().ok_or_else(|| bad("unknown checksum"))?;
         if out.len() as u64 != bp.psize() {
@@ -224,7 +299,7 @@ impl Store {
         let words = bp.checksum_words();
         let big = !bp.is_little_endian();
         // Of an encrypted pointer the last two words are the MAC.
-        let crypt = bp.is_crypt() && bp.kind() != format::ObjectType::OBJSET;
+        let crypt = bp.is_crypt() && bp.kind() != ObjectType::OBJSET;
         let mut check = |bytes: &[u8]| match kind {
             Checksum::Off | Checksum::Noparity => true,
             _ => match checksum::compute(kind, bytes, big, &salt) {
@@ -237,7 +312,7 @@ impl Store {
         let mut by_device = false;
         for dva in bp.dvas() {
             let result = if dva.gang {
-                self.read_gang(bp, dva, out, 0).and_then(|()| {
+                self.read_gang(bp, dva, out, 0, trouble).and_then(|()| {
                     let good = check(out);
                     good.then_some(()).ok_or_else(|| StoreError::Unreadable {
                         bp: Box::new(*bp),
@@ -249,10 +324,9 @@ impl Store {
                 let read = self.tree().read_unverified(dva.vdev, dva.offset, birth, out);
                 read.map(|_| ()).map_err(StoreError::from)
             } else {
-                self.tree()
-                    .read(dva.vdev, dva.offset, birth, out, &mut check)
-                    .map(|_| ())
-                    .map_err(StoreError::from)
+                let tree = self.tree();
+                let read = tree.read(dva.vdev, dva.offset, birth, out, &mut check);
+                read.map(|report| note(trouble, &tree, report)).map_err(StoreError::from)
             };
             match result {
                 Ok(()) => return Ok(()),
@@ -264,6 +338,10 @@ impl Store {
                     by_device |= gate::may_pass(&e);
                     reason = e.to_string();
                 }
+            }
+            // This copy is lost, even if the next one is good.
+            if trouble.counted.is_empty() {
+                trouble.counted.push(NOWHERE);
             }
         }
         Err(StoreError::Unreadable { bp: Box::new(*bp), reason, by_device })
@@ -303,20 +381,28 @@ impl Store {
     ) -> Result<Vec<(u64, BlkPtr)>> {
         let mut members = Err(StoreError::BadPointer { bp: Box::new(*bp), reason: "no copy" });
         for dva in bp.dvas() {
-            members = members.or_else(|_| self.gang_members(bp, dva, psize, depth));
+            members = members
+                .or_else(|_| self.gang_members(bp, dva, psize, depth, &mut Trouble::default()));
         }
         members
     }
 
     /// Gathers a gang: the members of the header at `dva`, one after another.
-    fn read_gang(&self, bp: &BlkPtr, dva: Dva, out: &mut [u8], depth: usize) -> Result<()> {
+    fn read_gang(
+        &self,
+        bp: &BlkPtr,
+        dva: Dva,
+        out: &mut [u8],
+        depth: usize,
+        trouble: &mut Trouble,
+    ) -> Result<()> {
         let bad = || StoreError::BadPointer { bp: Box::new(*bp), reason: BAD_HEADER };
-        for (offset, member) in &self.gang_members(bp, dva, out.len() as u64, depth)? {
+        for (offset, member) in &self.gang_members(bp, dva, out.len() as u64, depth, trouble)? {
             let part = offset_part(out, *offset, member.psize()).ok_or_else(bad)?;
             if member.is_gang() {
-                self.read_gang_member(member, part, depth + 1)?;
+                self.read_gang_member(member, part, depth + 1, trouble)?;
             } else {
-                self.read_physical(member, part)?;
+                self.read_copies(member, part, trouble)?;
             }
         }
         Ok(())
@@ -329,6 +415,7 @@ impl Store {
         dva: Dva,
         psize: u64,
         depth: usize,
+        trouble: &mut Trouble,
     ) -> Result<Vec<(u64, BlkPtr)>> {
         let bad = |reason| StoreError::BadPointer { bp: Box::new(*bp), reason };
         if depth >= GANG_DEPTH_MAX {
@@ -338,22 +425,39 @@ impl Store {
         let (vdev, offset, txg) = (first.vdev, first.offset, bp.physical_birth());
         let place = Place::GangHeader { vdev, offset, txg };
         let mut header = [0; GANG_SIZE];
-        self.tree().read(dva.vdev, dva.offset, txg, &mut header, &mut |bytes| {
+        let tree = self.tree();
+        let report = tree.read(dva.vdev, dva.offset, txg, &mut header, &mut |bytes| {
             embedded::check(place, bytes).is_ok()
         })?;
+        note(trouble, &tree, report);
         GangHeader::parse(&header).and_then(|h| h.members(psize)).map_err(|_| bad(BAD_HEADER))
     }
 
-    fn read_gang_member(&self, bp: &BlkPtr, out: &mut [u8], depth: usize) -> Result<()> {
+    fn read_gang_member(
+        &self,
+        bp: &BlkPtr,
+        out: &mut [u8],
+        depth: usize,
+        trouble: &mut Trouble,
+    ) -> Result<()> {
         let mut last = None;
         for dva in bp.dvas() {
-            match self.read_gang(bp, dva, out, depth) {
+            match self.read_gang(bp, dva, out, depth, trouble) {
                 Ok(()) => return Ok(()),
                 Err(e) => last = Some(e),
             }
         }
         Err(last.unwrap_or(StoreError::BadPointer { bp: Box::new(*bp), reason: "it has no copy" }))
     }
+}
+
+/// Stands for a fault that is at no one piece: a copy none of whose pieces can be believed.
+const NOWHERE: (u64, u64) = (0, u64::MAX);
+
+/// Adds the faults of a read that has found its bytes.
+pub(crate) fn note(trouble: &mut Trouble, tree: &Tree, report: ReadReport) {
+    let place = |fault: &vdev::Fault| (tree.leaves()[fault.leaf].guid(), fault.offset);
+    trouble.counted.extend(report.faults.iter().map(place));
 }
 
 fn offset_part(out: &mut [u8], offset: u64, len: u64) -> Option<&mut [u8]> {

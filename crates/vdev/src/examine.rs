@@ -12,6 +12,7 @@ use crate::sizes::Layout;
 use crate::together::Want;
 use crate::tree::{Top, Tree};
 use format::label::DATA_AT;
+use rt::sync::atomic::Ordering;
 
 /// What an examination found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,21 @@ impl Tree {
         top: u32,
         offset: u64,
         birth: u64,
+        buf: &mut [u8],
+        scratch: &mut ReadScratch,
+        check: Check<'_>,
+    ) -> Result<Examined> {
+        let examined = self.examine_again(top, (offset, birth), buf, scratch, check)?;
+        self.count_new(&examined, &[]);
+        Ok(examined)
+    }
+
+    /// As [`Tree::examine`], of a block that somebody has read: what is wrong with it may have been counted, so
+    /// nothing is counted here. See [`Tree::count_new`].
+    pub fn examine_again(
+        &self,
+        top: u32,
+        (offset, birth): (u64, u64),
         buf: &mut [u8],
         scratch: &mut ReadScratch,
         check: Check<'_>,
@@ -96,9 +112,9 @@ impl Tree {
             self.judge(&mut examined, birth, Fault { leaf, offset, size, kind });
         }
         if !good {
-            examined.lost = self.read(top.id(), offset, birth, buf, check).err();
-        } else {
-            self.count_faults(&examined, &ReadReport::default());
+            let mut report = ReadReport::default();
+            let found = self.find(top.id(), (offset, birth), buf, scratch, check, &mut report);
+            examined.lost = found.err();
         }
         Ok(examined)
     }
@@ -124,12 +140,11 @@ impl Tree {
                 return Ok(Examined::default());
             }
         }
-        let found = self.read_with(top.id(), offset, birth, buf, scratch, check);
+        let mut report = ReadReport::default();
+        let found = self.find(top.id(), (offset, birth), buf, scratch, check, &mut report);
         let mut examined = Examined::default();
-        let mut counted = ReadReport::default();
         let truth = match found {
-            Ok(report) => {
-                counted = report;
+            Ok(()) => {
                 let due = scratch.parity(parity_bytes);
                 generate(columns, buf, due);
                 Some(&*due)
@@ -140,9 +155,6 @@ impl Tree {
             }
         };
         self.compare_columns(top, birth, columns, buf, truth, &mut examined);
-        if examined.lost.is_none() {
-            self.count_faults(&examined, &counted);
-        }
         Ok(examined)
     }
 
@@ -231,12 +243,23 @@ impl Tree {
         }
     }
 
-    /// Adds the faults to the leaves' counters, but not those that a read has counted.
-    fn count_faults(&self, examined: &Examined, counted: &ReadReport) {
-        let is_new = |fault: &&Fault| {
-            !counted.faults.iter().any(|f| (f.leaf, f.offset) == (fault.leaf, fault.offset))
-        };
+    /// The leaves of a vdev that should have what was written in txg `birth`.
+    pub fn holders(&self, top: u32, birth: u64) -> Vec<usize> {
+        let slots = self.top(top).map(|top| &top.slots[..]).unwrap_or_default();
+        slots.iter().flatten().copied().filter(|leaf| self.is_trusted(*leaf, birth)).collect()
+    }
+
+    /// Adds the faults of an examination to the leaves' counters, but not those that were counted before: each the
+    /// guid of a leaf and an offset on it.
+    pub fn count_new(&self, examined: &Examined, counted: &[(u64, u64)]) {
+        let place = |fault: &Fault| (self.leaves()[fault.leaf].guid(), fault.offset);
+        let is_new = |fault: &&Fault| !counted.contains(&place(fault));
         let faults = examined.faults.iter().filter(is_new).cloned().collect();
         self.count(&ReadReport { faults, degraded: false });
+        if let (Some(VdevError::Lost { top, .. }), true) = (&examined.lost, counted.is_empty())
+            && let Ok(top) = self.top(*top)
+        {
+            top.lost.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

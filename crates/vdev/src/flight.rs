@@ -13,7 +13,8 @@
 //! 0.2 us and the bytes of a 16 KiB column 3 us, so single blocks are as fast there, read into their place.
 
 use crate::error::Result;
-use crate::read::{Absent, Check, ReadReport, ReadScratch, clip};
+use crate::raidz::Column;
+use crate::read::{Absent, Check, Fault, FaultKind, ReadReport, ReadScratch, clip};
 use crate::sizes::Layout;
 use crate::tree::{Top, Tree};
 use device::queue::{Batch, Class};
@@ -200,6 +201,7 @@ impl Tree {
         let block = flight.blocks[index];
         let mut report = ReadReport::default();
         if self.put_together(flight, block, buf, scratch, &mut report) && check(buf) {
+            self.count(&report);
             return Ok(report);
         }
         self.read_with(flight.top, block.offset, block.birth, buf, scratch, check)
@@ -223,7 +225,10 @@ impl Tree {
         for index in 0..columns.data_count() {
             let range = clip(columns.data_range(index), block.size);
             let column = columns.data_column(index);
-            if !flight.copy(column.disk, column.offset, &mut buf[range]) {
+            // What was read together may have failed for the sake of others.
+            if !flight.copy(column.disk, column.offset, &mut buf[range.clone()])
+                && !self.read_alone(flight, &column, &mut buf[range], report)
+            {
                 absent.push(index);
             }
         }
@@ -236,5 +241,27 @@ impl Tree {
             self.rebuild_absent(vdev, block.birth, &columns, &absent, buf, scratch, &mut own);
         report.degraded |= rebuilt;
         rebuilt && own.faults.is_empty()
+    }
+
+    /// Reads a column by itself from the leaf that was asked for it; false if it cannot be, or nobody was asked.
+    fn read_alone(
+        &self,
+        flight: &Flight,
+        column: &Column,
+        buf: &mut [u8],
+        report: &mut ReadReport,
+    ) -> bool {
+        let Some(leaf) = flight.spans[column.disk].first().map(|span| span.leaf) else {
+            return false;
+        };
+        let Some(device) = self.leaves()[leaf].device() else { return false };
+        match device.read_at(DATA_AT + column.offset, buf) {
+            Ok(()) => true,
+            Err(error) => {
+                let (size, kind) = (buf.len() as u64, FaultKind::Read(error));
+                report.faults.push(Fault { leaf, offset: column.offset, size, kind });
+                false
+            }
+        }
     }
 }

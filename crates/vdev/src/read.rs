@@ -101,18 +101,34 @@ impl Tree {
         scratch: &mut ReadScratch,
         check: Check<'_>,
     ) -> Result<ReadReport> {
-        let (vdev, layout) = match self.locate(top, offset, buf.len()) {
-            Ok(found) => found,
-            Err(_) if self.is_mapped(top) => {
-                return self.read_indirect(top, offset, birth, buf, scratch, check);
-            }
-            Err(error) => return Err(error),
-        };
+        if self.locate(top, offset, buf.len()).is_err() && self.is_mapped(top) {
+            return self.read_indirect(top, offset, birth, buf, scratch, check);
+        }
+        let mut report = ReadReport::default();
+        let found = self.find(top, (offset, birth), buf, scratch, check, &mut report);
+        self.count(&report);
+        if let (Err(VdevError::Lost { .. }), Ok(top)) = (&found, self.top(top)) {
+            top.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        found.map(|()| report)
+    }
+
+    /// As [`Tree::read_with`], without counting anything. The report tells of faults of a lost block, too.
+    pub(crate) fn find(
+        &self,
+        top: u32,
+        (offset, birth): (u64, u64),
+        buf: &mut [u8],
+        scratch: &mut ReadScratch,
+        check: Check<'_>,
+        report: &mut ReadReport,
+    ) -> Result<()> {
+        let (vdev, layout) = self.locate(top, offset, buf.len())?;
         match layout {
-            Layout::Plain { .. } => self.read_copies(vdev, offset, birth, buf, check),
+            Layout::Plain { .. } => self.read_copies(vdev, (offset, birth), buf, check, report),
             Layout::Raidz(geometry) => {
                 let columns = geometry.columns(offset, buf.len() as u64);
-                self.read_columns(vdev, (offset, birth), &columns, buf, scratch, check)
+                self.read_columns(vdev, (offset, birth), &columns, buf, scratch, check, report)
             }
         }
     }
@@ -121,12 +137,11 @@ impl Tree {
     fn read_copies(
         &self,
         top: &Top,
-        offset: u64,
-        birth: u64,
+        (offset, birth): (u64, u64),
         buf: &mut [u8],
         check: Check<'_>,
-    ) -> Result<ReadReport> {
-        let mut report = ReadReport::default();
+        report: &mut ReadReport,
+    ) -> Result<()> {
         let slot = top.slots.first().map(Vec::as_slice).unwrap_or_default();
         let (mut missing, mut unreadable) = (0, 0);
         for (place, leaf) in copies_in_order(self, slot, offset, birth).enumerate() {
@@ -138,8 +153,7 @@ impl Tree {
             let kind = match device.read_at(DATA_AT + offset, buf) {
                 Ok(()) if check(buf) => {
                     report.degraded = place > 0;
-                    self.count(&report);
-                    return Ok(report);
+                    return Ok(());
                 }
                 Ok(()) => FaultKind::Checksum,
                 Err(error) => {
@@ -151,8 +165,6 @@ impl Tree {
                 report.faults.push(Fault { leaf, offset, size, kind });
             }
         }
-        self.count(&report);
-        top.lost.fetch_add(1, Ordering::Relaxed);
         Err(VdevError::Lost {
             top: top.id(),
             offset,
@@ -165,6 +177,7 @@ impl Tree {
     }
 
     /// Reads a raidz block: steps 1 and 2 of the head of this file.
+    #[allow(clippy::too_many_arguments)]
     fn read_columns(
         &self,
         top: &Top,
@@ -173,29 +186,30 @@ impl Tree {
         buf: &mut [u8],
         scratch: &mut ReadScratch,
         check: Check<'_>,
-    ) -> Result<ReadReport> {
-        let mut report = ReadReport::default();
+        report: &mut ReadReport,
+    ) -> Result<()> {
         let mut absent = Absent::default();
         if top.queued {
-            self.read_data_together(top, birth, columns, buf, &mut report, &mut absent);
+            self.read_data_together(top, birth, columns, buf, report, &mut absent);
         } else {
             for index in 0..columns.data_count() {
                 let range = clip(columns.data_range(index), buf.len());
                 let column = columns.data_column(index);
                 let slot = &top.slots[column.disk];
-                if !self.read_slot(slot, (column.offset, birth), &mut buf[range], &mut report) {
+                if !self.read_slot(slot, (column.offset, birth), &mut buf[range], report) {
                     absent.push(index);
                 }
             }
         }
         let complete = absent.count == 0
-            || self.rebuild_absent(top, birth, columns, &absent, buf, scratch, &mut report);
+            || self.rebuild_absent(top, birth, columns, &absent, buf, scratch, report);
         if complete && check(buf) {
             report.degraded |= absent.count > 0;
-            self.count(&report);
-            return Ok(report);
+            return Ok(());
         }
-        self.search(top, (offset, birth), columns, buf, check)
+        // It reads all of them again.
+        report.faults.clear();
+        self.search(top, (offset, birth), columns, buf, check, report)
     }
 
     /// Reads the data columns from all disks at once.

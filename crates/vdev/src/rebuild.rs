@@ -16,7 +16,6 @@ use crate::read::{Check, Fault, FaultKind, ReadReport, clip};
 use crate::tree::{Top, Tree};
 use codec::parity;
 use format::label::DATA_AT;
-use rt::sync::atomic::Ordering;
 
 /// Combinations that are tried for one block before it is given up. Three liars among the 41 data
 /// columns of a raidz3 of 44 are 13,000 combinations.
@@ -46,13 +45,14 @@ impl Tree {
         columns: &Columns,
         buf: &mut [u8],
         check: Check<'_>,
-    ) -> Result<ReadReport> {
-        let mut report = ReadReport { degraded: true, ..ReadReport::default() };
+        report: &mut ReadReport,
+    ) -> Result<()> {
+        report.degraded = true;
         let (mut missing, mut unreadable) = (0, 0);
         let mut evidence = Vec::with_capacity(columns.count());
         for index in 0..columns.count() {
             let faults = report.faults.len();
-            let column = self.read_versions(top, birth, columns, index, &mut report);
+            let column = self.read_versions(top, birth, columns, index, report);
             if column.versions.is_empty() {
                 if report.faults.len() > faults { unreadable += 1 } else { missing += 1 }
             }
@@ -62,8 +62,6 @@ impl Tree {
         let found = search.run();
         let tried = search.tried;
         if !found {
-            self.count(&report);
-            top.lost.fetch_add(1, Ordering::Relaxed);
             return Err(VdevError::Lost {
                 top: top.id(),
                 offset,
@@ -74,9 +72,8 @@ impl Tree {
                 tried,
             });
         }
-        self.blame(birth, columns, &evidence, buf, &mut report);
-        self.count(&report);
-        Ok(report)
+        self.blame(birth, columns, &evidence, buf, report);
+        Ok(())
     }
 
     /// What the leaves of one column give. Those that should have it come first.

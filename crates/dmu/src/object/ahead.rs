@@ -232,16 +232,16 @@ impl Object {
         let last = first + count - 1;
         inner.parents.before(&self.store, &root, version, (first, last));
         let mut bps = Vec::with_capacity(count as usize);
-        let pointers = root.pointers(&self.store, first, count, |_, bp| {
-            bps.push(bp);
+        let pointers = root.pointers(&self.store, first, count, |index, bp| {
+            bps.push((index, bp));
             Ok(())
         });
-        let whole = |bp: &format::BlkPtr| bp.is_hole() || bp.lsize() == size;
+        let whole = |(_, bp): &(u64, format::BlkPtr)| bp.is_hole() || bp.lsize() == size;
         if pointers.is_err() || u64::from(now) != size || !bps.iter().all(whole) {
             return None;
         }
         inner.parents.after(&self.store, &root, (last, max), streams);
-        let mut flight = self.store.plan(bps);
+        let mut flight = self.store.plan(self.number, bps);
         let memory = streams.room(flight.bytes())?;
         self.store.start(&mut flight, false, Some(memory));
         Some(Window { version, first, count, flight })

@@ -65,7 +65,7 @@ impl Parents {
             store.land_in_cache(under_way.flight);
         }
         if first < last {
-            let mut flight = store.plan(missing(store, root, first..last + 1));
+            let mut flight = store.plan(root.object, missing(store, root, first..last + 1));
             store.start(&mut flight, true, None);
             store.land_in_cache(flight);
         }
@@ -92,7 +92,7 @@ impl Parents {
             return;
         }
         self.end = end;
-        let mut flight = store.plan(missing(store, root, first..end));
+        let mut flight = store.plan(root.object, missing(store, root, first..end));
         if flight.bytes() > 0
             && let Some(memory) = streams.room(flight.bytes())
         {
@@ -105,8 +105,8 @@ impl Parents {
 
 /// Pointers to those of the indirect blocks of level 1 that are not in memory. What is wrong with one is told to
 /// whoever needs it.
-fn missing(store: &Store, root: &Root, parents: Range<u64>) -> Vec<BlkPtr> {
-    let pointers = parents.map_while(|parent| root.pointer(store, 1, parent).ok());
+fn missing(store: &Store, root: &Root, parents: Range<u64>) -> Vec<(u64, BlkPtr)> {
+    let pointers = parents.map_while(|parent| Some((parent, root.pointer(store, 1, parent).ok()?)));
     let fits = |bp: &BlkPtr| bp.level() == 1 && bp.lsize() == 128 << root.shift;
-    pointers.filter(|bp| !bp.is_hole() && fits(bp) && !store.is_kept(bp)).collect()
+    pointers.filter(|(_, bp)| !bp.is_hole() && fits(bp) && !store.is_kept(bp)).collect()
 }

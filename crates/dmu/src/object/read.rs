@@ -4,7 +4,7 @@
 //! the disk has answered wrongly, look again.
 
 use format::BlkPtr;
-use store::Block;
+use store::{At, Block};
 
 use super::{Changes, Object, Record, Spill};
 use crate::bytes::{copy_padded, resized};
@@ -14,6 +14,9 @@ use crate::tree::Root;
 /// Bytes that are asked of disks at once.
 const TOGETHER_MAX: usize = 16 << 20;
 
+/// Number of the spill block in places.
+pub(crate) const SPILL: u64 = u64::MAX;
+
 /// Where the newest version of a block is.
 pub(super) enum Source {
     Memory(Record),
@@ -22,6 +25,11 @@ pub(super) enum Source {
 }
 
 impl Object {
+    /// A block of this object, for whom it is read.
+    fn at(&self, block: u64) -> At {
+        At { object: self.number, block }
+    }
+
     pub(super) fn source(&self, block: u64) -> Result<(Source, u32)> {
         let state = self.state.lock();
         let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
@@ -60,7 +68,10 @@ impl Object {
                         if bp.is_hole() {
                             return Ok(None);
                         }
-                        self.store.read(&bp).map(Some).map_err(self.block_error(block))
+                        self.store
+                            .read_for(self.at(block), &bp)
+                            .map(Some)
+                            .map_err(self.block_error(block))
                     }) {
                         Ok(None) => return Ok(f(&vec![0; size])),
                         Ok(Some(bytes)) if bytes.len() == size => return Ok(f(&bytes)),
@@ -159,13 +170,13 @@ impl Object {
         buf: &mut [u8],
     ) -> Result<()> {
         let mut bps = Vec::with_capacity(count as usize);
-        root.pointers(&self.store, first, count, |_, bp| {
-            bps.push(bp);
+        root.pointers(&self.store, first, count, |index, bp| {
+            bps.push((index, bp));
             Ok(())
         })?;
-        let whole = |bp: &BlkPtr| bp.is_hole() || bp.lsize() == size as u64;
+        let whole = |(_, bp): &(u64, BlkPtr)| bp.is_hole() || bp.lsize() == size as u64;
         if self.store.is_on_disks() && bps.iter().all(whole) {
-            let mut flight = self.store.plan(bps);
+            let mut flight = self.store.plan(self.number, bps);
             self.store.start(&mut flight, true, None);
             for (index, out) in buf.chunks_exact_mut(size).enumerate() {
                 let landed = self.store.land(&mut flight, index, out);
@@ -174,15 +185,15 @@ impl Object {
             return Ok(());
         }
         let mut parts = buf.chunks_exact_mut(size);
-        for (i, bp) in bps.iter().enumerate() {
+        for (block, bp) in &bps {
             let Some(part) = parts.next() else { break };
-            let block = first + i as u64;
+            let (block, at) = (*block, self.at(*block));
             if bp.is_hole() {
                 part.fill(0);
             } else if bp.lsize() == size as u64 {
-                self.store.read_into(bp, part).map_err(self.block_error(block))?;
+                self.store.read_into_for(at, bp, part).map_err(self.block_error(block))?;
             } else {
-                let bytes = self.store.read(bp).map_err(self.block_error(block))?;
+                let bytes = self.store.read_for(at, bp).map_err(self.block_error(block))?;
                 copy_padded(&bytes, 0, part);
             }
         }
@@ -237,7 +248,7 @@ impl Object {
         };
         match bp {
             Some(bp) if !bp.is_hole() => {
-                self.store.read(&bp).map(Some).map_err(self.block_error(u64::MAX))
+                self.store.read_for(self.at(SPILL), &bp).map(Some).map_err(self.block_error(SPILL))
             }
             _ => Ok(None),
         }

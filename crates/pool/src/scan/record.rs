@@ -203,6 +203,9 @@ impl TaskContext<'_> {
         let what = if complete { "scan done" } else { "scan cancelled" };
         note(self, what, &format!("errors={}", scan.errors))?;
         let filled = if complete && scan.errors == 0 { self.filled(&scan) } else { Vec::new() };
+        if complete && scan.function == ScanFunction::Scrub {
+            self.pool.scrub_ended();
+        }
         if complete {
             state.given_up = self.pool.lacking_leaves();
             // Labels that were lost come back with it.

@@ -212,7 +212,7 @@ impl Pool {
                 // So it does not count as filled: it lacks something later, too.
                 tree.leaves()[leaf].lacks.note(writing.txgs.open());
             }
-            self.scan_lost(&sums.lost);
+            self.scan_lost(&sums.lost, running.scan.function == ScanFunction::Scrub);
             let end = running.position.is_end();
             let save = end || running.saved.elapsed() >= SAVE;
             (save && std::mem::take(&mut running.unflushed), save && !end)
@@ -245,7 +245,8 @@ impl Pool {
     }
 
     /// Blocks that are lost: for the log of errors.
-    fn scan_lost(&self, lost: &[format::scan::Bookmark]) {
+    fn scan_lost(&self, lost: &[format::scan::Bookmark], in_scrub: bool) {
+        lost.iter().for_each(|at| self.note_lost(*at, in_scrub));
         let mut list = self.scan.lost.lock();
         let room = super::LOST_MAX.saturating_sub(list.len());
         list.extend(lost.iter().take(room));
@@ -254,6 +255,12 @@ impl Pool {
     /// Blocks that scans of this process found lost, up to some thousands.
     pub fn scan_lost_blocks(&self) -> Vec<format::scan::Bookmark> {
         self.scan.lost.lock().clone()
+    }
+
+    /// Is a scrub under way, paused or not?
+    pub(crate) fn is_scrubbing(&self) -> bool {
+        let state = self.scan.state.lock();
+        state.running.as_ref().is_some_and(|running| running.scan.function == ScanFunction::Scrub)
     }
 
     /// Is a scan under way, and not paused?

@@ -13,6 +13,7 @@ use pool::{OpenOptions, Pool, PoolError, ScanStatus, Stored};
 use rt::sync::Arc;
 
 use super::catalogue::Catalogue;
+use super::damaged;
 use super::session::Session;
 use crate::health::{self, Facts, Known};
 use crate::layout::Class;
@@ -24,7 +25,7 @@ type Result<T> = std::result::Result<T, PoolError>;
 const ALLOCATION_BIAS: &[u8] = b"org.zfsonlinux:allocation_bias";
 
 /// All there is to say of a pool.
-pub(crate) fn report(session: &Session) -> Result<PoolReport> {
+pub(crate) fn report(session: &Session, mounted: &[(String, PathBuf)]) -> Result<PoolReport> {
     let pool = &*session.pool;
     let config = pool.config();
     let paths = session.paths();
@@ -47,7 +48,9 @@ pub(crate) fn report(session: &Session) -> Result<PoolReport> {
     let cache = others(pool, b"l2cache", "l2cache", &paths)?;
     let scan = pool.scan_status()?.as_ref().map(of_scan);
     let resilvering = scan.is_some_and(|scan| scan.resilver && scan.end.is_none());
+    let (error_count, damaged) = damaged::named(&session.pool, mounted)?;
     let facts = Facts {
+        data_errors: error_count > 0,
         open: true,
         resilvering,
         old_version: config.version < format::SPA_VERSION,
@@ -68,8 +71,8 @@ pub(crate) fn report(session: &Session) -> Result<PoolReport> {
         spares,
         cache,
         scan,
-        error_count: 0,
-        damaged: Vec::new(),
+        error_count,
+        damaged,
         opened: pool.opened().since_start(),
         open_for: pool.open_for(),
     })
