@@ -203,7 +203,8 @@ fn found_under_load(pool: &Arc<Pool>, looks: u32) -> Vec<(u32, News)> {
     found
 }
 
-/// One of ten disks takes five times as long as the others: it is named within a minute of looks, and it alone.
+/// One of ten disks takes five times as long as the others: it is named within a minute of looks, and it alone, and sits
+/// out.
 #[test]
 fn one_of_ten_slow_disks_is_named() {
     let (_set, pool) = ten_disks(Some((3, Duration::from_millis(10))));
@@ -214,6 +215,7 @@ fn one_of_ten_slow_disks_is_named() {
     assert_eq!(named, [pool.meters()[3].guid], "{found:?}");
     assert!(slow.time >= 3 * slow.siblings, "{slow:?}");
     assert!(found.len() == 1, "{found:?}");
+    assert!(pool.slow()[0].sits_out, "it is read from as before");
 }
 
 #[test]

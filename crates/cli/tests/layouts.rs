@@ -630,6 +630,7 @@ fn a_slow_device_is_named() {
         time: std::time::Duration::from_millis(41),
         siblings: std::time::Duration::from_micros(8_250),
         since: std::time::Duration::from_secs(1_714_521_680),
+        sits_out: false,
     });
     let mut engine = Told { pools: vec![report], ..Told::default() };
     let (out, err, status) = run(&mut engine, &words("zpool status tank"));

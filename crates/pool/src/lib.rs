@@ -39,6 +39,7 @@ pub mod props;
 mod removed;
 mod ruins;
 mod scan;
+mod sitting;
 pub mod slow;
 mod space;
 mod spacemaps;

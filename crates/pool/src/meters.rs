@@ -54,7 +54,8 @@ impl Pool {
     }
 
     /// Compares the leaves with their siblings, over what they did since the last times it was asked: to be called
-    /// every few seconds ([`crate::slow::LOOK`]). What has changed.
+    /// every few seconds ([`crate::slow::LOOK`]). What has changed. Those that are slow sit out
+    /// (`docs/decisions/0020-sitting-out.md`).
     pub fn look_for_slow(&self) -> Vec<News> {
         let tree = self.store().tree();
         let sample = |leaf: &vdev::Leaf| {
@@ -77,12 +78,23 @@ impl Pool {
             })
         };
         let samples = tree.leaves().iter().filter_map(sample).collect();
-        self.slow.lock().look(samples)
+        let mut watch = self.slow.lock();
+        let news = watch.look(samples);
+        let slow: Vec<u64> = watch.slow().iter().map(|slow| slow.guid).collect();
+        watch.sitting.look(&tree, &news, &slow, rt::time::now());
+        news
     }
 
     /// The leaves that are slower than their siblings.
     #[must_use]
     pub fn slow(&self) -> Vec<Slow> {
-        self.slow.lock().slow()
+        let tree = self.store().tree();
+        let out = |guid| {
+            let leaf = tree.leaf_by_guid(guid).and_then(|leaf| tree.leaves().get(leaf));
+            leaf.is_some_and(vdev::Leaf::sits_out)
+        };
+        let mut slow = self.slow.lock().slow();
+        slow.iter_mut().for_each(|slow| slow.sits_out = out(slow.guid));
+        slow
     }
 }

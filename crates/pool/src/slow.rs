@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use device::meter::{Meters, Times, mean};
 
+use crate::sitting::Sitting;
+
 /// How often the leaves are looked at.
 pub const LOOK: Duration = Duration::from_secs(5);
 /// Looks between which the I/Os that are compared lie.
@@ -84,13 +86,16 @@ pub struct Slow {
     pub siblings: Duration,
     /// When it was first found, since 1970.
     pub since: Duration,
+    /// It is read only where nobody else has the bytes.
+    pub sits_out: bool,
 }
 
 /// As `reads take 41ms, those of its siblings 8ms`.
 impl fmt::Display for Slow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (time, siblings) = (short(self.time), short(self.siblings));
-        write!(f, "{} take {time}, those of its siblings {siblings}", self.what.name())
+        write!(f, "{} take {time}, those of its siblings {siblings}", self.what.name())?;
+        f.write_str(if self.sits_out { "; it sits out" } else { "" })
     }
 }
 
@@ -136,6 +141,7 @@ struct LeafState {
 #[derive(Default)]
 pub(crate) struct Watch {
     leaves: BTreeMap<u64, LeafState>,
+    pub(crate) sitting: Sitting,
 }
 
 /// I/Os of one kind in the window.
@@ -257,6 +263,7 @@ impl Watch {
                     time: own.mean,
                     siblings,
                     since: rt::time::wall_clock(),
+                    sits_out: false,
                 };
                 news.extend(leaf.take(what, finding, slow));
             }

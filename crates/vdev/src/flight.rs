@@ -14,9 +14,9 @@
 
 use crate::error::Result;
 use crate::raidz::Column;
-use crate::read::{Absent, Check, Fault, FaultKind, ReadReport, ReadScratch, clip};
+use crate::read::{Absent, Check, Fault, FaultKind, ReadReport, ReadScratch, clip, rebuild_from};
 use crate::sizes::Layout;
-use crate::tree::{Top, Tree};
+use crate::tree::Tree;
 use device::queue::{Batch, Class};
 use format::label::DATA_AT;
 use rt::{BufPool, Grant, PooledBuf};
@@ -102,61 +102,46 @@ impl Tree {
     /// # Errors
     /// If no block can be at one of the offsets.
     pub fn plan(&self, top: u32, blocks: Vec<Sought>) -> Result<Flight> {
-        let mut spans = Vec::new();
-        for block in &blocks {
-            let (vdev, layout) = self.locate(top, block.offset, block.size)?;
-            if spans.is_empty() {
-                spans.resize_with(vdev.slots.len(), Vec::new);
+        let vdev = self.top(top)?;
+        let mut spans: Vec<Vec<Span>> = Vec::new();
+        spans.resize_with(vdev.slots.len(), Vec::new);
+        let spare = self.spares_all(vdev, blocks.iter().map(|block| block.birth));
+        // A leaf that lacks any of them is asked for none.
+        let serves = |leaf: &usize| {
+            !(spare && self.leaves()[*leaf].sits_out())
+                && blocks.iter().all(|block| self.is_trusted(*leaf, block.birth))
+        };
+        let source = |slot: &Vec<usize>| slot.iter().copied().find(serves);
+        let sources: Vec<Option<usize>> = vdev.slots.iter().map(source).collect();
+        let mut ask = |child: usize, offset, size| match sources[child] {
+            Some(leaf) => {
+                add(&mut spans[child], leaf, offset, size);
+                true
             }
+            None => false,
+        };
+        for block in &blocks {
+            let (_, layout) = self.locate(top, block.offset, block.size)?;
             let Layout::Raidz(geometry) = layout else {
-                self.add(vdev, &blocks, (0, block.offset, block.size), &mut spans);
+                ask(0, block.offset, block.size);
                 continue;
             };
             let columns = geometry.columns(block.offset, block.size as u64);
+            let mut absent = 0;
             for index in 0..columns.data_count() {
                 let (column, range) = (columns.data_column(index), columns.data_range(index));
                 let size = clip(range, block.size).len();
-                self.add(vdev, &blocks, (column.disk, column.offset, size), &mut spans);
+                absent += usize::from(!ask(column.disk, column.offset, size));
+            }
+            // As much parity as makes up for what is not asked for.
+            for index in 0..columns.parity() {
+                let column = columns.column(index);
+                if absent > 0 && ask(column.disk, column.offset, columns.parity_size()) {
+                    absent -= 1;
+                }
             }
         }
         Ok(Flight { top, blocks, spans, batch: None, _memory: None })
-    }
-
-    /// Adds a piece of a child to what is read of it.
-    fn add(
-        &self,
-        vdev: &Top,
-        blocks: &[Sought],
-        (child, offset, size): (usize, u64, usize),
-        spans: &mut [Vec<Span>],
-    ) {
-        let leaf = match spans[child].last() {
-            Some(last) => Some(last.leaf),
-            // A leaf that lacks any of them is asked for none.
-            None => vdev.slots[child]
-                .iter()
-                .copied()
-                .find(|leaf| blocks.iter().all(|block| self.is_trusted(*leaf, block.birth))),
-        };
-        let Some(leaf) = leaf else { return };
-        let (mut at, end) = (offset, offset + size as u64);
-        if let Some(last) = spans[child].last() {
-            let gap = offset.checked_sub(last.offset + last.size);
-            at -= gap.filter(|gap| *gap <= BRIDGED_MAX).unwrap_or(0);
-        }
-        while at < end {
-            let follows = |last: &&mut Span| last.offset + last.size == at && last.size < SPAN_MAX;
-            let span = match spans[child].last_mut().filter(follows) {
-                Some(last) => last,
-                None => {
-                    spans[child].push(Span { leaf, offset: at, size: 0, place: None, bytes: None });
-                    continue;
-                }
-            };
-            let more = (SPAN_MAX - span.size).min(end - at);
-            span.size += more;
-            at += more;
-        }
     }
 
     /// Asks the disks for all of it; `memory` is the grant for its bytes, if there is one.
@@ -235,6 +220,15 @@ impl Tree {
         if absent.count == 0 {
             return true;
         }
+        let from = |index: usize, to: &mut [u8]| {
+            let column = columns.column(index);
+            flight.copy(column.disk, column.offset, to)
+        };
+        let order = [0, 1, 2];
+        if rebuild_from(&columns, &absent, buf, scratch, &order[..columns.parity()], from) {
+            report.degraded = true;
+            return true;
+        }
         // What fails here is found again, and counted, by the long way.
         let mut own = ReadReport::default();
         let rebuilt =
@@ -263,5 +257,27 @@ impl Tree {
                 false
             }
         }
+    }
+}
+
+/// Adds a piece of a leaf to what is read of it.
+fn add(spans: &mut Vec<Span>, leaf: usize, offset: u64, size: usize) {
+    let (mut at, end) = (offset, offset + size as u64);
+    if let Some(last) = spans.last() {
+        let gap = offset.checked_sub(last.offset + last.size);
+        at -= gap.filter(|gap| *gap <= BRIDGED_MAX).unwrap_or(0);
+    }
+    while at < end {
+        let follows = |last: &&mut Span| last.offset + last.size == at && last.size < SPAN_MAX;
+        let span = match spans.last_mut().filter(follows) {
+            Some(last) => last,
+            None => {
+                spans.push(Span { leaf, offset: at, size: 0, place: None, bytes: None });
+                continue;
+            }
+        };
+        let more = (SPAN_MAX - span.size).min(end - at);
+        span.size += more;
+        at += more;
     }
 }

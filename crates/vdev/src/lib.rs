@@ -21,6 +21,7 @@ pub mod raidz;
 mod read;
 mod rebuild;
 mod seen;
+mod sitting;
 pub mod sizes;
 mod sweep;
 mod together;

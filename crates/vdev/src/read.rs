@@ -189,14 +189,15 @@ impl Tree {
         report: &mut ReadReport,
     ) -> Result<()> {
         let mut absent = Absent::default();
+        let spare = self.spares(top, birth, columns);
         if top.queued {
-            self.read_data_together(top, birth, columns, buf, report, &mut absent);
+            self.read_data_together(top, (birth, spare), columns, buf, report, &mut absent);
         } else {
             for index in 0..columns.data_count() {
                 let range = clip(columns.data_range(index), buf.len());
                 let column = columns.data_column(index);
-                let slot = &top.slots[column.disk];
-                if !self.read_slot(slot, (column.offset, birth), &mut buf[range], report) {
+                let (slot, at) = (&top.slots[column.disk], (column.offset, birth));
+                if !self.read_slot(slot, at, &mut buf[range], report, spare) {
                     absent.push(index);
                 }
             }
@@ -216,7 +217,7 @@ impl Tree {
     fn read_data_together(
         &self,
         top: &Top,
-        birth: u64,
+        (birth, spare): (u64, bool),
         columns: &Columns,
         buf: &mut [u8],
         report: &mut ReadReport,
@@ -232,8 +233,7 @@ impl Tree {
             rest = after;
             let column = columns.data_column(index);
             let slot = &top.slots[column.disk];
-            let leaf =
-                slot.iter().copied().find(|leaf| self.leaves()[*leaf].having(birth).is_some());
+            let leaf = self.source(slot, birth, spare);
             asked.push(leaf);
             if let Some(leaf) = leaf {
                 wants.push(Want { leaf, offset: column.offset, parts: vec![(0, part)] });
@@ -251,7 +251,8 @@ impl Tree {
                     report.faults.push(Fault { leaf, offset: column.offset, size, kind });
                     let slot = &top.slots[column.disk];
                     let after = slot.iter().position(|other| *other == leaf).map_or(0, |i| i + 1);
-                    self.read_slot(&slot[after..], (column.offset, birth), &mut buf[range], report)
+                    let at = (column.offset, birth);
+                    self.read_slot(&slot[after..], at, &mut buf[range], report, spare)
                 }
                 None => false,
             });
@@ -261,15 +262,19 @@ impl Tree {
         }
     }
 
-    /// Reads a piece from the first leaf of the slot that gives it.
+    /// Reads a piece from the first leaf of the slot that gives it; `spare`: not from one that sits out.
     fn read_slot(
         &self,
         slot: &[usize],
         (offset, birth): (u64, u64),
         buf: &mut [u8],
         report: &mut ReadReport,
+        spare: bool,
     ) -> bool {
         for leaf in slot.iter().copied() {
+            if spare && self.leaves()[leaf].sits_out() {
+                continue;
+            }
             let Some(device) = self.leaves()[leaf].having(birth) else { continue };
             match device.read_at(DATA_AT + offset, buf) {
                 Ok(()) => return true,
@@ -294,21 +299,15 @@ impl Tree {
         scratch: &mut ReadScratch,
         report: &mut ReadReport,
     ) -> bool {
-        let Some(absent) = absent.list() else { return false };
-        let size = columns.parity_size();
-        let mut chosen = [None; PARITY_MAX];
-        let parity = scratch.parity(columns.parity() * size);
-        let mut have = 0;
-        for (index, to) in parity.chunks_exact_mut(size).enumerate() {
-            let column = columns.column(index);
-            if have < absent.len()
-                && self.read_slot(&top.slots[column.disk], (column.offset, birth), to, report)
-            {
-                chosen[index] = Some(&*to);
-                have += 1;
-            }
-        }
-        have == absent.len() && rebuild(columns, buf, &chosen[..columns.parity()], absent)
+        let slot = |index: usize| &top.slots[columns.column(index).disk];
+        // Those that sit out come last.
+        let mut order: [usize; PARITY_MAX] = std::array::from_fn(|index| index);
+        let order = &mut order[..columns.parity()];
+        order.sort_by_key(|index| self.source(slot(*index), birth, true).is_none());
+        rebuild_from(columns, absent, buf, scratch, order, |index, to| {
+            let at = (columns.column(index).offset, birth);
+            self.read_slot(slot(index), at, to, report, false)
+        })
     }
 
     /// Should the leaf have what was written in txg `birth`, so that wrong bytes are a fault of it?
@@ -327,6 +326,34 @@ impl Tree {
             }
         }
     }
+}
+
+/// Puts the absent data columns into `buf` by means of as many parity columns. Those are asked for in this order;
+/// `from` says whether it gave one.
+pub(crate) fn rebuild_from(
+    columns: &Columns,
+    absent: &Absent,
+    buf: &mut [u8],
+    scratch: &mut ReadScratch,
+    order: &[usize],
+    mut from: impl FnMut(usize, &mut [u8]) -> bool,
+) -> bool {
+    let Some(absent) = absent.list() else { return false };
+    let size = columns.parity_size();
+    let mut rooms: [Option<&mut [u8]>; PARITY_MAX] = Default::default();
+    let parity = scratch.parity(columns.parity() * size);
+    for (room, bytes) in rooms.iter_mut().zip(parity.chunks_exact_mut(size)) {
+        *room = Some(bytes);
+    }
+    let (mut chosen, mut have) = ([None; PARITY_MAX], 0);
+    for index in order.iter().copied() {
+        let Some(room) = rooms[index].take_if(|_| have < absent.len()) else { break };
+        if from(index, room) {
+            chosen[index] = Some(&*room);
+            have += 1;
+        }
+    }
+    have == absent.len() && rebuild(columns, buf, &chosen[..columns.parity()], absent)
 }
 
 /// Data columns that could not be read, as long as parity could make up for them.
@@ -355,8 +382,8 @@ pub(crate) fn clip(range: Range<usize>, size: usize) -> Range<usize> {
     range.start.min(size)..range.end.min(size)
 }
 
-/// The leaves of a mirror in the order in which they are asked: those that are online first,
-/// beginning with another one for every MiB, so that a long read keeps all of them busy.
+/// The leaves of a mirror in the order in which they are asked: those that are online first, those that sit out
+/// after them, beginning with another one for every MiB, so that a long read keeps all of them busy.
 fn copies_in_order<'a>(
     tree: &'a Tree,
     slot: &'a [usize],
@@ -365,6 +392,9 @@ fn copies_in_order<'a>(
 ) -> impl Iterator<Item = usize> + 'a {
     let start = (offset >> 20) as usize % slot.len().max(1);
     let turned = move || slot[start..].iter().chain(&slot[..start]).copied();
-    let first = turned().filter(move |leaf| tree.is_trusted(*leaf, birth));
-    first.chain(turned().filter(move |leaf| !tree.is_trusted(*leaf, birth)))
+    let rank = move |leaf: &usize| match tree.is_trusted(*leaf, birth) {
+        true => usize::from(tree.leaves()[*leaf].sits_out()),
+        false => 2,
+    };
+    (0..3).flat_map(move |wanted| turned().filter(move |leaf| rank(leaf) == wanted))
 }

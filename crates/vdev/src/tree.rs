@@ -20,7 +20,7 @@ use device::meter::Meters;
 use device::{Device, DeviceError};
 use format::config::{VdevConfig, VdevKind};
 use rt::sync::Arc;
-use rt::sync::atomic::{AtomicU64, Ordering};
+use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::BTreeMap;
 
 /// Most top-level slots that are believed.
@@ -125,6 +125,8 @@ pub struct Leaf {
     pub lacks: Arc<Lacks>,
     /// What its watcher says of it.
     pub verdict: Arc<Verdict>,
+    /// Is it read only where nobody else has the bytes? See [`crate::sitting`].
+    pub(crate) sits_out: Arc<AtomicBool>,
     pub(crate) device: Option<Arc<dyn Device>>,
 }
 
@@ -161,6 +163,11 @@ impl Leaf {
     /// The device, if the leaf may be read like any other.
     pub(crate) fn online(&self) -> Option<&dyn Device> {
         self.device.as_deref().filter(|_| self.state.is_online())
+    }
+
+    /// Is it read only where nobody else has the bytes?
+    pub fn sits_out(&self) -> bool {
+        self.sits_out.load(Ordering::Relaxed)
     }
 
     /// The device, if the leaf may be read like any other and does not lack txg `birth`.
@@ -258,6 +265,7 @@ impl Tree {
             leaf.errors = before.errors.clone();
             leaf.lacks = before.lacks.clone();
             leaf.verdict = before.verdict.clone();
+            leaf.sits_out = before.sits_out.clone();
             if let (LeafState::Missing, LeafState::CannotOpen(_)) = (&leaf.state, &before.state) {
                 leaf.state = before.state.clone();
             }
@@ -325,6 +333,7 @@ impl Tree {
                 errors: Arc::default(),
                 lacks: Arc::default(),
                 verdict: Arc::default(),
+                sits_out: Arc::default(),
                 device: found.map(|found| found.device),
             });
         }

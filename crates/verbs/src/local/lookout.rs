@@ -377,6 +377,7 @@ mod tests {
             time: Duration::from_millis(2_300),
             siblings: Duration::from_micros(450),
             since: Duration::ZERO,
+            sits_out: false,
         };
         assert_eq!(
             told("tank", &News::Slow(slow.clone())),
