@@ -210,7 +210,33 @@ impl Tree {
         }
         // It reads all of them again.
         report.faults.clear();
-        self.search(top, (offset, birth), columns, buf, check, report)
+        let first = buf.to_vec();
+        self.search(top, (offset, birth), columns, buf, check, report)?;
+        if report.faults.is_empty() {
+            self.blame_first(top, birth, columns, (&first, buf), report);
+        }
+        Ok(())
+    }
+
+    /// Who lied at first, and not when he was asked again.
+    fn blame_first(
+        &self,
+        top: &Top,
+        birth: u64,
+        columns: &Columns,
+        (first, truth): (&[u8], &[u8]),
+        report: &mut ReadReport,
+    ) {
+        for index in 0..columns.data_count() {
+            let range = clip(columns.data_range(index), truth.len());
+            let (column, size) = (columns.data_column(index), range.len() as u64);
+            let mut slot = top.slots[column.disk].iter().copied();
+            let leaf = slot.find(|leaf| self.is_trusted(*leaf, birth));
+            if let (Some(leaf), true) = (leaf, first[range.clone()] != truth[range]) {
+                let (offset, kind) = (column.offset, FaultKind::Checksum);
+                report.faults.push(Fault { leaf, offset, size, kind });
+            }
+        }
     }
 
     /// Reads the data columns from all disks at once.

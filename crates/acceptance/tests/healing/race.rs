@@ -17,10 +17,14 @@ use testkit::rounds;
 use crate::rig::{self, MIRROR, POOL, Shape};
 
 const SMALL: Shape = Shape { disk_bytes: 72 << 20, ..MIRROR };
-const RECORD: usize = 16 << 10;
-const RECORDS: usize = 16;
-/// How long the healer's disk takes for a read.
-const SLOW: Duration = Duration::from_millis(60);
+/// Bytes of the file whose blocks are healed.
+const SMALL_FILE: usize = 64 << 10;
+/// Bytes of a file that fills most of the pool, and of what is written over of it in each txg: what is freed is soon
+/// wanted again, and then in use for some txgs.
+const CHURN: usize = 24 << 20;
+const SLICE: usize = 3 << 20;
+/// How long the healer waits for what he reads.
+const SLOW: Duration = Duration::from_millis(1200);
 
 fn noise(rng: &mut Rng, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
@@ -32,9 +36,9 @@ fn noise(rng: &mut Rng, size: usize) -> Vec<u8> {
 fn wrong(pool: &Pool, objset: u64, object: u64) -> usize {
     let (store, mut scratch) = (pool.store(), vdev::ReadScratch::default());
     let mut count = 0;
-    for block in 0..RECORDS as u64 {
+    for block in 0..(CHURN >> 14) as u64 {
         let at = Bookmark { objset, object, level: 0, block };
-        let Some(bp) = pool.pointer_at(at).unwrap() else { continue };
+        let Some(bp) = pool.pointer_at(at).unwrap() else { break };
         for part in store.parts(&bp).unwrap() {
             for dva in part.copies() {
                 let mut buf = vec![0; part.size()];
@@ -58,45 +62,34 @@ fn a_heal_never_hits_another_block() {
     let objset = pool.dataset(POOL).unwrap().object;
     let new = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
     let mut rng = Rng::of(5, 5);
-    // What is freed is soon wanted again: there is not much else.
     let root = fs.root();
-    for i in 0..40 {
-        let name = format!("ballast{i}");
-        let bytes = noise(&mut rng, 1 << 20);
-        if fs.create_with(root, name.as_bytes(), &new, &bytes).is_err() {
-            break;
-        }
-        pool.sync().unwrap();
-    }
-    let file = fs.create_with(root, b"file", &new, &noise(&mut rng, RECORD * RECORDS)).unwrap();
+    let churn = fs.create_with(root, b"churn", &new, &noise(&mut rng, CHURN)).unwrap();
+    let file = fs.create_with(root, b"file", &new, &noise(&mut rng, SMALL_FILE)).unwrap();
     pool.sync().unwrap();
-    let mut healed = 0;
-    for round in 0..rounds(6, 100) {
-        for block in 0..RECORDS as u64 {
-            let at = Bookmark { objset, object: file, level: 0, block };
-            let bp = pool.pointer_at(at).unwrap().unwrap();
-            set.disk(1).overwrite(DATA_AT + bp.dva(0).offset, &noise(&mut rng, 512));
-        }
-        let slow = set.disk(1).inject(Fault::new(Kind::Slow(SLOW), On::Reads));
-        for block in 0..RECORDS as u64 {
-            let at = Bookmark { objset, object: file, level: 0, block };
-            pool.store().troubles().tell(at, Trouble::default());
-        }
-        // Each heal takes a while, and all that is its own goes meanwhile.
-        for _ in 0..12 {
-            fs.write(file, 0, &noise(&mut rng, RECORD * RECORDS)).unwrap();
+    let (mut txgs, disk) = (0, set.disk(1));
+    for round in 0..rounds(4, 200) {
+        // One block is hurt, and its healer waits for the disk, once.
+        let at = Bookmark { objset, object: file, level: 0, block: round as u64 % 4 };
+        let dva = pool.pointer_at(at).unwrap().unwrap().dva(0);
+        let place = DATA_AT + dva.offset..DATA_AT + dva.offset + dva.asize;
+        disk.overwrite(place.start, &noise(&mut rng, 512));
+        let slow = Fault::new(Kind::Slow(SLOW), On::Reads).within(place).times(1);
+        let slow = disk.inject(slow);
+        pool.store().troubles().tell(at, Trouble::default());
+        // In the last round nobody else is there: it is healed in its place.
+        while round % 4 != 3 && !pool.finish_healing(Duration::ZERO) {
+            fs.write(file, 0, &noise(&mut rng, SMALL_FILE)).unwrap();
+            let slice = (txgs * SLICE) % CHURN;
+            fs.write(churn, slice as u64, &noise(&mut rng, SLICE)).unwrap();
             pool.sync().unwrap();
+            txgs += 1;
         }
         assert!(pool.finish_healing(Duration::from_secs(60)), "round {round}");
-        set.disk(1).lift(slow);
-        assert_eq!(wrong(&pool, objset, file), 0, "round {round}: a heal has hit another block");
-        for i in 0..40 {
-            let Ok(ballast) = fs.resolve(format!("ballast{i}").as_bytes()) else { break };
-            assert_eq!(wrong(&pool, objset, ballast), 0, "round {round}");
-        }
-        healed = pool.healed();
+        disk.lift(slow);
+        let hit = wrong(&pool, objset, file) + wrong(&pool, objset, churn);
+        assert_eq!(hit, 0, "round {round}, after {txgs} txgs: a heal has hit another block");
     }
+    assert!(pool.healed() > 0 && txgs > 20, "{} healed in {txgs} txgs", pool.healed());
     drop(fs);
     pool.close().unwrap();
-    assert!(healed > 0, "nothing was healed, so nothing was shown");
 }
