@@ -14,6 +14,7 @@ pub mod files;
 pub mod getopt;
 pub mod json;
 pub mod judge;
+mod lab;
 pub mod mount;
 pub mod rescue;
 pub mod serve;
@@ -350,6 +351,12 @@ const OWN: &[Verb] = &[
         run: judge::verify,
     },
     Verb {
+        name: "lab",
+        usage: "lab faults [-j] [--seeds count]",
+        appendix: Appendix::Text(lab::HELP),
+        run: lab::lab,
+    },
+    Verb {
         name: "rescue",
         usage: rescue::USAGE,
         appendix: Appendix::Text(rescue::HELP),
@@ -498,7 +505,7 @@ pub fn is_own(words: &[OsString]) -> bool {
     while rest.first().is_some_and(|word| word == "-d") {
         rest = rest.get(2..).unwrap_or_default();
     }
-    let own = |verb: &OsString| verb == "serve" || verb == "rescue";
+    let own = |verb: &OsString| verb == "serve" || verb == "rescue" || verb == "lab";
     program == Program::Thumper && rest.first().is_some_and(own)
 }
 

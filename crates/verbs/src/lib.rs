@@ -27,6 +27,7 @@ pub mod state;
 
 pub use engine::Engine;
 pub use error::{Doing, Error, Result, Why};
+pub use lab;
 pub use local::{Held, Local, System, on_suspended};
 pub use pool::props;
 

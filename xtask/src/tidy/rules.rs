@@ -37,7 +37,9 @@ pub(crate) const STOREYS: &[Storey] = &[
     storey("verify", &["rt", "codec", "format", "device", "vdev"]),
     // the mount; its threads are those of the foreign crate that speaks with the kernel
     storey("fuse", &["rt", "format", "pool", "fs"]),
-    storey("verbs", &["rt", "format", "device", "pool", "fs", "verify", "fuse"]),
+    // experiments on simulated disks
+    storey("lab", &["rt", "format", "device", "vdev", "pool", "fs", "verify"]),
+    storey("verbs", &["rt", "format", "device", "pool", "fs", "verify", "fuse", "lab"]),
     storey("wire", &[]),
     storey("client", &["rt", "wire"]),
     storey("watch", &["rt", "verbs"]),
@@ -59,8 +61,8 @@ pub(crate) const ENGINE: &[&str] =
 
 /// What stands below the command line: the engine, and what clients have.
 pub(crate) const HOUSE: &[&str] = &[
-    "rt", "format", "codec", "device", "vdev", "store", "dmu", "pool", "fs", "verify", "verbs",
-    "wire", "client", "watch",
+    "rt", "format", "codec", "device", "vdev", "store", "dmu", "pool", "fs", "verify", "lab",
+    "verbs", "wire", "client", "watch",
 ];
 
 /// Crates from outside that the engine must not use, and why.
