@@ -2,7 +2,7 @@
 
 use dmu::Tx;
 use format::BlkPtr;
-use format::config::{PoolConfig, PoolState, VdevConfig};
+use format::config::{PoolConfig, PoolState};
 use format::uberblock::Uberblock;
 
 use crate::error::Result;
@@ -31,31 +31,6 @@ impl Pool {
     pub(crate) fn uberblock(&self, txg: u64, root: BlkPtr, config: &PoolConfig) -> Uberblock {
         let now_secs = rt::time::wall_clock().as_secs();
         Uberblock::new(txg, config.vdev_tree.guid_sum(), now_secs, root)
-    }
-
-    /// Uses leaves again that were faulted or removed: this one, or all. What they lack stays in their DTLs.
-    /// They are written from the next open on.
-    pub fn use_again(&self, leaf: Option<u64>) -> Result<()> {
-        let guids: Vec<u64> = {
-            let config = self.config.lock();
-            let wanted = |vdev: &&VdevConfig| leaf.is_none_or(|leaf| vdev.guid == leaf);
-            let given_up = |vdev: &&VdevConfig| vdev.faulted || vdev.degraded || vdev.removed;
-            let leaves = config.vdev_tree.leaves().filter(wanted).filter(given_up);
-            leaves.map(|vdev| vdev.guid).collect()
-        };
-        if guids.is_empty() {
-            return Ok(());
-        }
-        self.writing()?;
-        for guid in guids {
-            if let Some(vdev) = self.config.lock().vdev_tree.find_mut(guid) {
-                (vdev.faulted, vdev.degraded, vdev.removed) = (false, false, false);
-                vdev.aux_state = None;
-            }
-        }
-        *self.config_dirty.lock() = true;
-        self.sync()?;
-        Ok(())
     }
 
     /// Changes what labels say of the pool (its state, its name), with the next sync.

@@ -394,6 +394,7 @@ impl Pool {
             config: Mutex::new(config),
             config_dirty: Mutex::new(true),
             writing: Some(writing),
+            offline_for_now: Mutex::default(),
             read_only_because: None,
             logs_to_replay: Mutex::default(),
             in_memory: false,

@@ -14,6 +14,7 @@ pub mod create;
 mod dataset;
 mod dedup;
 pub mod devices;
+mod disks;
 pub mod dsl;
 mod dtl;
 mod errlog;

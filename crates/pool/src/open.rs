@@ -276,6 +276,7 @@ impl Pool {
             config: Mutex::new(config),
             config_dirty: Mutex::new(false),
             writing,
+            offline_for_now: Mutex::default(),
             read_only_because,
             in_memory,
             heads: Mutex::default(),
@@ -496,8 +497,7 @@ fn unwritable(
     }
     for vdev in config.vdev_tree.walk() {
         let kind = String::from_utf8_lossy(vdev.kind.name()).into_owned();
-        if matches!(kind.as_str(), "replacing" | "spare" | "draid" | "dspare" | "indirect" | "hole")
-        {
+        if matches!(kind.as_str(), "draid" | "dspare" | "indirect") {
             return Ok(Some(format!("it has a vdev of kind {kind}")));
         }
         // Nothing but logs is written to a log device.

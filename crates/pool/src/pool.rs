@@ -6,7 +6,7 @@
 //!
 //! Lock order: `syncing` (one sync at a time), `heads`, then the locks of dmu and store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dmu::{Objset, Promise, Tx, Txgs};
 use format::config::{PoolConfig, PoolState};
@@ -16,6 +16,7 @@ use rt::workers::Workers;
 use store::{Gate, Store, Writer};
 
 use crate::dataset::Dataset;
+use crate::disks;
 use crate::error::{PoolError, Result};
 use crate::features::Features;
 use crate::mos::Mos;
@@ -134,6 +135,8 @@ pub struct Pool {
     /// The labels must be rewritten with the next uberblock.
     pub(crate) config_dirty: Mutex<bool>,
     pub(crate) writing: Option<Writing>,
+    /// Leaves that are offline until the pool is opened the next time, by guid.
+    pub(crate) offline_for_now: Mutex<BTreeSet<u64>>,
     /// Why it can only be read, if so.
     pub(crate) read_only_because: Option<String>,
     /// What is written stays in memory.
@@ -192,9 +195,17 @@ impl Pool {
         &self.workers
     }
 
-    /// The configuration as of the last sync.
+    /// The configuration as of the last sync, with what is offline for now marked as such.
     pub fn config(&self) -> PoolConfig {
-        self.config.lock().clone()
+        let config = self.config.lock().clone();
+        let offline = self.offline_for_now.lock();
+        match offline.is_empty() {
+            true => config,
+            false => PoolConfig {
+                vdev_tree: disks::marked_offline(&config.vdev_tree, &offline),
+                ..config
+            },
+        }
     }
 
     /// The last txg on stable storage.

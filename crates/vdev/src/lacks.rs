@@ -36,6 +36,13 @@ impl Lacks {
         *state = State { txgs, changed: false };
     }
 
+    /// The leaf lacks these, whatever it lacked before; they go to disk.
+    pub fn set(&self, txgs: Dtl) {
+        let mut state = self.state.lock();
+        self.any.store(!txgs.is_empty(), Ordering::Release);
+        *state = State { txgs, changed: true };
+    }
+
     /// Notes that the leaf missed a write of `txg`. Cheap when it was noted before.
     pub fn note(&self, txg: u64) {
         if txg == 0 || self.noted.load(Ordering::Acquire) == txg {

@@ -251,6 +251,14 @@ impl Tree {
         root: &VdevConfig,
         mut found: BTreeMap<u64, Found>,
     ) -> Result<Tree> {
+        for leaf in root.leaves().filter(|leaf| leaf.orig_guid != 0) {
+            if let Some(before) = old.leaf_by_guid(leaf.orig_guid)
+                && let Some(device) = old.leaves[before].device.clone()
+            {
+                let labelled = old.leaves[before].state != LeafState::BadLabel;
+                found.entry(leaf.guid).or_insert(Found { device, labelled });
+            }
+        }
         for leaf in &old.leaves {
             if let Some(device) = leaf.device.clone() {
                 let labelled = leaf.state != LeafState::BadLabel;
@@ -260,7 +268,10 @@ impl Tree {
         let mut tree = Tree::open(root, found)?;
         tree.mappings = old.mappings.clone();
         for leaf in &mut tree.leaves {
-            let Some(before) = old.leaf_by_guid(leaf.guid()) else { continue };
+            let known = |guid| old.leaf_by_guid(guid);
+            // One that takes the place of its mirror takes its guid, too.
+            let before = known(leaf.guid()).or_else(|| known(leaf.config.orig_guid));
+            let Some(before) = before else { continue };
             let before = &old.leaves[before];
             leaf.errors = before.errors.clone();
             leaf.lacks = before.lacks.clone();

@@ -128,9 +128,26 @@ impl WriteTree {
         let mut devices = before.devices.clone();
         let new = found(&more);
         devices.extend(more);
+        for leaf in root.leaves().filter(|leaf| leaf.orig_guid != 0) {
+            if let Some(device) = devices.get(&leaf.orig_guid).cloned() {
+                devices.entry(leaf.guid).or_insert(device);
+            }
+        }
         let tree = Arc::new(Tree::after(&before.tree, root, new)?);
         devices.retain(|guid, _| tree.leaf_by_guid(*guid).is_some());
         let writers = Writers::new(tree.clone(), devices, self.txg.clone());
+        let written = |place: usize| before.writers.get(place).is_some_and(Option::is_some);
+        let retired = |guid| {
+            let place = tree.leaf_by_guid(guid)?;
+            writers.writers[place].is_none().then_some(place)
+        };
+        for (place, leaf) in before.tree.leaves().iter().enumerate().filter(|(at, _)| written(*at))
+        {
+            // It has a part of this txg, and nobody will flush it.
+            if retired(leaf.guid()).is_some() {
+                before.missed(place);
+            }
+        }
         *self.writers.write() = writers;
         self.present.set(tree);
         Ok(())

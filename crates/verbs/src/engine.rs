@@ -7,7 +7,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use crate::rescue::{Remains, Rescue};
-use crate::{Error, Result, branches, datasets, dump, events, files, judge, memory, mounts, pools};
+use crate::{
+    Error, Result, branches, datasets, disks, dump, events, files, judge, memory, mounts, pools,
+};
 
 /// Executes requests.
 pub trait Engine {
@@ -66,6 +68,18 @@ pub trait Engine {
     /// # Errors
     /// See [`Engine::pool_create`].
     fn pool_set(&mut self, request: &pools::Set) -> Result<Vec<String>>;
+
+    /// `zpool offline online attach replace detach`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_disk(&mut self, request: &disks::Change) -> Result<()>;
+
+    /// `zpool labelclear`.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_labelclear(&mut self, request: &disks::Labelclear) -> Result<()>;
 
     /// `zpool clear`.
     ///

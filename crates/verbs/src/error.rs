@@ -48,6 +48,8 @@ pub enum Doing {
     StopScrub(String),
     /// Resilvering a pool.
     Resilver(String),
+    /// Something with a disk of a pool: the words of it.
+    Disk(String),
     /// Exporting a pool.
     Export(String),
     /// Importing a pool.
@@ -88,6 +90,7 @@ impl fmt::Display for Doing {
             Doing::PauseScrub(name) => return write!(f, "cannot pause scrubbing {name}"),
             Doing::StopScrub(name) => return write!(f, "cannot cancel scrubbing {name}"),
             Doing::Resilver(name) => return write!(f, "cannot restart resilver on {name}"),
+            Doing::Disk(words) => return write!(f, "cannot {words}"),
             Doing::Export(name) => ("export", name),
             Doing::Import(name) => ("import", name),
             Doing::ImportWith(name) => ("import pool", name),
@@ -459,6 +462,9 @@ pub enum Error {
         /// What is wrong, one a line.
         list: Vec<String>,
     },
+    /// Something with a device that is in no pool here: the whole message.
+    #[error("{0}")]
+    Said(String),
     /// Something that only a server can do, and why.
     #[error("{0}")]
     NoServer(&'static str),

@@ -35,6 +35,12 @@ pub const HISTORY: &str = "sysevent.fs.zfs.history_event";
 pub const SCAN: &str = "sysevent.fs.zfs.";
 /// Errors of a vdev are forgotten.
 pub const VDEV_CLEAR: &str = "sysevent.fs.zfs.vdev_clear";
+/// A disk was attached, or is to replace another.
+pub const VDEV_ATTACH: &str = "sysevent.fs.zfs.vdev_attach";
+/// A disk was detached.
+pub const VDEV_REMOVE: &str = "sysevent.fs.zfs.vdev_remove";
+/// A disk is used again.
+pub const VDEV_ONLINE: &str = "sysevent.fs.zfs.vdev_online";
 /// A vdev is in another state.
 pub const STATE_CHANGE: &str = "resource.fs.zfs.statechange";
 /// A device has gone.

@@ -49,7 +49,24 @@ pub fn usage(path: &Path, state: &State) -> device::Result<Option<InUse>> {
 /// Devices that are in use or unsound ([`Error::Vdevs`]), too small, named twice, or a pool of
 /// that name.
 pub fn check(name: &str, layout: &Layout, force: bool, state: &State) -> Result<()> {
-    let cannot = |why| Error::cannot(Doing::Create(name.into()), why);
+    check_used(&Doing::Create(name.into()), layout, force, state)?;
+    let facts = |path: &PathBuf| {
+        let file = ReadFile::open(path);
+        let is_file = file.as_ref().is_ok_and(|file| !file.is_block_device());
+        Facts { is_file, size: file.map_or(0, |file| file.size()) }
+    };
+    if let Some(text) = unsound(layout, facts).filter(|_| !force) {
+        return Err(Error::Vdevs { forced: false, list: vec![text] });
+    }
+    Ok(())
+}
+
+/// Checks that devices are not in use.
+///
+/// # Errors
+/// [`Error::Vdevs`], with all that are; those that cannot be read.
+pub fn check_used(doing: &Doing, layout: &Layout, force: bool, state: &State) -> Result<()> {
+    let cannot = |why| Error::cannot(doing.clone(), why);
     let mut list = Vec::new();
     for path in layout.devices() {
         let used = usage(path, state).map_err(|e| cannot(Why::Host(e.to_string())))?;
@@ -59,14 +76,6 @@ pub fn check(name: &str, layout: &Layout, force: bool, state: &State) -> Result<
     }
     if !list.is_empty() {
         return Err(Error::Vdevs { forced: force, list });
-    }
-    let facts = |path: &PathBuf| {
-        let file = ReadFile::open(path);
-        let is_file = file.as_ref().is_ok_and(|file| !file.is_block_device());
-        Facts { is_file, size: file.map_or(0, |file| file.size()) }
-    };
-    if let Some(text) = unsound(layout, facts).filter(|_| !force) {
-        return Err(Error::Vdevs { forced: false, list: vec![text] });
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 
 pub mod branches;
 pub mod datasets;
+pub mod disks;
 pub mod dump;
 pub mod engine;
 pub mod error;

@@ -73,6 +73,11 @@ fn options(host_id: u64) -> OpenOptions {
 
 /// Makes the pool on all disks of the set.
 pub(crate) fn create(set: &SimSet, shape: Shape) -> pool::Result<Arc<Pool>> {
+    create_on(set, shape, &all(set))
+}
+
+/// Makes it on these disks of the set.
+pub(crate) fn create_on(set: &SimSet, shape: Shape, disks: &[usize]) -> pool::Result<Arc<Pool>> {
     let leaf = |disk: SimDisk| NewLeaf {
         path: format!("/sim/{}", disk.name()).into_bytes(),
         is_disk: false,
@@ -87,7 +92,7 @@ pub(crate) fn create(set: &SimSet, shape: Shape) -> pool::Result<Arc<Pool>> {
         name: POOL.into(),
         tops: vec![NewTop {
             joined: shape.joined,
-            leaves: set.disks().into_iter().map(leaf).collect(),
+            leaves: disks.iter().map(|disk| leaf(set.disk(*disk))).collect(),
             is_log: false,
         }],
         spares: vec![],

@@ -98,7 +98,7 @@ fn options(words: &Words) -> Result<Options, Stop> {
 }
 
 /// Makes a path of a device's word: whole paths as they are, short names below `/dev`.
-fn resolve(word: &OsStr) -> Result<PathBuf, LeafError> {
+pub(crate) fn resolve(word: &OsStr) -> Result<PathBuf, LeafError> {
     const PLACES: [&str; 9] = [
         "/dev/disk/by-vdev",
         "/dev/mapper",

@@ -1,6 +1,7 @@
 //! The commands of `zpool`.
 
 pub mod create;
+pub mod disks;
 pub mod events;
 pub mod import;
 pub mod iostat;

@@ -154,6 +154,14 @@ impl Engine for Told {
         self.ask(request)
     }
 
+    fn pool_disk(&mut self, request: &verbs::disks::Change) -> Result<()> {
+        self.ask(request)
+    }
+
+    fn pool_labelclear(&mut self, request: &verbs::disks::Labelclear) -> Result<()> {
+        self.ask(request)
+    }
+
     fn pool_clear(&mut self, request: &pools::Clear) -> Result<()> {
         self.ask(request)
     }

@@ -6,9 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use format::NvList;
+use format::config::VdevConfig;
 use fs::FsError;
 use pool::devices::{Member, Scan};
 use pool::{Pool, PoolError};
@@ -17,6 +19,7 @@ use rt::sync::{Arc, Mutex, MutexGuard};
 use rt::time::Instant;
 
 use super::Here;
+use super::disks;
 use super::lookout::{Lookout, Telling};
 use super::places::Places;
 use super::session::{self, For, Located, Session};
@@ -155,6 +158,23 @@ impl Held {
     /// Tells that something of `class` has happened to a pool.
     pub(super) fn tell(&self, pool: &Pool, class: &str) {
         Telling { pool, events: &self.events }.pool(class, NvList::new());
+    }
+
+    /// Tells that something of `class` has happened to a leaf of a pool.
+    pub(super) fn tell_leaf(&self, pool: &Pool, class: &str, leaf: &VdevConfig) {
+        Telling { pool, events: &self.events }.pool(class, disks::leaf_values(leaf));
+    }
+
+    /// The devices of a pool have changed: looks at these anew.
+    pub(super) fn look_for_devices(&self, name: &str, places: Vec<PathBuf>) {
+        let there: Vec<_> = places.into_iter().filter(|path| path.exists()).collect();
+        let Ok(scan) = pool::devices::scan(&there) else { return };
+        let mut pools = self.pools.lock();
+        let Some(one) = pools.get_mut(name) else { return };
+        let guid = one.pool.guid();
+        if let Some(index) = scan.pools.iter().position(|pool| pool.guid() == guid) {
+            (one.scan, one.index) = (Arc::new(scan), index);
+        }
     }
 
     /// Tells of a command that has gone into a pool's history.

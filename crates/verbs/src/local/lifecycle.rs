@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use device::{Device, WriteDevice, WriteFile};
 use format::config::{PoolState, VdevConfig};
@@ -30,8 +30,9 @@ pub(super) fn stored(value: &Value) -> Stored {
     }
 }
 
-fn leaf(name: &str, path: &PathBuf) -> Result<NewLeaf> {
-    let cannot = |why| Error::cannot(Doing::Create(name.into()), why);
+/// A device for a pool, opened and locked.
+pub(super) fn leaf(doing: &Doing, path: &Path) -> Result<NewLeaf> {
+    let cannot = |why| Error::cannot(doing.clone(), why);
     let file = WriteFile::open(path).map_err(|e| match e {
         device::DeviceError::Busy { .. } => {
             let why = "Device or resource busy: another process holds it";
@@ -41,7 +42,7 @@ fn leaf(name: &str, path: &PathBuf) -> Result<NewLeaf> {
         e => cannot(Why::Host(e.to_string())),
     })?;
     let is_disk = file.is_block_device();
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let device: Arc<dyn WriteDevice> = Arc::new(file);
     Ok(NewLeaf { path: path.as_os_str().as_bytes().to_vec(), is_disk, device })
 }
@@ -79,6 +80,7 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
         return capacity::foretold(request);
     }
     inuse::check_devices(name, &request.layout, &state)?;
+    let doing = Doing::Create(name.clone());
     let mut tops = Vec::new();
     for group in &request.layout.groups {
         let joined = match group.kind {
@@ -86,11 +88,11 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
             GroupKind::Mirror => Joined::Mirror,
             GroupKind::Raidz(parity) => Joined::Raidz(parity),
         };
-        let leaves: Result<Vec<NewLeaf>> = group.devices.iter().map(|p| leaf(name, p)).collect();
+        let leaves: Result<Vec<NewLeaf>> = group.devices.iter().map(|p| leaf(&doing, p)).collect();
         tops.push(NewTop { joined, leaves: leaves?, is_log: group.class == Class::Log });
     }
     let spares: Result<Vec<NewLeaf>> =
-        request.layout.spares.iter().map(|p| leaf(name, p)).collect();
+        request.layout.spares.iter().map(|p| leaf(&doing, p)).collect();
     let sector = tops.iter().flat_map(|t| &t.leaves).map(|l| l.device.sector_size()).max();
     let ashift = ashift(request, sector);
     let mut pool_props = BTreeMap::new();
@@ -215,7 +217,7 @@ pub(super) fn clear(here: &Here, request: &Clear) -> Result<()> {
 }
 
 /// Is it the leaf's guid, its path, or the last part of it?
-fn is_named(leaf: &VdevConfig, name: &str) -> bool {
+pub(super) fn is_named(leaf: &VdevConfig, name: &str) -> bool {
     let path = leaf.path.as_deref().map(|path| String::from_utf8_lossy(path).into_owned());
     leaf.guid.to_string() == name
         || path.is_some_and(|path| path == name || path.rsplit('/').next() == Some(name))

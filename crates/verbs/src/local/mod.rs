@@ -11,6 +11,7 @@ mod copying;
 mod damaged;
 mod dependents;
 mod diff;
+mod disks;
 mod dump;
 mod files;
 mod filesystems;
@@ -257,6 +258,14 @@ impl Engine for Local {
 
     fn pool_set(&mut self, request: &pools::Set) -> Result<Vec<String>> {
         pool_props::set(&self.here, request)
+    }
+
+    fn pool_disk(&mut self, request: &crate::disks::Change) -> Result<()> {
+        disks::change(&self.here, request)
+    }
+
+    fn pool_labelclear(&mut self, request: &crate::disks::Labelclear) -> Result<()> {
+        disks::labelclear(&self.here, request)
     }
 
     fn pool_clear(&mut self, request: &pools::Clear) -> Result<()> {

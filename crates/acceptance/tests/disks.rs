@@ -1,0 +1,150 @@
+//! The life of disks with the OpenZFS kernel as witness: what our commands leave in the middle of a replacement it takes
+//! over and finishes, and what it leaves we go on with.
+
+#![allow(clippy::unwrap_used)]
+
+use acceptance::Stage;
+use testkit::data::Look;
+use testkit::workload::Workload;
+use testkit::{Vm, poolaudit, poolaudit_kernels, tool, vm};
+
+/// Files for `put`.
+fn plant(stage: &Stage, name: &str, seed: u64) {
+    let mut load = Workload::new(seed);
+    for i in 0..12 {
+        load.file(format!("{name}{i}").as_bytes(), Look::Noise, 40_000 * (1 + i % 5));
+    }
+    let dir = stage.plant(name, &load.ops);
+    drop(stage.ok(&format!("put -r {} tank:/", dir.display())));
+}
+
+/// zdb finds no leak and all objects; disks that are being filled lack what zdb reads of them.
+fn zdb_is_content(stage: &Stage, lacking: &[usize]) {
+    let path = stage.images.path().to_str().unwrap();
+    let ran = tool::zdb(["-e", "-p", path, "-bccs", "tank"]).expect_ok();
+    assert!(ran.out.contains("No leaks") && !ran.out.contains("Error counts"), "{ran}");
+    for (device, counts) in tool::error_counts(&ran.out) {
+        let filled = lacking.iter().any(|disk| device.ends_with(&format!("/d{disk:02}")));
+        let lacks = filled || device == "replacing";
+        assert!(counts == [0; 3] || lacks && counts[..2] == [0; 2], "{device} {counts:?}: {ran}");
+    }
+    tool::zdb_objects(stage.images.path(), "tank");
+}
+
+/// The kernel imports it, resilvers what the DTLs say, and its scrub then repairs nothing.
+fn the_kernel_finishes(stage: &Stage, first: &str) -> String {
+    let script = format!(
+        "set -euo pipefail\n\
+         zpool import -d /d -o cachefile=none tank\n\
+         {first}\n\
+         for i in $(seq 60); do zpool status tank | grep -q resilver && break; sleep 0.5; done\n\
+         zpool wait -t resilver tank; zpool wait -t replace tank; zpool sync tank; zpool status -v tank\n\
+         echo SCRUBBED; zpool scrub -w tank; zpool status -v tank; zpool history -i tank\n\
+         zpool export tank\n"
+    );
+    let ran = Vm::new(stage.images.path()).run(&script).expect_ok();
+    let (done, scrubbed) = ran.out.split_once("SCRUBBED").unwrap();
+    assert!(done.contains("resilvered"), "{ran}");
+    assert!(scrubbed.contains("repaired 0B") && scrubbed.contains("with 0 errors"), "{ran}");
+    assert!(scrubbed.contains("No known data errors"), "{ran}");
+    tool::zdb_content(stage.images.path(), "tank");
+    tool::zdb_objects(stage.images.path(), "tank");
+    drop(poolaudit_kernels(stage.images.path(), "tank").expect_ok());
+    done.to_owned()
+}
+
+/// The tree of `zpool status`, each vdev with its state.
+fn tree(said: &str) -> Vec<String> {
+    let rows = said.lines().skip_while(|line| !line.contains("NAME ")).skip(1);
+    let words = |line: &str| {
+        let mut words = line.split_whitespace();
+        let name = words.next()?.rsplit('/').next()?.to_owned();
+        Some(format!("{name} {}", words.next()?))
+    };
+    rows.map_while(words).collect()
+}
+
+#[test]
+fn a_mirror_and_a_raidz_in_the_middle_of_it_are_finished_by_the_kernel() {
+    if !vm::wanted("that the kernel finishes what our zpool attach and replace have begun") {
+        return;
+    }
+    for (shape, disks) in [("mirror", 2), ("raidz1", 3)] {
+        let stage = Stage::new(6, 128 << 20);
+        let names: Vec<String> = (0..disks).map(|i| format!("$D/d{i:02}")).collect();
+        drop(stage.ok(&format!("zpool create -o ashift=12 tank {shape} {}", names.join(" "))));
+        plant(&stage, "whole", 1);
+        drop(stage.ok("zpool replace tank $D/d01 $D/d04"));
+        plant(&stage, "during", 2);
+        let mut lacking = vec![4];
+        if shape == "mirror" {
+            drop(stage.ok("zpool attach tank $D/d00 $D/d05"));
+            lacking.push(5);
+        } else {
+            stage.refused(
+                "zpool attach tank $D/d00 $D/d05",
+                255,
+                &format!(
+                    "cannot attach {0}/d05 to {0}/d00: can only attach to mirrors and top-level disks\n",
+                    stage.images.path().display()
+                ),
+            );
+        }
+        plant(&stage, "last", 3);
+        let ours = tree(&stage.ok("zpool status tank").out);
+        let expected = match shape {
+            "mirror" => "tank mirror-0 d00 replacing-1 d01 d04 d05",
+            _ => "tank raidz1-0 d00 replacing-1 d01 d04 d02",
+        };
+        let online: Vec<String> =
+            expected.split(' ').map(|name| format!("{name} ONLINE")).collect();
+        assert_eq!(ours, online);
+        zdb_is_content(&stage, &lacking);
+        drop(poolaudit(stage.images.path(), "tank").expect_ok());
+        drop(stage.ok("zpool export tank"));
+        let done = the_kernel_finishes(&stage, "");
+        let expected = match shape {
+            "mirror" => "tank mirror-0 d00 d04 d05",
+            _ => "tank raidz1-0 d00 d04 d02",
+        };
+        let online: Vec<String> =
+            expected.split(' ').map(|name| format!("{name} ONLINE")).collect();
+        assert_eq!(tree(&done), online, "{done}");
+    }
+}
+
+#[test]
+fn an_offline_disk_and_a_detached_one_are_as_the_kernel_has_them() {
+    if !vm::wanted("that the kernel takes over a pool with a disk offline, and we one of its") {
+        return;
+    }
+    let stage = Stage::new(4, 128 << 20);
+    drop(stage.ok("zpool create -o ashift=12 tank mirror $D/d00 $D/d01 $D/d02"));
+    plant(&stage, "whole", 1);
+    drop(stage.ok("zpool offline tank $D/d01"));
+    plant(&stage, "without", 2);
+    drop(stage.ok("zpool detach tank $D/d02"));
+    stage.refused("zpool offline tank d00", 1, "cannot offline d00: no valid replicas\n");
+    let states = ["tank DEGRADED", "mirror-0 DEGRADED", "d00 ONLINE", "d01 OFFLINE"];
+    assert_eq!(tree(&stage.ok("zpool status tank").out), states);
+    zdb_is_content(&stage, &[1]);
+    drop(poolaudit(stage.images.path(), "tank").expect_ok());
+    drop(stage.ok("zpool export tank"));
+    // The kernel sees what we see; then it takes the other one offline itself.
+    let online = "zpool status tank; zpool online tank /d/d01";
+    let done = the_kernel_finishes(&stage, online);
+    assert_eq!(tree(&done), states);
+    let script = "set -euo pipefail\nzpool import -d /d -o cachefile=none tank\n\
+                  zpool offline tank /d/d00; head -c 300000 /dev/urandom > /tank/k; zpool sync tank\n\
+                  zpool export tank\n";
+    drop(Vm::new(stage.images.path()).run(script).expect_ok());
+    drop(stage.ok("zpool import -d $D tank"));
+    let states = ["tank DEGRADED", "mirror-0 DEGRADED", "d00 OFFLINE", "d01 ONLINE"];
+    assert_eq!(tree(&stage.ok("zpool status tank").out), states);
+    drop(stage.ok("zpool online tank d00"));
+    drop(stage.ok("zpool attach -f tank d01 $D/d02"));
+    let all = ["tank ONLINE", "mirror-0 ONLINE", "d00 ONLINE", "d01 ONLINE", "d02 ONLINE"];
+    assert_eq!(tree(&stage.ok("zpool status tank").out), all);
+    drop(stage.ok("zpool export tank"));
+    the_kernel_finishes(&stage, "");
+}

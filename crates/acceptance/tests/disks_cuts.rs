@@ -1,0 +1,117 @@
+//! A cut after any write while disks come and go leaves the old pool or the new one: each opens, and every block is
+//! where the pool says.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "crash/rig.rs"]
+#[allow(dead_code)]
+mod rig;
+
+use device::sim::{Cut, SimSet};
+use pool::{NewLeaf, Pool};
+use rt::sync::Arc;
+use verify::FindingKind;
+
+fn leaf(set: &SimSet, disk: usize) -> NewLeaf {
+    let disk = set.disk(disk);
+    let path = format!("/sim/{}", device::Device::name(&disk)).into_bytes();
+    NewLeaf { path, is_disk: false, device: Arc::new(disk) }
+}
+
+/// The guid of the leaf on a disk.
+fn guid_on(pool: &Pool, disk: usize) -> u64 {
+    let tree = pool.store().tree();
+    let name = format!("/sim/d{disk:02}").into_bytes();
+    let leaf = tree.leaves().iter().find(|leaf| leaf.config.path.as_deref() == Some(&name));
+    leaf.unwrap_or_else(|| panic!("no leaf on disk {disk}")).guid()
+}
+
+/// The pool as a crash has left it: which disks it has, and whether all its blocks are there.
+fn shape_of(set: &SimSet) -> Result<String, String> {
+    let all = rig::all(set);
+    let opened = rig::open_to_read(set, &all, u64::MAX)?;
+    let (pool, _) = opened.ok_or("no pool was found")?;
+    let mut shape = String::new();
+    for vdev in pool.config().vdev_tree.walk().skip(1) {
+        let path = vdev.path.as_deref().map(|path| String::from_utf8_lossy(path).into_owned());
+        let offline = if vdev.offline { "-" } else { "" };
+        let word = path.map_or_else(
+            || String::from_utf8_lossy(vdev.kind.name()).into_owned(),
+            |path| path.trim_start_matches("/sim/d0").to_owned(),
+        );
+        shape += &format!("{offline}{word} ");
+    }
+    pool.close().map_err(|e| e.to_string())?;
+    let scan = rig::scan(set, &all);
+    let found = scan.pools.iter().find(|pool| pool.name() == rig::POOL).ok_or("no pool")?;
+    let options = verify::Options::default();
+    let report = verify::verify_pool(found, &options, &mut |_| {}).map_err(|e| e.to_string())?;
+    let other = report.findings.iter().find(|finding| finding.kind != FindingKind::Label);
+    let device = report.devices.iter().find(|d| d.read_errors + d.bad_blocks > 0);
+    if report.blocks == 0 || report.lost_blocks > 0 || other.is_some() || device.is_some() {
+        return Err(format!("{shape}: {:?}, {other:?}, {device:?}", report.verdict));
+    }
+    Ok(shape.trim_end().to_owned())
+}
+
+#[test]
+fn a_cut_while_disks_come_and_go_leaves_the_old_pool_or_the_new_one() {
+    let set = SimSet::new(4, rig::MIRROR.disk_bytes);
+    drop(rig::create_on(&set, rig::MIRROR, &[0, 1]).unwrap());
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    set.record();
+    let mut mark = 0;
+    let mut shapes = vec!["mirror 0 1".to_owned()];
+    let mut step = |shape: &str| {
+        mark += 1;
+        set.mark(mark);
+        shapes.push(shape.into());
+    };
+    pool.attach(guid_on(&pool, 1), leaf(&set, 2), false).unwrap();
+    step("mirror 0 1 2");
+    pool.offline(guid_on(&pool, 1), false, false).unwrap();
+    step("mirror 0 -1 2");
+    // The only disk that has all cannot go.
+    assert!(pool.offline(guid_on(&pool, 0), false, false).is_err());
+    assert!(pool.detach(guid_on(&pool, 0)).is_err());
+    pool.online(guid_on(&pool, 1), None).unwrap();
+    step("mirror 0 1 2");
+    pool.attach(guid_on(&pool, 0), leaf(&set, 3), true).unwrap();
+    step("mirror replacing 0 3 1 2");
+    pool.detach(guid_on(&pool, 3)).unwrap();
+    step("mirror 0 1 2");
+    pool.detach(guid_on(&pool, 2)).unwrap();
+    step("mirror 0 1");
+    pool.detach(guid_on(&pool, 1)).unwrap();
+    step("0");
+    pool.attach(guid_on(&pool, 0), leaf(&set, 2), false).unwrap();
+    step("mirror 0 2");
+    pool.close().unwrap();
+    drop(pool);
+    let log = set.log();
+    let mut replay = log.replay();
+    let mut wrong = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for index in 0..=log.writes() {
+        replay.advance_to(index);
+        let at = replay.mark().unwrap_or(0) as usize;
+        let cut = Cut::ALL[index as usize % 4];
+        let images = SimSet::from_images(replay.crash(cut, index));
+        match shape_of(&images) {
+            Ok(shape) if shapes[at..].iter().take(2).any(|known| *known == shape) => {
+                seen.insert((at, shape));
+            }
+            Ok(shape) => wrong.push(format!("{index} {cut:?}: {shape:?} after {:?}", shapes[at])),
+            Err(error) => wrong.push(format!("{index} {cut:?} after {:?}: {error}", shapes[at])),
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {}: {:#?}",
+        wrong.len(),
+        log.writes(),
+        &wrong[..wrong.len().min(8)]
+    );
+    // Both sides of each step were seen.
+    assert!(seen.len() >= 2 * shapes.len() - 2, "{seen:?}");
+}

@@ -1,0 +1,159 @@
+//! `zpool offline`, `online`, `attach`, `replace`, `detach`, `labelclear`.
+
+use std::ffi::OsString;
+
+use verbs::Error;
+use verbs::disks::{Act, Change, Labelclear};
+use verbs::layout::LayoutError;
+
+use super::create::resolve;
+use super::known_name;
+use crate::door::{Door, Ran, Stop, bad_letter, bad_option, text};
+use crate::getopt::{Opt, Words, sort};
+
+/// Status of an attach, a replace or a detach that was refused: OpenZFS ends with -1 there.
+const REFUSED: u8 = 255;
+
+/// The letters of options that have no value.
+fn letters(words: &Words) -> Result<Vec<char>, Stop> {
+    let letter = |opt: &Opt| match opt {
+        Opt::Flag(letter) => Ok(*letter),
+        other => Err(bad_letter(other)),
+    };
+    words.opts.iter().map(letter).collect()
+}
+
+fn change(door: &mut Door<'_>, name: &str, device: String, act: Act, force: bool) -> Ran {
+    let (places, command) = (door.places.clone(), door.command.clone());
+    let request = Change { name: name.into(), device, act, force, places, command };
+    door.engine.pool_disk(&request)?;
+    Ok(0)
+}
+
+/// The same to each device; the status is that of all.
+fn each(door: &mut Door<'_>, words: &Words, act: &Act) -> Ran {
+    let [name, devices @ ..] = &words.operands[..] else {
+        return Err(Stop::Usage("missing pool name".into()));
+    };
+    if devices.is_empty() {
+        return Err(Stop::Usage("missing device name".into()));
+    }
+    let name = text(name);
+    known_name(&name)?;
+    let mut errors = Vec::new();
+    for device in devices {
+        match change(door, &name, text(device), act.clone(), false) {
+            Err(Stop::Failed(error)) => errors.push(error),
+            other => drop(other?),
+        }
+    }
+    door.complain_all(&errors)
+}
+
+/// `zpool offline`.
+pub(crate) fn offline(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    let words = sort(words, "ft", &[]);
+    let letters = letters(&words)?;
+    let (fault, temporary) = (letters.contains(&'f'), letters.contains(&'t'));
+    each(door, &words, &Act::Offline { temporary, fault })
+}
+
+/// `zpool online`.
+pub(crate) fn online(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    let words = sort(words, "e", &[]);
+    if letters(&words)?.contains(&'e') {
+        return Err(Stop::Said("devices are not expanded yet ('zpool online -e')".into(), 1));
+    }
+    each(door, &words, &Act::Online)
+}
+
+/// `zpool detach`.
+pub(crate) fn detach(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    let words = sort(words, "", &[]);
+    letters(&words)?;
+    let (name, device) = match &words.operands[..] {
+        [] => return Err(Stop::Usage("missing pool name argument".into())),
+        [_] => return Err(Stop::Usage("missing <device> specification".into())),
+        [name, device] => (text(name), text(device)),
+        _ => return Err(Stop::Usage("too many arguments".into())),
+    };
+    known_name(&name)?;
+    let done = change(door, &name, device, Act::Detach, false);
+    refusal(done)
+}
+
+/// `zpool attach`.
+pub(crate) fn attach(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    attach_or_replace(door, words, false)
+}
+
+/// `zpool replace`.
+pub(crate) fn replace(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    attach_or_replace(door, words, true)
+}
+
+fn attach_or_replace(door: &mut Door<'_>, words: &[OsString], replacing: bool) -> Ran {
+    let words = sort(words, "fo:sw", &[]);
+    let mut force = false;
+    for opt in &words.opts {
+        match opt {
+            Opt::Flag('f') => force = true,
+            // A command of ours stays until its work is done in any case.
+            Opt::Flag('w') => {}
+            Opt::Flag('s') => {
+                let message = "sequential rebuilds are not there: without '-s' it is resilvered";
+                return Err(Stop::Said(message.into(), 1));
+            }
+            Opt::Value('o', word) => {
+                // The only property is that of the sectors, and those of the vdev stay.
+                if !text(word).starts_with("ashift=") {
+                    let message = format!("property '{}' is not valid here", text(word));
+                    return Err(Stop::Said(message, 1));
+                }
+            }
+            other => return Err(bad_option(other)),
+        }
+    }
+    let (name, old, new) = match &words.operands[..] {
+        [] => return Err(Stop::Usage("missing pool name argument".into())),
+        [_] => return Err(Stop::Usage("missing <device> specification".into())),
+        [_, _] if !replacing => {
+            return Err(Stop::Usage("missing <new_device> specification".into()));
+        }
+        [name, old] => (name, old, None),
+        [name, old, new] => (name, old, Some(new)),
+        _ => return Err(Stop::Usage("too many arguments".into())),
+    };
+    let name = text(name);
+    known_name(&name)?;
+    let new = new.map(|word| resolve(word)).transpose();
+    let new = new.map_err(|error| Error::from(LayoutError::from(error)))?;
+    let act = match (replacing, new) {
+        (false, Some(new)) => Act::Attach(new),
+        (_, new) => Act::Replace(new),
+    };
+    refusal(change(door, &name, text(old), act, force))
+}
+
+/// What OpenZFS refuses with -1.
+fn refusal(done: Ran) -> Ran {
+    match done {
+        Err(Stop::Failed(error @ Error::Cannot { doing: verbs::Doing::Disk(_), .. })) => {
+            Err(Stop::Said(error.to_string(), REFUSED))
+        }
+        other => other,
+    }
+}
+
+/// `zpool labelclear`.
+pub(crate) fn labelclear(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    let words = sort(words, "f", &[]);
+    let force = letters(&words)?.contains(&'f');
+    let device = match &words.operands[..] {
+        [] => return Err(Stop::Usage("missing vdev name".into())),
+        [device] => device.into(),
+        _ => return Err(Stop::Usage("too many arguments".into())),
+    };
+    door.engine.pool_labelclear(&Labelclear { device, force })?;
+    Ok(0)
+}

@@ -1,0 +1,171 @@
+//! Trees of vdevs before and after: a leaf beside another, a leaf taken out.
+//!
+//! Place: the arithmetic of [`super`], on configs alone, with nothing of devices in it.
+//! The one idea: only the vdev right above a leaf changes. A leaf gets company by a new vdev in its place that has
+//! both as children; a vdev with one child left gives its place to it. A top-level vdev keeps its number, its metaslabs
+//! and its ZAP, whoever has its place; one that a leaf inherits also keeps its guid, so that labels which were not
+//! rewritten do not look like those of another vdev.
+
+use format::config::{VdevConfig, VdevKind};
+
+/// Children from the root down to the vdev of this guid.
+fn path_to(vdev: &VdevConfig, guid: u64) -> Option<Vec<usize>> {
+    if vdev.guid == guid && vdev.kind != VdevKind::Hole {
+        return Some(Vec::new());
+    }
+    vdev.children.iter().enumerate().find_map(|(place, child)| {
+        let mut path = path_to(child, guid)?;
+        path.insert(0, place);
+        Some(path)
+    })
+}
+
+fn at<'a>(root: &'a VdevConfig, path: &[usize]) -> &'a VdevConfig {
+    path.iter().fold(root, |vdev, place| &vdev.children[*place])
+}
+
+fn at_mut<'a>(root: &'a mut VdevConfig, path: &[usize]) -> &'a mut VdevConfig {
+    path.iter().fold(root, |vdev, place| &mut vdev.children[*place])
+}
+
+/// The vdev above that of this guid; `None`: there is no such vdev, or it is the root.
+pub(super) fn parent_of(root: &VdevConfig, guid: u64) -> Option<&VdevConfig> {
+    let path = path_to(root, guid)?;
+    Some(at(root, &path[..path.len().checked_sub(1)?]))
+}
+
+/// Puts `new` beside the leaf `old`, below a vdev of `kind`: the one above it if it is of that kind, else a new one of
+/// this guid in the leaf's place. False if there is no such leaf.
+pub(super) fn put_beside(
+    root: &mut VdevConfig,
+    old: u64,
+    mut new: VdevConfig,
+    kind: VdevKind,
+    guid: u64,
+) -> bool {
+    let Some(path) = path_to(root, old) else { return false };
+    let Some((place, above)) = path.split_last() else { return false };
+    let parent = at_mut(root, above);
+    new.create_txg = parent.children[*place].create_txg;
+    if parent.kind == kind && kind != VdevKind::Spare {
+        new.id = Some(parent.children.len() as u64);
+        parent.children.push(new);
+        return true;
+    }
+    let old = &mut parent.children[*place];
+    let mut joint = VdevConfig::new(kind, old.id, guid);
+    joint.create_txg = old.create_txg;
+    joint.top = old.top.take();
+    joint.zap_top = old.zap_top.take();
+    old.id = Some(0);
+    new.id = Some(1);
+    joint.children = vec![old.clone(), new];
+    *old = joint;
+    true
+}
+
+/// Takes a leaf out. A vdev that has one child left gives its place to it. Whether the leaf was there.
+pub(super) fn take_out(root: &mut VdevConfig, leaf: u64) -> Option<VdevConfig> {
+    let path = path_to(root, leaf)?;
+    let (place, above) = path.split_last()?;
+    let parent = at_mut(root, above);
+    let gone = parent.children.remove(*place);
+    for (child, id) in parent.children.iter_mut().zip(0..) {
+        child.id = Some(id);
+    }
+    if parent.children.len() == 1 && !above.is_empty() {
+        let mut heir = parent.children.remove(0);
+        heir.id = parent.id;
+        if let Some(top) = parent.top.take() {
+            heir.top = Some(top);
+            heir.zap_top = parent.zap_top.take();
+            if heir.kind.is_leaf() {
+                heir.orig_guid = heir.guid;
+            }
+            heir.guid = parent.guid;
+        }
+        *parent = heir;
+    }
+    Some(gone)
+}
+
+/// Allocatable bytes that a leaf in the place of `leaf` must have at least.
+pub(super) fn least_asize(root: &VdevConfig, leaf: u64) -> u64 {
+    let Some(path) = path_to(root, leaf) else { return u64::MAX };
+    let Some(top) = path.first().map(|top| &root.children[*top]) else { return u64::MAX };
+    let Some(config) = top.top else { return u64::MAX };
+    let whole = config.asize & !((1 << config.metaslab_shift.min(63)) - 1);
+    match top.kind {
+        VdevKind::Raidz => whole.div_ceil(top.children.len().max(1) as u64),
+        _ => whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use format::config::TopConfig;
+
+    fn leaf(id: u64, guid: u64) -> VdevConfig {
+        VdevConfig { create_txg: 4, ..VdevConfig::new(VdevKind::File, id, guid) }
+    }
+
+    fn root(top: VdevConfig) -> VdevConfig {
+        let top_config = TopConfig { asize: 1000, ashift: 9, ..TopConfig::default() };
+        let top = VdevConfig { top: Some(top_config), zap_top: Some(77), ..top };
+        VdevConfig { children: vec![top], ..VdevConfig::new(VdevKind::Root, 0, 100) }
+    }
+
+    fn mirror() -> VdevConfig {
+        let mut mirror = VdevConfig::new(VdevKind::Mirror, 0, 50);
+        mirror.children = vec![leaf(0, 1), leaf(1, 2)];
+        root(mirror)
+    }
+
+    fn told(vdev: &VdevConfig) -> String {
+        let kind = String::from_utf8_lossy(vdev.kind.name()).into_owned();
+        let id = vdev.id.unwrap();
+        match vdev.children.is_empty() {
+            true => format!("{id}:{}", vdev.guid),
+            false => {
+                let children: Vec<_> = vdev.children.iter().map(told).collect();
+                format!("{id}:{kind}{}({})", vdev.guid, children.join(" "))
+            }
+        }
+    }
+
+    #[test]
+    fn a_leaf_gets_company_and_loses_it() {
+        let before = mirror();
+        let mut tree = before.clone();
+        assert!(put_beside(&mut tree, 1, leaf(9, 3), VdevKind::Mirror, 60));
+        assert_eq!(told(&tree), "0:root100(0:mirror50(0:1 1:2 2:3))");
+        assert!(put_beside(&mut tree, 2, leaf(9, 4), VdevKind::Replacing, 61));
+        assert_eq!(told(&tree), "0:root100(0:mirror50(0:1 1:replacing61(0:2 1:4) 2:3))");
+        // Once more replaced: it has three children then, as the kernel makes it.
+        assert!(put_beside(&mut tree, 2, leaf(9, 5), VdevKind::Replacing, 62));
+        assert_eq!(told(&tree), "0:root100(0:mirror50(0:1 1:replacing61(0:2 1:4 2:5) 2:3))");
+        assert_eq!(take_out(&mut tree, 2).unwrap().guid, 2);
+        assert_eq!(take_out(&mut tree, 4).unwrap().guid, 4);
+        assert_eq!(told(&tree), "0:root100(0:mirror50(0:1 1:5 2:3))");
+        take_out(&mut tree, 5).unwrap();
+        take_out(&mut tree, 3).unwrap();
+        // The last one has the place of the mirror, with its guid; it remembers its own.
+        assert_eq!(told(&tree), "0:root100(0:50)");
+        let last = &tree.children[0];
+        assert_eq!((last.orig_guid, last.zap_top, last.top), (1, Some(77), before.children[0].top));
+        assert!(take_out(&mut tree, 9).is_none());
+    }
+
+    #[test]
+    fn a_single_disk_becomes_a_mirror() {
+        let mut tree = root(leaf(0, 1));
+        assert!(put_beside(&mut tree, 1, leaf(9, 2), VdevKind::Mirror, 60));
+        assert_eq!(told(&tree), "0:root100(0:mirror60(0:1 1:2))");
+        let top = &tree.children[0];
+        assert!(top.top.is_some() && top.zap_top == Some(77) && top.create_txg == 4);
+        assert!(top.children.iter().all(|leaf| leaf.top.is_none() && leaf.zap_top.is_none()));
+        assert_eq!(top.children[1].create_txg, 4);
+        assert!(!put_beside(&mut tree, 9, leaf(0, 3), VdevKind::Mirror, 61));
+    }
+}

@@ -1,0 +1,49 @@
+//! The life of a pool's disks, as requests.
+
+use std::path::PathBuf;
+
+/// What is to be done to a disk of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// `zpool offline`.
+    Offline {
+        /// Until the pool is opened the next time.
+        temporary: bool,
+        /// It counts as faulted.
+        fault: bool,
+    },
+    /// `zpool online`.
+    Online,
+    /// `zpool attach`: this device gets the same blocks.
+    Attach(PathBuf),
+    /// `zpool replace`: by this device; `None`: by what is now where the disk was.
+    Replace(Option<PathBuf>),
+    /// `zpool detach`.
+    Detach,
+}
+
+/// A change of one disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The pool.
+    pub name: String,
+    /// The disk, by its path, its guid, or the last part of its path.
+    pub device: String,
+    /// What is to be done to it.
+    pub act: Act,
+    /// A new device is taken though it seems to be in use.
+    pub force: bool,
+    /// Directories to look for the pool in, if it is not remembered.
+    pub places: Vec<PathBuf>,
+    /// What goes into the pool's history.
+    pub command: String,
+}
+
+/// `zpool labelclear`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Labelclear {
+    /// The device.
+    pub device: PathBuf,
+    /// Though it belongs to a pool that is not in use here.
+    pub force: bool,
+}

@@ -1,0 +1,205 @@
+//! `zpool offline online attach replace detach labelclear`: the life of a pool's disks.
+
+use std::path::{Path, PathBuf};
+
+use device::{Device, WriteDevice, WriteFile};
+use format::NvList;
+use format::config::VdevConfig;
+use format::label::{LABEL_SIZE, LABELS, label_offset};
+use pool::PoolError;
+use pool::devices::Labels;
+use rt::sync::Arc;
+
+use super::Here;
+use super::lifecycle::{is_named, leaf};
+use super::session::{self, For, Session, pool_error};
+use crate::disks::{Act, Change, Labelclear};
+use crate::layout::{GroupKind, Layout};
+use crate::pools::PoolUse;
+use crate::{Doing, Error, Result, Why, events, inuse};
+
+/// What a change is called in its errors.
+fn doing(request: &Change) -> Doing {
+    let device = &request.device;
+    Doing::Disk(match &request.act {
+        Act::Offline { fault: true, .. } => format!("fault {device}"),
+        Act::Offline { .. } => format!("offline {device}"),
+        Act::Online => format!("online {device}"),
+        Act::Detach => format!("detach {device}"),
+        Act::Attach(new) => format!("attach {} to {device}", new.display()),
+        Act::Replace(Some(new)) => format!("replace {device} with {}", new.display()),
+        Act::Replace(None) => format!("replace {device} with {device}"),
+    })
+}
+
+/// A change that the pool refused says why in OpenZFS's words.
+fn refused(doing: Doing, error: PoolError) -> Error {
+    match error {
+        PoolError::Invalid(why) => Error::cannot(doing, Why::Host(why)),
+        other => pool_error(doing, other),
+    }
+}
+
+/// The leaf of a name: by guid or path, as the pool has it or as it was found.
+fn find(session: &Session, name: &str) -> Option<VdevConfig> {
+    let config = session.pool.config();
+    let paths = session.paths();
+    let typed = std::fs::canonicalize(name).ok();
+    let is_it = |leaf: &&VdevConfig| {
+        let found = paths.get(&leaf.guid);
+        let same = typed.is_some() && found.and_then(|path| path.canonicalize().ok()) == typed;
+        is_named(leaf, name) || same
+    };
+    config.vdev_tree.leaves().find(is_it).cloned()
+}
+
+pub(super) fn change(here: &Here, request: &Change) -> Result<()> {
+    let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
+    let session = session::open(here, &request.name, &request.places, For::Writing)?;
+    let doing = doing(request);
+    let old = find(&session, &request.device);
+    let old = old.ok_or_else(|| Error::cannot(doing.clone(), Why::NoDevice))?;
+    let fail = |error| refused(doing.clone(), error);
+    let mut new = None;
+    let class = match &request.act {
+        Act::Offline { temporary, fault } => {
+            session.pool.offline(old.guid, *temporary, *fault).map_err(fail)?;
+            events::STATE_CHANGE
+        }
+        Act::Online => {
+            let device = returned(&session, &old).map_err(fail)?;
+            session.pool.online(old.guid, device).map_err(fail)?;
+            events::VDEV_ONLINE
+        }
+        Act::Detach => {
+            session.pool.detach(old.guid).map_err(fail)?;
+            events::VDEV_REMOVE
+        }
+        Act::Attach(path) | Act::Replace(Some(path)) => {
+            let replacing = matches!(request.act, Act::Replace(_));
+            attach(here, &session, &old, (path, replacing), request)?;
+            new = Some(path.clone());
+            events::VDEV_ATTACH
+        }
+        Act::Replace(None) => {
+            let path = PathBuf::from(&request.device);
+            let path = if path.is_absolute() { path } else { path_of(&old) };
+            attach(here, &session, &old, (&path, true), request)?;
+            new = Some(path);
+            events::VDEV_ATTACH
+        }
+    };
+    session.told.iter().for_each(|told| told.tell_leaf(&session.pool, class, &old));
+    session.note(&request.command).map_err(|error| pool_error(doing.clone(), error))?;
+    let known = session.known.clone();
+    let (places, held) = (session.places(), session.held);
+    session.close(doing)?;
+    if let (Some(mut known), Some(new)) = (known, &new) {
+        let new = std::path::absolute(new).unwrap_or_else(|_| new.clone());
+        known.paths.retain(|path| *path != new);
+        known.paths.push(new);
+        here.state.change(|state| state.remember(known))?;
+    }
+    if let Some(held) = here.held.as_ref().filter(|_| held) {
+        let places = places.into_iter().chain(new).collect();
+        held.look_for_devices(&request.name, places);
+    }
+    Ok(())
+}
+
+fn path_of(leaf: &VdevConfig) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    PathBuf::from(std::ffi::OsStr::from_bytes(leaf.path.as_deref().unwrap_or_default()))
+}
+
+/// The device of a leaf that the pool was opened without, if it is where it was, with its label.
+fn returned(
+    session: &Session,
+    leaf: &VdevConfig,
+) -> std::result::Result<Option<Arc<dyn WriteDevice>>, PoolError> {
+    let tree = session.pool.store().tree();
+    let open = tree.leaf_by_guid(leaf.guid).and_then(|at| tree.leaves()[at].device().cloned());
+    if open.is_some() {
+        return Ok(None);
+    }
+    let Ok(file) = WriteFile::open(path_of(leaf)) else { return Ok(None) };
+    let labels = Labels::read(&file);
+    let ids = labels.member(u64::MAX).map(|config| (config.pool_guid, config.label));
+    let is_it = ids.is_some_and(|(pool, label)| {
+        pool == session.pool.guid() && label.is_some_and(|label| label.guid == leaf.guid)
+    });
+    Ok(is_it.then(|| Arc::new(file) as Arc<dyn WriteDevice>))
+}
+
+/// Attaches a device, or begins to replace a disk by it.
+fn attach(
+    here: &Here,
+    session: &Session,
+    old: &VdevConfig,
+    (path, replacing): (&Path, bool),
+    request: &Change,
+) -> Result<()> {
+    let state = here.state.load()?;
+    let doing = doing(request);
+    let mut layout = Layout::default();
+    layout.groups.push(crate::layout::Group {
+        kind: GroupKind::Single,
+        class: crate::layout::Class::Normal,
+        devices: vec![path.to_path_buf()],
+    });
+    inuse::check_used(&doing, &layout, request.force, &state)?;
+    let device = leaf(&doing, path)?;
+    if device.device.size() < inuse::DEVICE_SIZE_MIN {
+        return Err(Error::cannot(doing, Why::Host("device is too small".into())));
+    }
+    let done = session.pool.attach(old.guid, device, replacing);
+    done.map(drop).map_err(|error| refused(doing, error))
+}
+
+/// `zpool labelclear`: four labels of zeros.
+pub(super) fn labelclear(here: &Here, request: &Labelclear) -> Result<()> {
+    let shown = request.device.display().to_string();
+    let failed = |why: String| Error::Said(why);
+    let file = WriteFile::open(&request.device)
+        .map_err(|error| failed(format!("failed to open {shown}: {error}")))?;
+    let state = here.state.load()?;
+    if Labels::read(&file).good().next().is_none() {
+        return Err(failed(format!("failed to read label from {shown}")));
+    }
+    if let Ok(Some(used)) = inuse::usage(&request.device, &state) {
+        let (word, pool) = match &used {
+            crate::pools::InUse::Pool { pool, state: PoolUse::Active } => {
+                ("a member (ACTIVE)", pool)
+            }
+            crate::pools::InUse::Pool { pool, state: PoolUse::Exported } => ("EXPORTED", pool),
+            crate::pools::InUse::Pool { pool, .. } => ("POTENTIALLY ACTIVE", pool),
+            crate::pools::InUse::Spare { pool } => ("SPARE", pool),
+            crate::pools::InUse::Filesystem(_) => return Err(failed(used.message(&shown))),
+        };
+        if used.is_final() {
+            return Err(failed(format!("{shown} is {word} of pool \"{pool}\"")));
+        }
+        if !request.force {
+            return Err(failed(format!(
+                "use '-f' to override the following error:\n{shown} is a member of {} pool \"{pool}\"",
+                word.to_lowercase()
+            )));
+        }
+    }
+    let zeros = vec![0; LABEL_SIZE as usize];
+    let cleared = (0..LABELS)
+        .filter_map(|label| label_offset(label, file.size()))
+        .try_for_each(|offset| file.write_at(offset, &zeros));
+    let done = cleared.and_then(|()| file.flush());
+    done.map_err(|error| failed(format!("failed to clear label for {shown}: {error}")))
+}
+
+/// What events say of a leaf.
+pub(super) fn leaf_values(leaf: &VdevConfig) -> NvList {
+    let mut values = NvList::new();
+    values.put_u64("vdev_guid", leaf.guid);
+    if let Some(path) = &leaf.path {
+        values.put_string("vdev_path", path);
+    }
+    values
+}
