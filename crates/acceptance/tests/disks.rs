@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use acceptance::Stage;
+use acceptance::{Session, Stage, assert_verified};
+use rt::sync::Arc;
 use testkit::data::Look;
 use testkit::workload::Workload;
 use testkit::{Vm, poolaudit, poolaudit_kernels, tool, vm};
@@ -16,6 +17,21 @@ fn plant(stage: &Stage, name: &str, seed: u64) {
     }
     let dir = stage.plant(name, &load.ops);
     drop(stage.ok(&format!("put -r {} tank:/", dir.display())));
+}
+
+/// Begins a replacement (or an attachment) of a disk by another, and leaves it at that.
+fn begin(stage: &Stage, (old, new): (usize, usize), replacing: bool) {
+    let disks = stage.images.disks();
+    let path = |disk: usize| disks[disk].as_os_str().as_encoded_bytes().to_vec();
+    let mut session = Session::open(stage.images.path(), "tank", "tank").unwrap();
+    let pool = session.pool();
+    let config = pool.config();
+    let mut leaves = config.vdev_tree.leaves();
+    let guid = leaves.find(|leaf| leaf.path.as_deref() == Some(&path(old))).unwrap().guid;
+    let device = Arc::new(device::WriteFile::open(&disks[new]).unwrap());
+    let leaf = pool::NewLeaf { path: path(new), is_disk: false, device };
+    pool.attach(guid, leaf, replacing).unwrap();
+    session.close().unwrap();
 }
 
 /// zdb finds no leak and all objects; disks that are being filled lack what zdb reads of them.
@@ -74,11 +90,11 @@ fn a_mirror_and_a_raidz_in_the_middle_of_it_are_finished_by_the_kernel() {
         let names: Vec<String> = (0..disks).map(|i| format!("$D/d{i:02}")).collect();
         drop(stage.ok(&format!("zpool create -o ashift=12 tank {shape} {}", names.join(" "))));
         plant(&stage, "whole", 1);
-        drop(stage.ok("zpool replace tank $D/d01 $D/d04"));
+        begin(&stage, (1, 4), true);
         plant(&stage, "during", 2);
         let mut lacking = vec![4];
         if shape == "mirror" {
-            drop(stage.ok("zpool attach tank $D/d00 $D/d05"));
+            begin(&stage, (0, 5), false);
             lacking.push(5);
         } else {
             stage.refused(
@@ -147,4 +163,48 @@ fn an_offline_disk_and_a_detached_one_are_as_the_kernel_has_them() {
     assert_eq!(tree(&stage.ok("zpool status tank").out), all);
     drop(stage.ok("zpool export tank"));
     the_kernel_finishes(&stage, "");
+}
+
+/// Without a server a command stays until the new disk is filled; what it replaces is let go then.
+#[test]
+fn a_replacement_is_done_when_the_command_is() {
+    for (shape, disks) in [("mirror", 2), ("raidz1", 3)] {
+        let stage = Stage::new(5, 128 << 20);
+        let names: Vec<String> = (0..disks).map(|i| format!("$D/d{i:02}")).collect();
+        drop(stage.ok(&format!("zpool create -o ashift=12 tank {shape} {}", names.join(" "))));
+        plant(&stage, "whole", 1);
+        drop(stage.ok("zpool replace tank d01 $D/d04"));
+        let status = stage.ok("zpool status tank").out;
+        let group = if shape == "mirror" { "mirror-0 d00 d04" } else { "raidz1-0 d00 d04 d02" };
+        let online: Vec<String> =
+            format!("tank {group}").split(' ').map(|name| format!("{name} ONLINE")).collect();
+        assert_eq!(tree(&status), online, "{status}");
+        assert!(status.contains("resilvered"), "{status}");
+        // What was offline comes back with what was written meanwhile.
+        drop(stage.ok("zpool offline tank d00"));
+        plant(&stage, "without", 2);
+        drop(stage.ok("zpool online tank d00"));
+        drop(stage.ok("zpool scrub tank"));
+        let status = stage.ok("zpool status tank").out;
+        assert!(
+            status.contains("scrub repaired 0B") && status.contains("with 0 errors"),
+            "{status}"
+        );
+        assert_eq!(tree(&status), online, "{status}");
+        drop(stage.ok("zpool export tank"));
+        // The disk that was replaced is nobody's.
+        assert_verified(stage.images.path(), "tank");
+        tool::zdb_content(stage.images.path(), "tank");
+        tool::zdb_objects(stage.images.path(), "tank");
+        drop(poolaudit(stage.images.path(), "tank").expect_ok());
+        stage.refused(
+            &format!("zpool labelclear {}/d00", stage.images.path().display()),
+            1,
+            &format!(
+                "use '-f' to override the following error:\n{}/d00 is a member of exported pool \"tank\"\n",
+                stage.images.path().display()
+            ),
+        );
+        drop(stage.ok("zpool labelclear $D/d01"));
+    }
 }

@@ -166,7 +166,8 @@ impl Pool {
         let mut healed = true;
         for (dva, leaves) in wrong {
             let out = writing.writer.out();
-            let write = || out.heal(dva.vdev, dva.offset, &truth, &leaves, &mut scratch.write);
+            let write =
+                || out.heal(&tree, dva.vdev, dva.offset, &truth, &leaves, &mut scratch.write);
             // A disk that does not take it has been counted, and is no worse off.
             healed &= hold.during(write).is_some_and(|written| written.is_ok());
         }

@@ -200,16 +200,22 @@ impl WriteTree {
         self.writers().write_to(top, blocks, Class::SyncWrite, scratch, None)
     }
 
-    /// Writes a block again, but only to the leaves named: what a read found wrong is put right.
+    /// Writes a block again, but only to the leaves named: what a read found wrong is put right. Nothing is written if
+    /// the vdevs are others now than `tree`, whose places the leaves are.
     pub fn heal(
         &self,
+        tree: &Arc<Tree>,
         top: u32,
         offset: u64,
         data: &[u8],
         leaves: &[usize],
         scratch: &mut WriteScratch,
     ) -> Result<WriteReport> {
-        self.writers().write_to(top, &[(offset, data)], Class::Write, scratch, Some(leaves))
+        let writers = self.writers();
+        if !Arc::ptr_eq(&writers.tree, tree) {
+            return Ok(WriteReport { degraded: true, ..WriteReport::default() });
+        }
+        writers.write_to(top, &[(offset, data)], Class::Write, scratch, Some(leaves))
     }
 
     /// As [`WriteTree::heal`], of blocks that a scan has come to: see [`WriteTree::write_run`] for how they are best

@@ -189,7 +189,10 @@ fn healing_touches_only_the_leaves_that_lied() {
     let liars: Vec<usize> = report.faults.iter().map(|f| f.leaf).collect();
     assert_eq!(liars, [3]);
     let before: Vec<u64> = set.disks().iter().map(|d| d.counts().writes).collect();
-    assert_eq!(tree.heal(0, 0, &buf, &liars, &mut scratch).unwrap(), WriteReport::default());
+    assert_eq!(
+        tree.heal(&tree.tree(), 0, 0, &buf, &liars, &mut scratch).unwrap(),
+        WriteReport::default()
+    );
     let after: Vec<u64> = set.disks().iter().map(|d| d.counts().writes).collect();
     let healed: Vec<usize> = (0..5).filter(|i| before[*i] != after[*i]).collect();
     assert_eq!(healed, [3]);

@@ -33,6 +33,8 @@ pub struct Change {
     pub act: Act,
     /// A new device is taken though it seems to be in use.
     pub force: bool,
+    /// It ends when the new device is filled, though a server could do that by itself.
+    pub wait: bool,
     /// Directories to look for the pool in, if it is not remembered.
     pub places: Vec<PathBuf>,
     /// What goes into the pool's history.

@@ -69,11 +69,16 @@ pub trait Engine {
     /// See [`Engine::pool_create`].
     fn pool_set(&mut self, request: &pools::Set) -> Result<Vec<String>>;
 
-    /// `zpool offline online attach replace detach`.
+    /// `zpool offline online attach replace detach`. While it stays until a disk is filled `progress` hears of it,
+    /// until it gives false.
     ///
     /// # Errors
     /// See [`Engine::pool_create`].
-    fn pool_disk(&mut self, request: &disks::Change) -> Result<()>;
+    fn pool_disk(
+        &mut self,
+        request: &disks::Change,
+        progress: &mut dyn FnMut(&pools::Scan) -> bool,
+    ) -> Result<()>;
 
     /// `zpool labelclear`.
     ///

@@ -8,6 +8,7 @@ use verbs::layout::LayoutError;
 
 use super::create::resolve;
 use super::known_name;
+use super::scrub::with_progress;
 use crate::door::{Door, Ran, Stop, bad_letter, bad_option, text};
 use crate::getopt::{Opt, Words, sort};
 
@@ -23,10 +24,16 @@ fn letters(words: &Words) -> Result<Vec<char>, Stop> {
     words.opts.iter().map(letter).collect()
 }
 
-fn change(door: &mut Door<'_>, name: &str, device: String, act: Act, force: bool) -> Ran {
+fn change(
+    door: &mut Door<'_>,
+    name: &str,
+    device: String,
+    act: Act,
+    (force, wait): (bool, bool),
+) -> Ran {
     let (places, command) = (door.places.clone(), door.command.clone());
-    let request = Change { name: name.into(), device, act, force, places, command };
-    door.engine.pool_disk(&request)?;
+    let request = Change { name: name.into(), device, act, force, wait, places, command };
+    with_progress(door, |engine, tell| engine.pool_disk(&request, tell))??;
     Ok(0)
 }
 
@@ -42,7 +49,7 @@ fn each(door: &mut Door<'_>, words: &Words, act: &Act) -> Ran {
     known_name(&name)?;
     let mut errors = Vec::new();
     for device in devices {
-        match change(door, &name, text(device), act.clone(), false) {
+        match change(door, &name, text(device), act.clone(), (false, false)) {
             Err(Stop::Failed(error)) => errors.push(error),
             other => drop(other?),
         }
@@ -78,7 +85,7 @@ pub(crate) fn detach(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         _ => return Err(Stop::Usage("too many arguments".into())),
     };
     known_name(&name)?;
-    let done = change(door, &name, device, Act::Detach, false);
+    let done = change(door, &name, device, Act::Detach, (false, false));
     refusal(done)
 }
 
@@ -94,12 +101,11 @@ pub(crate) fn replace(door: &mut Door<'_>, words: &[OsString]) -> Ran {
 
 fn attach_or_replace(door: &mut Door<'_>, words: &[OsString], replacing: bool) -> Ran {
     let words = sort(words, "fo:sw", &[]);
-    let mut force = false;
+    let (mut force, mut wait) = (false, false);
     for opt in &words.opts {
         match opt {
             Opt::Flag('f') => force = true,
-            // A command of ours stays until its work is done in any case.
-            Opt::Flag('w') => {}
+            Opt::Flag('w') => wait = true,
             Opt::Flag('s') => {
                 let message = "sequential rebuilds are not there: without '-s' it is resilvered";
                 return Err(Stop::Said(message.into(), 1));
@@ -132,7 +138,7 @@ fn attach_or_replace(door: &mut Door<'_>, words: &[OsString], replacing: bool) -
         (false, Some(new)) => Act::Attach(new),
         (_, new) => Act::Replace(new),
     };
-    refusal(change(door, &name, text(old), act, force))
+    refusal(change(door, &name, text(old), act, (force, wait)))
 }
 
 /// What OpenZFS refuses with -1.

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 
-use verbs::pools::{ScanRequest, ScanWish};
+use verbs::pools::{Scan, ScanRequest, ScanWish};
 use verbs::props::nice_bytes;
+use verbs::{Engine, Error};
 
 use super::known_name;
 use crate::door::{Door, Ran, Stop, bad_letter};
@@ -67,28 +68,37 @@ fn each(door: &mut Door<'_>, names: &[String], wish: ScanWish, wait: bool) -> Ra
             places: door.places.clone(),
             command: door.command.clone(),
         };
-        let show = std::io::IsTerminal::is_terminal(&std::io::stderr());
-        let mut shown = false;
-        let result = {
-            let Door { engine, err, .. } = door;
-            engine.pool_scan(&request, &mut |scan| {
-                if show {
-                    shown = true;
-                    let share = match scan.to_examine {
-                        0 => 100.0,
-                        whole => 100.0 * scan.examined as f64 / whole as f64,
-                    };
-                    let (done, total) = (nice_bytes(scan.examined), nice_bytes(scan.to_examine));
-                    // Progress that cannot be shown is no reason to stop.
-                    let _ = write!(err, "\r{share:5.1}%  {done} of {total}  ");
-                }
-                true
-            })
-        };
-        if shown {
-            door.complain("")?;
-        }
+        let result = with_progress(door, |engine, tell| engine.pool_scan(&request, tell))?;
         errors.extend(result.err());
     }
     door.complain_all(&errors)
+}
+
+/// Does what may take long; on a terminal it is shown how far it is.
+pub(super) fn with_progress(
+    door: &mut Door<'_>,
+    work: impl FnOnce(&mut dyn Engine, &mut dyn FnMut(&Scan) -> bool) -> Result<(), Error>,
+) -> Result<Result<(), Error>, Stop> {
+    let show = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let mut shown = false;
+    let result = {
+        let Door { engine, err, .. } = door;
+        work(&mut **engine, &mut |scan| {
+            if show {
+                shown = true;
+                let share = match scan.to_examine {
+                    0 => 100.0,
+                    whole => 100.0 * scan.examined as f64 / whole as f64,
+                };
+                let (done, total) = (nice_bytes(scan.examined), nice_bytes(scan.to_examine));
+                // Progress that cannot be shown is no reason to stop.
+                let _ = write!(err, "\r{share:5.1}%  {done} of {total}  ");
+            }
+            true
+        })
+    };
+    if shown {
+        door.complain("")?;
+    }
+    Ok(result)
 }

@@ -154,7 +154,11 @@ impl Engine for Told {
         self.ask(request)
     }
 
-    fn pool_disk(&mut self, request: &verbs::disks::Change) -> Result<()> {
+    fn pool_disk(
+        &mut self,
+        request: &verbs::disks::Change,
+        _progress: &mut dyn FnMut(&pools::Scan) -> bool,
+    ) -> Result<()> {
         self.ask(request)
     }
 

@@ -66,13 +66,21 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Invalid`] if there is no such leaf.
     pub fn online(&self, leaf: u64, device: Option<Arc<dyn WriteDevice>>) -> Result<()> {
-        self.change_vdevs(move |_, change| {
+        self.change_vdevs(move |cx, change| {
             leaf_of(&change.tree, leaf)?;
             change.offline.remove(&leaf);
             change.devices.extend(device.map(|device| (leaf, device)));
             if let Some(config) = change.tree.find_mut(leaf) {
                 use_config_again(config);
                 config.offline = false;
+            }
+            // A resilver under way has passed blocks that this one lacks: it is not filled by that one.
+            let tree = cx.pool.store.tree();
+            let known = tree.leaf_by_guid(leaf).map(|place| &tree.leaves()[place].lacks);
+            if let Some(lacks) = known.filter(|lacks| !lacks.is_empty()) {
+                let mut txgs = lacks.txgs();
+                txgs.add(cx.tx.txg(), cx.tx.txg() + TXGS_ALIVE);
+                lacks.set(txgs);
             }
             Ok(())
         })
@@ -174,31 +182,30 @@ impl Pool {
         Ok(())
     }
 
-    /// Leaves were filled (their DTLs are empty): what they replace goes, and they count as whole.
-    pub fn resilvered(&self, leaves: &[u64]) -> Result<()> {
-        let filled = leaves.to_vec();
+    /// Lets go what was replaced, if whoever filled the new leaves did not come to it.
+    pub fn finish_replacements(&self) -> Result<()> {
+        let tree = self.store.tree();
+        let whole = tree.leaves().iter().filter(|leaf| leaf.state.is_online());
+        let whole = whole.filter(|leaf| leaf.lacks.is_empty() && !leaf.is_filling());
+        let whole: Vec<u64> = whole.map(vdev::Leaf::guid).collect();
+        self.let_replaced_go(&whole)
+    }
+
+    /// Leaves were filled: what they replace goes. A spare stays until its disk was replaced or detached.
+    pub(crate) fn let_replaced_go(&self, leaves: &[u64]) -> Result<()> {
         let replaced: Vec<u64> = {
             let config = self.config.lock();
-            let of = |guid: &u64| {
+            // The last of them takes the place of all that were there before.
+            let before = |guid: &u64| {
                 let parent = shape::parent_of(&config.vdev_tree, *guid)?;
-                (parent.kind == VdevKind::Replacing).then(|| parent.children.clone())
+                let is_last = parent.children.last().is_some_and(|last| last.guid == *guid);
+                (parent.kind == VdevKind::Replacing && is_last).then(|| {
+                    let others = parent.leaves().map(|leaf| leaf.guid);
+                    others.filter(|other| other != guid).collect::<Vec<_>>()
+                })
             };
-            let others = filled
-                .iter()
-                .filter_map(of)
-                .flatten()
-                .flat_map(|child| child.leaves().map(|leaf| leaf.guid).collect::<Vec<_>>());
-            others.filter(|guid| !filled.contains(guid)).collect()
+            leaves.iter().filter_map(before).flatten().collect()
         };
-        self.change_vdevs(move |_, change| {
-            for guid in &filled {
-                if let Some(leaf) = change.tree.find_mut(*guid) {
-                    leaf.resilver_txg = 0;
-                    leaf.rebuild_txg = 0;
-                }
-            }
-            Ok(())
-        })?;
         // One by one, each of its own txg: a leaf that turns out to be needed stays.
         for guid in replaced {
             match self.detach(guid) {

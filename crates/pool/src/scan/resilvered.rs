@@ -2,12 +2,13 @@
 //!
 //! One place, so that whoever replaces disks lets the old ones go from here.
 
+use crate::error::Result;
 use crate::pool::Pool;
 
 impl Pool {
     /// These leaves lack nothing more, and an uberblock says so.
-    pub(crate) fn resilvered(&self, leaves: &[u64]) {
-        let mut state = self.scan.state.lock();
-        state.given_up.retain(|(guid, _)| !leaves.contains(guid));
+    pub(crate) fn resilvered(&self, leaves: &[u64]) -> Result<()> {
+        self.scan.state.lock().given_up.retain(|(guid, _)| !leaves.contains(guid));
+        self.let_replaced_go(leaves)
     }
 }

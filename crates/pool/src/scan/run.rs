@@ -239,7 +239,7 @@ impl Pool {
         writing.writer.out().flush()?;
         let (answer, filled) = self.task(|cx| cx.scan_end(true))?;
         if !filled.is_empty() {
-            self.resilvered(&filled);
+            self.resilvered(&filled)?;
         }
         Ok(if answer == Answer::Done { Step::Done } else { Step::More })
     }

@@ -10,12 +10,12 @@ use pool::PoolError;
 use pool::devices::Labels;
 use rt::sync::Arc;
 
-use super::Here;
 use super::lifecycle::{is_named, leaf};
 use super::session::{self, For, Session, pool_error};
+use super::{Here, scrub};
 use crate::disks::{Act, Change, Labelclear};
 use crate::layout::{GroupKind, Layout};
-use crate::pools::PoolUse;
+use crate::pools::{PoolUse, Scan};
 use crate::{Doing, Error, Result, Why, events, inuse};
 
 /// What a change is called in its errors.
@@ -53,8 +53,14 @@ fn find(session: &Session, name: &str) -> Option<VdevConfig> {
     config.vdev_tree.leaves().find(is_it).cloned()
 }
 
-pub(super) fn change(here: &Here, request: &Change) -> Result<()> {
-    let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
+/// Makes the change; without a server, or if that is asked for, it stays until what a disk lacks is filled, and
+/// `progress` hears of it, until it gives false.
+pub(super) fn change(
+    here: &Here,
+    request: &Change,
+    progress: &mut dyn FnMut(&Scan) -> bool,
+) -> Result<()> {
+    let alone = here.held.as_ref().map(|held| held.one_at_a_time());
     let session = session::open(here, &request.name, &request.places, For::Writing)?;
     let doing = doing(request);
     let old = find(&session, &request.device);
@@ -91,20 +97,22 @@ pub(super) fn change(here: &Here, request: &Change) -> Result<()> {
     };
     session.told.iter().for_each(|told| told.tell_leaf(&session.pool, class, &old));
     session.note(&request.command).map_err(|error| pool_error(doing.clone(), error))?;
-    let known = session.known.clone();
-    let (places, held) = (session.places(), session.held);
-    session.close(doing)?;
-    if let (Some(mut known), Some(new)) = (known, &new) {
+    if let (Some(mut known), Some(new)) = (session.known.clone(), &new) {
         let new = std::path::absolute(new).unwrap_or_else(|_| new.clone());
         known.paths.retain(|path| *path != new);
         known.paths.push(new);
         here.state.change(|state| state.remember(known))?;
     }
-    if let Some(held) = here.held.as_ref().filter(|_| held) {
-        let places = places.into_iter().chain(new).collect();
+    if let Some(held) = here.held.as_ref().filter(|_| session.held) {
+        let places = session.places().into_iter().chain(new).collect();
         held.look_for_devices(&request.name, places);
     }
-    Ok(())
+    drop(alone);
+    if !matches!(request.act, Act::Offline { .. } | Act::Detach) {
+        let filled = scrub::fill(here, &session, request.wait, progress);
+        filled.map_err(|error| pool_error(doing.clone(), error))?;
+    }
+    session.close(doing)
 }
 
 fn path_of(leaf: &VdevConfig) -> PathBuf {

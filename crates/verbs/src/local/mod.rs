@@ -260,8 +260,12 @@ impl Engine for Local {
         pool_props::set(&self.here, request)
     }
 
-    fn pool_disk(&mut self, request: &crate::disks::Change) -> Result<()> {
-        disks::change(&self.here, request)
+    fn pool_disk(
+        &mut self,
+        request: &crate::disks::Change,
+        progress: &mut dyn FnMut(&pools::Scan) -> bool,
+    ) -> Result<()> {
+        disks::change(&self.here, request, progress)
     }
 
     fn pool_labelclear(&mut self, request: &crate::disks::Labelclear) -> Result<()> {

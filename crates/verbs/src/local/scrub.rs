@@ -21,6 +21,8 @@ const IDLE: Duration = Duration::from_millis(500);
 /// The pause after each slice, in which others have the disks: a part of what the slice took.
 const YIELD_SHARE: u32 = 20;
 const YIELD_LEAST: Duration = Duration::from_millis(2);
+/// How long a waiting command waits for the thread to begin.
+const BEGIN_MAX: Duration = Duration::from_secs(5);
 /// How often a waiting command looks.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -91,6 +93,34 @@ pub(super) fn scan(
         }
     }
     session.close(doing(request))
+}
+
+/// Fills what leaves lack that have come or come back, if nobody else does, or waits for it if that is asked for.
+pub(super) fn fill(
+    here: &Here,
+    session: &Session,
+    wanted: bool,
+    progress: &mut dyn FnMut(&Scan) -> bool,
+) -> std::result::Result<(), pool::PoolError> {
+    let pool = &session.pool;
+    if session.held {
+        let start = rt::time::now();
+        // Its thread has not begun yet.
+        while wanted && pool.needs_resilver() && !pool.is_scanning() && start.elapsed() < BEGIN_MAX
+        {
+            rt::time::sleep(LOOK);
+        }
+        return if wanted { wait(here, session, progress) } else { Ok(()) };
+    }
+    if !pool.needs_resilver() {
+        return Ok(());
+    }
+    let begun = pool.scan_start(ScanFunction::Resilver)?;
+    // What was left of an older one comes first. A scrub fills nothing: it is somebody else's to go on with.
+    match begun {
+        ScanAnswer::Done | ScanAnswer::Resilvering => run(pool, progress),
+        _ => Ok(()),
+    }
 }
 
 /// Works on the scan of a pool until it is done, and on what leaves have come to lack meanwhile.

@@ -258,6 +258,7 @@ pub(crate) fn open_located(
         let _left = fs::replay_logs(&pool).map_err(|error| {
             cannot(Why::NotDone(format!("its intent logs cannot be replayed: {error}")))
         })?;
+        pool.finish_replacements().map_err(|error| pool_error(doing.clone(), error))?;
         keeper::keep(&pool).map_err(|error| pool_error(doing, error))?;
     }
     Ok(Session { pool, scan, index, known, held: false, told: here.held.clone() })
