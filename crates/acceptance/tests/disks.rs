@@ -21,6 +21,7 @@ fn plant(stage: &Stage, name: &str, seed: u64) {
 
 /// Begins a replacement (or an attachment) of a disk by another, and leaves it at that.
 fn begin(stage: &Stage, (old, new): (usize, usize), replacing: bool) {
+    drop(stage.ok("zpool export tank"));
     let disks = stage.images.disks();
     let path = |disk: usize| disks[disk].as_os_str().as_encoded_bytes().to_vec();
     let mut session = Session::open(stage.images.path(), "tank", "tank").unwrap();
@@ -32,6 +33,8 @@ fn begin(stage: &Stage, (old, new): (usize, usize), replacing: bool) {
     let leaf = pool::NewLeaf { path: path(new), is_disk: false, device };
     pool.attach(guid, leaf, replacing).unwrap();
     session.close().unwrap();
+    drop(session);
+    drop(stage.ok("zpool import -f -d $D tank"));
 }
 
 /// zdb finds no leak and all objects; disks that are being filled lack what zdb reads of them.
