@@ -44,6 +44,7 @@ fn main() -> Result<()> {
         Verb::Read => read(&options)?,
         Verb::Small => small(&options)?,
         Verb::Free => free(&options)?,
+        Verb::Scrub => scrub(&options)?,
         Verb::Mixed => mixed(&options)?,
         Verb::Path => path::run(&options)?,
         Verb::Copy => path::copy(&options),
@@ -385,6 +386,23 @@ fn mixed(options: &Options) -> Result<Value> {
         line["busy_seconds"] = disks.busy_seconds();
         disks.write_trace(options.trace.as_deref())?;
     }
+    Ok(line)
+}
+
+/// One scrub, of a pool that is opened before the clock starts.
+fn scrub(options: &Options) -> Result<Value> {
+    let pool = open(options, true)?;
+    let bytes = pool.space()?.allocated;
+    let clock = Clock::start();
+    let begun = pool.scan_start(format::scan::ScanFunction::Scrub)?;
+    ensure!(begun == pool::ScanAnswer::Done, "{begun:?}");
+    pool.scan_run(&mut |_| true)?;
+    let timed = clock.stop();
+    let status = pool.scan_status()?.context("a scrub")?;
+    pool.close()?;
+    let mut line = line("scrub", options, &timed, bytes, 0);
+    line["errors"] = status.scan.errors.into();
+    line["what"] = "raw bytes allocated".into();
     Ok(line)
 }
 

@@ -376,6 +376,7 @@ impl Pool {
     pub fn close(&self) -> Result<()> {
         let Some(writing) = &self.writing else { return Ok(()) };
         self.stop_healing();
+        self.scan_ends();
         let suspended = writing.suspended.lock().is_some();
         writing.closing.store(true, Ordering::SeqCst);
         let result = if suspended { Ok(()) } else { self.sync().map(|_| ()) };

@@ -1,14 +1,14 @@
 //! Scrub and resilver: damage within redundancy is mended by one of them, so that afterwards as many disks may go as
 //! ever; what is beyond it is counted, and nothing made up; and whatever happens meanwhile, no block is left out.
 //!
-//! Seen red: a scrub that does not compare parity, one that passes over what it finds, a position that does not follow
-//! a snapshot, and one that is put to disk before its slice was worked on.
+//! Seen red: a scrub that does not compare parity, and a position that does not follow what becomes of data sets.
 
 #![allow(clippy::unwrap_used)]
 
 mod going;
 mod mending;
 mod resilver;
+mod served;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

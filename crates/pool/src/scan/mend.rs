@@ -17,8 +17,10 @@ use super::slice::{Gathered, Spot};
 
 /// Bytes that each leaf gives in one read, about.
 const READ: u64 = 1 << 20;
-/// Bytes of a vdev in one chunk, at most.
-const CHUNK_MAX: u64 = 8 << 20;
+/// Memory for each thread that works on chunks: what leaves give, and the blocks of it.
+pub(crate) const SCRATCH: u64 = 16 << 20;
+/// And at least.
+pub(crate) const SCRATCH_LEAST: u64 = 2 << 20;
 
 /// What came of a slice.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +48,8 @@ pub(crate) struct Mending<'a> {
     pub(crate) workers: &'a Workers,
     pub(crate) hold: &'a Arc<Hold>,
     pub(crate) gathered: &'a Gathered,
+    /// Bytes of a vdev in one chunk, at most.
+    pub(crate) chunk_max: u64,
     /// Let it be.
     pub(crate) stop: &'a AtomicBool,
     pub(crate) sums: Mutex<Sums>,
@@ -97,7 +101,7 @@ impl Mending<'_> {
         let mut start = 0;
         while let Some(first) = spots.get(start) {
             let leaves = self.tree.top(first.top).map_or(1, |top| top.slots().len() as u64);
-            let max = (READ * leaves).min(CHUNK_MAX);
+            let max = (READ * leaves).min(self.chunk_max);
             let end_of = |spot: &Spot| {
                 spot.offset + self.store.asize(spot.top, self.part(spot).size() as u64)
             };

@@ -18,7 +18,7 @@ mod walk;
 
 use format::BlkPtr;
 use format::dtl::Dtl;
-use format::scan::{Bookmark, Scan};
+use format::scan::{Bookmark, Scan, ScanFunction};
 use rt::sync::Mutex;
 use rt::sync::atomic::AtomicBool;
 use rt::time::Instant;
@@ -77,6 +77,8 @@ struct State {
     last: Pass,
     /// What leaves still lacked after the last resilver: the same again would not help.
     given_up: Vec<(u64, Dtl)>,
+    /// Leaves that did not take what they were given.
+    refusing: Vec<u64>,
 }
 
 /// A scan that is under way, or paused.
@@ -124,6 +126,14 @@ impl Running {
             unsaved: false,
             unflushed: false,
             pass: Pass { start: now, paused, ..Pass::default() },
+        }
+    }
+
+    /// What is said to whoever wants another one.
+    fn in_the_way(&self) -> Answer {
+        match self.scan.function {
+            ScanFunction::Resilver => Answer::Resilvering,
+            _ => Answer::Scrubbing,
         }
     }
 

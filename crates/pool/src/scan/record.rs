@@ -119,10 +119,7 @@ impl TaskContext<'_> {
     ) -> Result<Answer> {
         let mut state = self.pool.scan.state.lock();
         if let Some(running) = &state.running {
-            return Ok(match running.scan.function {
-                ScanFunction::Resilver => Answer::Resilvering,
-                _ => Answer::Scrubbing,
-            });
+            return Ok(running.in_the_way());
         }
         let (mos, tx) = (self.making.mos, self.tx);
         let queue = mos.create_zap(tx, ObjectType::SCAN_QUEUE, 0)?.number();
@@ -206,8 +203,14 @@ impl TaskContext<'_> {
         if complete && scan.function == ScanFunction::Scrub {
             self.pool.scrub_ended();
         }
+        if complete || scan.function == ScanFunction::Resilver {
+            // What came after it another one gives them.
+            let of_it = |(_, txgs): &(u64, Dtl)| {
+                txgs.ranges().last().is_some_and(|range| range.1 <= scan.max_txg)
+            };
+            state.given_up = self.pool.lacking_leaves().into_iter().filter(of_it).collect();
+        }
         if complete {
-            state.given_up = self.pool.lacking_leaves();
             // Labels that were lost come back with it.
             *self.pool.config_dirty.lock() = true;
         }

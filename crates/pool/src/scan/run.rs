@@ -9,7 +9,7 @@ use rt::sync::atomic::{AtomicBool, Ordering};
 
 use vdev::Tree;
 
-use super::mend::{Mending, Sums};
+use super::mend::{self, Mending, Sums};
 use super::position::Position;
 use super::slice::{self, Budget, PART_BYTES};
 use super::{Answer, Running, SLICE_LEAST, SLICE_MAX, ScanStatus};
@@ -52,6 +52,10 @@ impl Pool {
         if function == ScanFunction::Scrub && self.is_scan_paused() {
             return self.task(|cx| cx.scan_pause(false));
         }
+        // Nothing is written for who asks in vain, again and again.
+        if let Some(answer) = self.scan.state.lock().running.as_ref().map(Running::in_the_way) {
+            return Ok(answer);
+        }
         let allocated = self.space()?.allocated;
         self.task(move |cx| cx.scan_begin(function, range, allocated))
     }
@@ -75,13 +79,22 @@ impl Pool {
         self.scan.hush.store(hush, Ordering::SeqCst);
     }
 
+    /// The pool is being closed: nothing is begun any more, and what is under way has ended.
+    pub(crate) fn scan_ends(&self) {
+        self.scan_hush(true);
+        drop(self.scan.stepping.lock());
+    }
+
     /// Is there a leaf that lacks what a resilver could give it?
     pub fn needs_resilver(&self) -> bool {
         if self.writing.is_none() || self.in_memory {
             return false;
         }
         let lacking = self.lacking_leaves();
-        !lacking.is_empty() && lacking != self.scan.state.lock().given_up
+        let state = self.scan.state.lock();
+        lacking
+            .iter()
+            .any(|leaf| !state.given_up.contains(leaf) && !state.refusing.contains(&leaf.0))
     }
 
     fn is_scan_paused(&self) -> bool {
@@ -141,7 +154,9 @@ impl Pool {
             let bytes = running.slice_bytes.min(bytes_max);
             (running.scan, running.position.clone(), bytes, key)
         };
-        let grant = self.scan_memory();
+        let grant = self.scan_memory(MEMORY, MEMORY_LEAST);
+        let threads = self.workers.count() as u64 + 1;
+        let scratch = self.scan_memory(threads * mend::SCRATCH, threads * mend::SCRATCH_LEAST);
         let parts = (grant.bytes() / PART_BYTES).max(16) as usize;
         let mut after = position;
         let tree = self.store.tree();
@@ -156,26 +171,27 @@ impl Pool {
             workers: &self.workers,
             hold: &hold,
             gathered: &gathered,
+            chunk_max: scratch.bytes() / threads / 2,
             stop: &self.scan.hush,
             sums: Mutex::new(Sums::default()),
             broken: AtomicBool::new(false),
         };
         let sums = mending.run(&spots, &scan);
-        drop(grant);
+        drop((grant, scratch));
         self.scan_note(writing, &tree, (seen, after, sums))
     }
 
-    /// Memory for a slice: as much as can be had, and a little in any case.
-    fn scan_memory(&self) -> Grant {
+    /// Memory for a slice: as much as can be had of what is wanted, and a little in any case.
+    fn scan_memory(&self, wanted: u64, least: u64) -> Grant {
         let account = self.store.account().of(Holder::Scan);
-        let mut bytes = MEMORY;
-        while bytes > MEMORY_LEAST {
+        let mut bytes = wanted;
+        while bytes > least {
             if let Some(grant) = account.try_grant(Class::Elastic, bytes) {
                 return grant;
             }
             bytes /= 2;
         }
-        account.take(MEMORY_LEAST)
+        account.take(least)
     }
 
     /// Takes in what a slice has done.
@@ -208,14 +224,17 @@ impl Pool {
             running.pass.written += sums.processed;
             running.unsaved = true;
             running.unflushed |= sums.processed > 0;
-            for leaf in sums.unwritten {
+            for leaf in &sums.unwritten {
                 // So it does not count as filled: it lacks something later, too.
-                tree.leaves()[leaf].lacks.note(writing.txgs.open());
+                tree.leaves()[*leaf].lacks.note(writing.txgs.open());
             }
             self.scan_lost(&sums.lost, running.scan.function == ScanFunction::Scrub);
             let end = running.position.is_end();
             let save = end || running.saved.elapsed() >= SAVE;
-            (save && std::mem::take(&mut running.unflushed), save && !end)
+            let flush = save && std::mem::take(&mut running.unflushed);
+            let refusing = sums.unwritten.iter().map(|leaf| tree.leaves()[*leaf].guid());
+            state.refusing.extend(refusing);
+            (flush, save && !end)
         };
         if flush {
             // A leaf whose flush fails may have lost what it was given: it lacks this txg from now on.

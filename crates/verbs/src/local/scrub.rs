@@ -23,6 +23,8 @@ const YIELD_SHARE: u32 = 20;
 const YIELD_LEAST: Duration = Duration::from_millis(2);
 /// How long a waiting command waits for the thread to begin.
 const BEGIN_MAX: Duration = Duration::from_secs(5);
+/// Bytes of a slice while others write.
+const BUSY_SLICE: u64 = 32 << 20;
 /// How often a waiting command looks.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -165,40 +167,51 @@ fn wait(
 pub(super) fn work(pool: &Arc<Pool>, held: &Arc<Held>) {
     let (pool, held): (Weak<Pool>, Weak<Held>) = (Arc::downgrade(pool), Arc::downgrade(held));
     let body = move || {
-        loop {
-            let Some(pool) = pool.upgrade() else { return };
-            let start = rt::time::now();
-            if pool.suspended().is_none() && !pool.is_scanning() && pool.needs_resilver() {
-                let begun = pool.scan_start(ScanFunction::Resilver);
-                if matches!(begun, Ok(ScanAnswer::Done))
-                    && let Some(held) = held.upgrade()
-                {
-                    held.tell(&pool, &format!("{}resilver_start", events::SCAN));
-                }
-            }
-            let resilver = pool.scan_status().ok().flatten().is_some_and(|now| now.is_resilver());
-            let step =
-                if pool.suspended().is_none() { pool.scan_step() } else { Ok(ScanStep::Idle) };
-            let pause = match step {
-                Ok(ScanStep::More) => (start.elapsed() / YIELD_SHARE).max(YIELD_LEAST),
-                Ok(ScanStep::Later) => {
-                    // What it waits for comes with the next txg, and nobody else may ask for one.
-                    let _ = pool.sync();
-                    YIELD_LEAST
-                }
-                Ok(ScanStep::Done) => {
-                    let kind = if resilver { "resilver" } else { "scrub" };
-                    if let Some(held) = held.upgrade() {
-                        held.tell(&pool, &format!("{}{kind}_finish", events::SCAN));
-                    }
-                    YIELD_LEAST
-                }
-                Ok(ScanStep::Idle) | Err(_) => IDLE,
-            };
+        while let Some(pool) = pool.upgrade() {
+            let pause = go_on(&pool, &held);
             // Whoever exports it finds nobody else with it.
             drop(pool);
             rt::time::sleep(pause);
         }
     };
     drop(rt::thread::spawn("scan", body));
+}
+
+/// Does one slice, if there is something to do; how long to wait before the next.
+fn go_on(pool: &Pool, held: &Weak<Held>) -> Duration {
+    let start = rt::time::now();
+    let tell = |resilver: bool, what: &str| {
+        let kind = if resilver { "resilver" } else { "scrub" };
+        let held = held.upgrade();
+        held.iter().for_each(|held| held.tell(pool, &format!("{}{kind}_{what}", events::SCAN)));
+    };
+    if pool.suspended().is_some() {
+        return IDLE;
+    }
+    if !pool.is_scanning() {
+        let wanted = pool.needs_resilver();
+        if wanted && matches!(pool.scan_start(ScanFunction::Resilver), Ok(ScanAnswer::Done)) {
+            tell(true, "start");
+        } else {
+            return IDLE;
+        }
+    }
+    let resilver = pool.scan_status().ok().flatten().is_some_and(|now| now.is_resilver());
+    let busy = pool.has_changes();
+    let step = if busy { pool.scan_step_within(BUSY_SLICE) } else { pool.scan_step() };
+    match step {
+        // Others write: they have the disks for half of the time.
+        Ok(ScanStep::More) if busy => start.elapsed().max(YIELD_LEAST),
+        Ok(ScanStep::More) => (start.elapsed() / YIELD_SHARE).max(YIELD_LEAST),
+        Ok(ScanStep::Later) => {
+            // What it waits for comes with the next txg, and nobody else may ask for one.
+            let _ = pool.sync();
+            YIELD_LEAST
+        }
+        Ok(ScanStep::Done) => {
+            tell(resilver, "finish");
+            YIELD_LEAST
+        }
+        Ok(ScanStep::Idle) | Err(_) => IDLE,
+    }
 }
