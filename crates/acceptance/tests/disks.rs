@@ -7,7 +7,7 @@ use acceptance::{Session, Stage, assert_verified};
 use rt::sync::Arc;
 use testkit::data::Look;
 use testkit::workload::Workload;
-use testkit::{Vm, poolaudit, poolaudit_kernels, tool, vm};
+use testkit::{Vm, golden_copy, poolaudit, poolaudit_kernels, tool, vm};
 
 /// Files for `put`.
 fn plant(stage: &Stage, name: &str, seed: u64) {
@@ -210,4 +210,27 @@ fn a_replacement_is_done_when_the_command_is() {
         );
         drop(stage.ok("zpool labelclear $D/d01"));
     }
+}
+
+/// A pool in the middle of a resilver, with a replacement and a disk offline, as the kernel left it.
+#[test]
+fn what_the_kernel_left_in_the_middle_is_finished_here() {
+    let images = golden_copy("resilvering");
+    let stage = Stage::with(images);
+    drop(stage.ok("zpool import -f -d $D resilvering"));
+    let before = tree(&stage.ok("zpool status resilvering").out);
+    assert!(before.iter().any(|row| row.starts_with("replacing-")), "{before:?}");
+    drop(stage.ok("zpool online resilvering d06"));
+    drop(stage.ok("zpool resilver resilvering"));
+    let status = stage.ok("zpool status resilvering").out;
+    let after = tree(&status);
+    assert!(after.iter().all(|row| row.ends_with(" ONLINE")), "{status}");
+    assert!(!after.iter().any(|row| row.starts_with("replacing-")), "{status}");
+    drop(stage.ok("zpool scrub resilvering"));
+    let status = stage.ok("zpool status resilvering").out;
+    assert!(status.contains("scrub repaired 0B") && status.contains("with 0 errors"), "{status}");
+    drop(stage.ok("zpool export resilvering"));
+    tool::zdb_content(stage.images.path(), "resilvering");
+    tool::zdb_objects(stage.images.path(), "resilvering");
+    drop(poolaudit_kernels(stage.images.path(), "resilvering").expect_ok());
 }
