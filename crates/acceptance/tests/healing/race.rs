@@ -69,7 +69,7 @@ fn a_heal_never_hits_another_block() {
     let (mut txgs, disk) = (0, set.disk(1));
     for round in 0..rounds(4, 200) {
         // One block is hurt, and its healer waits for the disk, once.
-        let at = Bookmark { objset, object: file, level: 0, block: round as u64 % 4 };
+        let at = Bookmark { objset, object: file, level: 0, block: round % 4 };
         let dva = pool.pointer_at(at).unwrap().unwrap().dva(0);
         let place = DATA_AT + dva.offset..DATA_AT + dva.offset + dva.asize;
         disk.overwrite(place.start, &noise(&mut rng, 512));
