@@ -207,11 +207,13 @@ impl Device for Drive {
             state.noticed = true;
             return Err(error);
         }
-        if from.is_multiple_of(SECTOR) {
-            for (index, sector) in buf.chunks_exact(SECTOR as usize).enumerate() {
-                let kept = state.seals.get(&(from / SECTOR + index as u64)).copied();
-                state.noticed |= kept.is_some_and(|kept| kept != seal(sector));
-            }
+        // It reads whole sectors, whatever is asked of it.
+        let (start, end) = (from / SECTOR, (from + buf.len() as u64).div_ceil(SECTOR));
+        let mut whole = vec![0; ((end - start) * SECTOR) as usize];
+        self.disk.read_at(start * SECTOR, &mut whole)?;
+        for (number, sector) in (start..end).zip(whole.chunks(SECTOR as usize)) {
+            let kept = state.seals.get(&number).copied();
+            state.noticed |= kept.is_some_and(|kept| kept != seal(sector));
         }
         if fault == Some(Fault::DamageInTransfer) {
             let at = state.rng.index(buf.len());

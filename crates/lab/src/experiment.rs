@@ -240,7 +240,7 @@ pub(crate) fn run(fault: Fault, layout: Layout, seed: u64, row: &mut Row) -> Don
         return Ok(false);
     }
     if in_reads {
-        victim.arm(fault, true, rng.below(6));
+        victim.arm(fault, true, rng.below(16));
     }
     let (lost, wrong) = read(&pool, &files)?;
     if in_reads {

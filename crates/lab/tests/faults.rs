@@ -1,6 +1,6 @@
 //! Every kind of damage is noticed, and healed where redundancy allows; a disk's own checksum misses most.
 //!
-//! Seen red: with scrub and healer leaving out the last leaf of each vdev.
+//! Seen red: with who lied at first, and was right when he was asked again, not blamed for it.
 #![allow(clippy::unwrap_used)]
 
 use lab::faults::{Fault, Layout, run};
