@@ -207,6 +207,12 @@ impl Device for Drive {
             state.noticed = true;
             return Err(error);
         }
+        if from != offset {
+            // Another copy of the same is no damage.
+            let mut right = vec![0; buf.len()];
+            self.disk.read_at(offset, &mut right)?;
+            state.struck = right != buf;
+        }
         // It reads whole sectors, whatever is asked of it.
         let (start, end) = (from / SECTOR, (from + buf.len() as u64).div_ceil(SECTOR));
         let mut whole = vec![0; ((end - start) * SECTOR) as usize];

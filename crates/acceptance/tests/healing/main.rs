@@ -17,7 +17,7 @@ use store::Trouble;
 use testkit::data::Look;
 use testkit::random::Rng;
 use testkit::workload::{Op, Workload};
-use testkit::{Images, Vm, vm};
+use testkit::{Images, Ran, Vm, vm};
 
 mod race;
 #[allow(dead_code)]
@@ -229,6 +229,16 @@ fn what_is_lost_is_named() {
     assert_eq!(session.pool().lost_blocks().unwrap(), lost, "it was forgotten");
     session.close().unwrap();
     drop(session);
+    let state = testkit::temp_dir();
+    let status = |words: &str| {
+        let mut command = acceptance::thumper(&state.path().join("pools"));
+        Ran::of(command.arg("-d").arg(images.path()).args(words.split(' '))).expect_ok().out
+    };
+    let told = status("zpool status -v tank");
+    let files = "in the following files:\n\n        tank:/f4\n        tank:/f13\n";
+    assert!(told.ends_with(files) && told.contains("Restore the file"), "{told}");
+    let told = status("zpool status tank");
+    assert!(told.ends_with("errors: 2 data errors, use '-v' for a list\n"), "{told}");
     if !vm::wanted("that the kernel names the files that we know to be lost") {
         return;
     }
