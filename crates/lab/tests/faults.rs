@@ -8,7 +8,7 @@ use testkit::rounds;
 
 #[test]
 fn all_is_detected_and_healed_where_redundancy_allows() {
-    let seeds = rounds(2, 200) as u64;
+    let seeds = rounds(2, 200);
     let rows = run(seeds, &mut |_| {}).unwrap();
     for row in &rows {
         assert!(row.is_good(), "{row:?}");
