@@ -497,7 +497,7 @@ fn unwritable(
     }
     for vdev in config.vdev_tree.walk() {
         let kind = String::from_utf8_lossy(vdev.kind.name()).into_owned();
-        if matches!(kind.as_str(), "draid" | "dspare" | "indirect") {
+        if matches!(kind.as_str(), "spare" | "draid" | "dspare" | "indirect" | "hole") {
             return Ok(Some(format!("it has a vdev of kind {kind}")));
         }
         // Nothing but logs is written to a log device.
