@@ -108,7 +108,9 @@ impl Pool {
         }
         let parts = match self.store.parts(&bp) {
             Ok(parts) => parts,
-            Err(StoreError::Unreadable { .. } | StoreError::Vdev(_)) => return Ok(Outcome::Lost),
+            Err(StoreError::Unreadable { .. } | StoreError::Vdev(_)) if !hold.is_broken() => {
+                return Ok(Outcome::Lost);
+            }
             Err(error) => return Err(error.into()),
         };
         let mut outcome = Outcome::Fine;
@@ -145,6 +147,10 @@ impl Pool {
             let examined =
                 tree.examine_again(dva.vdev, place, &mut bytes, &mut scratch.read, &mut check);
             let examined = examined.map_err(StoreError::from)?;
+            if hold.is_broken() {
+                // What was looked at may be another block by now: nobody is blamed for it.
+                return Ok(Outcome::Fine);
+            }
             let is_lost = examined.lost.is_some();
             // Of a copy that is lost all that can be told was counted by whoever read it.
             if !is_lost || trouble.counted.is_empty() && !trouble.lost {

@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use device::queue::LeafQueue;
 use device::{Device, WriteDevice, WriteFile};
 use format::NvList;
 use format::config::VdevConfig;
 use format::label::{LABEL_SIZE, LABELS, label_offset};
-use pool::PoolError;
-use pool::devices::Labels;
+use pool::devices::{Labels, queue_buffers};
+use pool::{NewLeaf, PoolError};
 use rt::sync::Arc;
 
-use super::lifecycle::{is_named, leaf};
+use super::lifecycle::{is_named, leaf_path, open_leaf};
 use super::session::{self, For, Session, pool_error};
 use super::{Here, scrub};
 use crate::disks::{Act, Change, Labelclear};
@@ -73,7 +74,7 @@ pub(super) fn change(
             events::STATE_CHANGE
         }
         Act::Online => {
-            let device = returned(&session, &old).map_err(fail)?;
+            let device = returned(here, &session, &old).map_err(fail)?;
             session.pool.online(old.guid, device).map_err(fail)?;
             events::VDEV_ONLINE
         }
@@ -120,8 +121,14 @@ fn path_of(leaf: &VdevConfig) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(leaf.path.as_deref().unwrap_or_default()))
 }
 
+/// A device as pools have theirs: behind a queue.
+fn queued(here: &Here, file: WriteFile) -> Arc<dyn WriteDevice> {
+    Arc::new(LeafQueue::for_writing(file, queue_buffers(1, Some(&here.memory))))
+}
+
 /// The device of a leaf that the pool was opened without, if it is where it was, with its label.
 fn returned(
+    here: &Here,
     session: &Session,
     leaf: &VdevConfig,
 ) -> std::result::Result<Option<Arc<dyn WriteDevice>>, PoolError> {
@@ -136,7 +143,7 @@ fn returned(
     let is_it = ids.is_some_and(|(pool, label)| {
         pool == session.pool.guid() && label.is_some_and(|label| label.guid == leaf.guid)
     });
-    Ok(is_it.then(|| Arc::new(file) as Arc<dyn WriteDevice>))
+    Ok(is_it.then(|| queued(here, file)))
 }
 
 /// Attaches a device, or begins to replace a disk by it.
@@ -156,10 +163,12 @@ fn attach(
         devices: vec![path.to_path_buf()],
     });
     inuse::check_used(&doing, &layout, request.force, &state)?;
-    let device = leaf(&doing, path)?;
-    if device.device.size() < inuse::DEVICE_SIZE_MIN {
+    let file = open_leaf(&doing, path)?;
+    if file.size() < inuse::DEVICE_SIZE_MIN {
         return Err(Error::cannot(doing, Why::Host("device is too small".into())));
     }
+    let is_disk = file.is_block_device();
+    let device = NewLeaf { path: leaf_path(path), is_disk, device: queued(here, file) };
     let done = session.pool.attach(old.guid, device, replacing);
     done.map(drop).map_err(|error| refused(doing, error))
 }

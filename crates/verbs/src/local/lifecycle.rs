@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use device::{Device, WriteDevice, WriteFile};
+use device::{Device, WriteFile};
 use format::config::{PoolState, VdevConfig};
 use pool::props::{PoolKey, PoolProp, Value};
 use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
@@ -32,19 +32,28 @@ pub(super) fn stored(value: &Value) -> Stored {
 
 /// A device for a pool, opened and locked.
 pub(super) fn leaf(doing: &Doing, path: &Path) -> Result<NewLeaf> {
+    let file = open_leaf(doing, path)?;
+    let is_disk = file.is_block_device();
+    Ok(NewLeaf { path: leaf_path(path), is_disk, device: Arc::new(file) })
+}
+
+/// What the config of a leaf at this path says.
+pub(super) fn leaf_path(path: &Path) -> Vec<u8> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    path.as_os_str().as_bytes().to_vec()
+}
+
+/// Opens what is to be a leaf, for this process alone.
+pub(super) fn open_leaf(doing: &Doing, path: &Path) -> Result<WriteFile> {
     let cannot = |why| Error::cannot(doing.clone(), why);
-    let file = WriteFile::open(path).map_err(|e| match e {
+    WriteFile::open(path).map_err(|e| match e {
         device::DeviceError::Busy { .. } => {
             let why = "Device or resource busy: another process holds it";
             let doing = Doing::File("open", path.display().to_string());
             Error::cannot(doing, Why::Host(why.into()))
         }
         e => cannot(Why::Host(e.to_string())),
-    })?;
-    let is_disk = file.is_block_device();
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let device: Arc<dyn WriteDevice> = Arc::new(file);
-    Ok(NewLeaf { path: path.as_os_str().as_bytes().to_vec(), is_disk, device })
+    })
 }
 
 /// log2 of the sectors of a new pool: what was asked for, else the largest of its devices.
