@@ -79,8 +79,8 @@ pub(crate) fn demo() -> Result<()> {
     make(&stage)?;
     fill(&stage)?;
     hurt(&stage)?;
+    mend(&stage)?;
     foreign(&stage)?;
-    stage.thumper(&["zpool", "export", "demo"])?;
     match Path::new("/dev/fuse").exists() {
         true => served::tell(&stage)?,
         false => println!("\nNOT SHOWN: the served pool (no /dev/fuse: `modprobe fuse`)"),
@@ -127,6 +127,11 @@ fn fill(stage: &Stage) -> Result<()> {
     stage.thumper(&["put", "-r", "files", "demo/events:/"])?;
     stage.thumper(&["ls", "-l", "-r", "demo/events:/"])?;
     println!("\n3. OpenZFS's own checker reads every block of it.\n");
+    checked(stage)
+}
+
+/// Exports the pool, and has zdb read all of it.
+fn checked(stage: &Stage) -> Result<()> {
     stage.thumper(&["zpool", "export", "demo"])?;
     let zdb = PathBuf::from("/usr/sbin/zdb");
     let said = read(
@@ -156,9 +161,25 @@ fn hurt(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+fn mend(stage: &Stage) -> Result<()> {
+    println!("\n6. Both are replaced, and a scrub finds nothing left to mend.\n");
+    for (old, new) in [(3, 11), (7, 12)] {
+        File::create(stage.disk(new))?.set_len(DISK_BYTES)?;
+        let (old, new) = (stage.disk(old).into_os_string(), stage.disk(new).into_os_string());
+        stage.thumper(&["zpool".into(), "replace".into(), "demo".into(), old, new])?;
+    }
+    stage.thumper(&["zpool", "scrub", "demo"])?;
+    println!("$ thumper zpool status demo");
+    let status = read(stage.known(Command::new(&stage.thumper).args(["zpool", "status", "demo"])))?;
+    print!("{status}");
+    ensure!(status.contains("scrub repaired 0B") && status.contains("state: ONLINE"), "{status}");
+    stage.thumper(&["verify", "demo"])?;
+    checked(stage)
+}
+
 fn foreign(stage: &Stage) -> Result<()> {
     println!(
-        "\n6. A pool that the OpenZFS kernel wrote, hurt the same way, gives its files back too.\n"
+        "\n7. A pool that the OpenZFS kernel wrote, hurt the same way, gives its files back too.\n"
     );
     let kernels = unpack(stage, "hurt")?;
     stage.thumper(&[

@@ -17,9 +17,11 @@ const SYSTEM: [&str; 3] = ["/dev/disk/by-id", "/dev/mapper", "/dev"];
 pub fn look(places: &[PathBuf]) -> Scan {
     let system = || SYSTEM.iter().map(PathBuf::from).collect();
     let places: Vec<PathBuf> = if places.is_empty() { system() } else { places.to_vec() };
+    // What is found is remembered, for commands that run elsewhere.
+    let whole = |place: PathBuf| std::path::absolute(&place).unwrap_or(place);
+    let places = places.into_iter().map(whole);
     let there = |place: &PathBuf| std::fs::read_dir(place).is_ok() || place.is_file();
     let places: Vec<_> = places
-        .into_iter()
         .filter(|place| there(place) || std::fs::metadata(place).is_ok_and(|m| !m.is_dir()))
         .collect();
     scan(&places).unwrap_or_default()

@@ -61,7 +61,7 @@ impl Drop for Open {
 pub(super) fn tell(stage: &Stage) -> Result<()> {
     let open = Open::new()?;
     let is_root = read(Command::new("id").arg("-u"))?.trim() == "0";
-    println!("\n7. A second pool is served, and its file systems are mounted where they say.\n");
+    println!("\n8. A second pool is served, and its file systems are mounted where they say.\n");
     let plugin = plugin()?;
     fs::copy(plugin, open.path("libXrdThumper-5.so"))?;
     let disks: Vec<PathBuf> = (0..DISKS).map(|i| stage.path(&format!("disks/s{i:02}"))).collect();
@@ -81,7 +81,7 @@ pub(super) fn tell(stage: &Stage) -> Result<()> {
         run(Command::new("chown").arg(USER).arg(mount.join("events")))?;
     }
 
-    println!("\n8. XRootD stands on it: ROOT files go in by root:// and come out by https.\n");
+    println!("\n9. XRootD stands on it: ROOT files go in by root:// and come out by https.\n");
     let gate = Gate::start(&open, &stage.dir, is_root)?;
     let files = root_files(&stage.path("files"))?;
     ensure!(!files.is_empty(), "there are no ROOT files to be stored");
@@ -101,7 +101,7 @@ pub(super) fn tell(stage: &Stage) -> Result<()> {
     }
     println!("({} files, the same by root://, https and the mount)", files.len());
 
-    println!("\n9. Two disks die while {UPLOADS} transfers run, and every transfer completes.\n");
+    println!("\n10. Two disks die while {UPLOADS} transfers run, and every transfer completes.\n");
     let sources: Result<Vec<PathBuf>> = (0..UPLOADS)
         .map(|i| {
             let path = stage.path(&format!("source{i}"));
