@@ -148,3 +148,92 @@ fn the_kernel_finishes_our_resilver() {
     assert!(told.contains("resilvered ") && told.contains("with 0 errors"), "{told}");
     tool::zdb_content(images.path(), POOL);
 }
+
+/// A disk that replaces another has half of what it lacks from us; the kernel does the rest, and lets the old one go.
+#[test]
+fn the_kernel_finishes_our_replacement() {
+    if !vm::wanted("that the kernel finishes a replacement that we have half done") {
+        return;
+    }
+    let raidz = Shape { disks: 4, ..*shape("raidz1") };
+    let (images, mut session) = Session::create(&raidz, 128 << 10);
+    session.run(&load(1, 60));
+    let pool = session.pool();
+    let old = pool.store().tree().leaves()[1].guid();
+    let path = images.path().join("d09");
+    std::fs::File::create(&path).unwrap().set_len(raidz.disk_bytes).unwrap();
+    let device = rt::sync::Arc::new(device::WriteFile::open(&path).unwrap());
+    let bytes = path.as_os_str().as_encoded_bytes().to_vec();
+    pool.attach(old, pool::NewLeaf { path: bytes, is_disk: false, device }, true).unwrap();
+    assert_eq!(pool.scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Done);
+    for _ in 0..2 {
+        assert_eq!(pool.scan_step_within(3 << 20).unwrap(), ScanStep::More);
+    }
+    pool.scan_save().unwrap();
+    assert!(pool.is_scanning());
+    session.run(&load(2, 10));
+    session.close().unwrap();
+    drop(session);
+    let wait = "zpool wait -t resilver tank; zpool wait -t replace tank; zpool status tank";
+    let told = kernel_is_content(&images, wait);
+    assert!(told.contains("resilvered ") && told.contains("with 0 errors"), "{told}");
+    assert!(told.contains("d09") && !told.contains("replacing"), "{told}");
+    tool::zdb_content(images.path(), POOL);
+}
+
+/// A pool whose disks want something, as the kernel left it: all of it is done here, and then nothing is left.
+fn finish_all(images: &Images, name: &str) {
+    let mut session = Session::open(images.path(), name, name).unwrap();
+    let pool = session.pool();
+    assert_eq!(pool.read_only_reason(), None);
+    assert!(pool.is_scanning(), "{:?}", pool.scan_status());
+    let leaves: Vec<(u64, bool)> =
+        pool.config().vdev_tree.leaves().map(|leaf| (leaf.guid, leaf.offline)).collect();
+    for (guid, _) in leaves.into_iter().filter(|(_, offline)| *offline) {
+        pool.online(guid, None).unwrap();
+    }
+    for _ in 0..4 {
+        if pool.is_scanning() {
+            assert_eq!(pool.scan_run(&mut |_| true).unwrap(), ScanStep::Done);
+        } else if pool.needs_resilver() {
+            assert_eq!(pool.scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Done);
+        }
+    }
+    pool.finish_replacements().unwrap();
+    assert!(!pool.needs_resilver() && !pool.is_scanning(), "{:?}", pool.scan_status());
+    assert!(pool.config().vdev_tree.walk().all(|vdev| vdev.kind.name() != b"replacing"));
+    session.close().unwrap();
+}
+
+/// The kernel's replacement and its resilver, with a disk offline, stopped in the middle; made here, and the golden one.
+#[test]
+fn we_finish_the_kernels_replacement() {
+    if !vm::wanted("that the kernel is content with a replacement of its own that we have finished")
+    {
+        return;
+    }
+    let images = testkit::fresh_images(6, 256 << 20);
+    let script = "set -euo pipefail\n\
+         P=/sys/module/zfs/parameters\n\
+         zpool create -o cachefile=none -o ashift=12 tank raidz2 $(ls /d/d0[0-4])\n\
+         for i in $(seq 30); do head -c 600000 /dev/urandom > /tank/k$i; done\n\
+         zfs snapshot tank@s; zpool sync tank\n\
+         zpool offline tank /d/d03; head -c 4000000 /dev/urandom > /tank/without; zpool sync tank\n\
+         echo 1 > $P/zfs_scan_suspend_progress\n\
+         zpool replace tank /d/d01 /d/d05; head -c 4000000 /dev/urandom > /tank/during\n\
+         zpool sync tank; zpool status tank; zpool export tank\n";
+    let ran = Vm::new(images.path()).run(script).expect_ok();
+    assert!(ran.out.contains("resilver in progress"), "{ran}");
+    finish_all(&images, POOL);
+    kernel_is_content(&images, "zpool status tank");
+    tool::zdb_content(images.path(), POOL);
+    let golden = testkit::golden_copy("resilvering");
+    finish_all(&golden, "resilvering");
+    let script = "set -euo pipefail\nzpool import -f -d /d -o cachefile=none resilvering\n\
+         zpool scrub -w resilvering; zpool status -v resilvering; zpool export resilvering\n";
+    let ran = Vm::new(golden.path()).run(script).expect_ok();
+    for what in ["repaired 0B", "with 0 errors", "No known data errors"] {
+        assert!(ran.out.contains(what), "{what}: {ran}");
+    }
+    assert!(!ran.out.contains("replacing") && !ran.out.contains("OFFLINE"), "{ran}");
+}

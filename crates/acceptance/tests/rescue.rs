@@ -197,3 +197,116 @@ fn of_pools_full_of_noise_nothing_is_made_up() {
     let all: usize = sums.iter().map(|(whole, ..)| whole).sum();
     assert!(all > 0 && sums.iter().any(|(_, part, gone)| part + gone > 0), "{sums:?}");
 }
+
+/// The beginnings of the labels of a device.
+fn labels(disk: &Path) -> [u64; 4] {
+    let size = std::fs::metadata(disk).unwrap().len();
+    [0, 256 << 10, size - (512 << 10), size - (256 << 10)]
+}
+
+/// Takes all uberblocks from a device.
+fn without_rings(disk: &Path) {
+    let file = std::fs::File::options().write(true).open(disk).unwrap();
+    labels(disk)
+        .iter()
+        .for_each(|at| file.write_all_at(&[0; 128 << 10], at + (128 << 10)).unwrap());
+}
+
+/// All rings of all labels are gone, and a disk with them: the roots are found among the blocks, and the newest is the
+/// pool as it was, though the one that was on the disks before lived for longer.
+#[test]
+fn without_any_uberblock_the_blocks_lead_to_the_pool() {
+    for (layout, ashift) in [("", 12), ("mirror", 9), ("raidz1", 9), ("raidz2", 12), ("raidz3", 9)]
+    {
+        let disks = if layout.is_empty() { 1 } else { 5 };
+        let stage = Stage::new(disks, 64 << 20);
+        let all = stage.images.disks();
+        let names: Vec<String> = all.iter().map(|disk| disk.display().to_string()).collect();
+        let create =
+            format!("zpool create -f -o ashift={ashift} tank {layout} {}", names.join(" "));
+        drop(stage.ok(&create));
+        (0..6).for_each(|child| drop(stage.ok(&format!("zfs create tank/before{child}"))));
+        drop(stage.ok("zpool destroy tank"));
+        drop(stage.ok(&create));
+        let mut load = Workload::new(7);
+        for (file, look) in LOOKS.iter().enumerate() {
+            load.file(format!("file-{file}").as_bytes(), *look, 3 << (2 * file));
+        }
+        let host = stage.plant("host", &load.ops);
+        drop(stage.ok(&format!("put -r {}/. tank:/", host.display())));
+        drop(stage.ok("zpool export tank"));
+        all.iter().for_each(|disk| without_rings(disk));
+        if disks > 1 {
+            std::fs::rename(&all[1], stage.aside("away")).unwrap();
+        }
+        let none = stage.ok("rescue scan $D");
+        assert!(none.out.contains("none: no label has a whole uberblock"), "{none}");
+        let why = "cannot open 'tank': no label has a valid uberblock";
+        drop(stage.refused("rescue -d $D ls tank:/", 2, why));
+
+        let found = stage.ok("rescue scan --roots $A/roots $D");
+        let opens: Vec<&str> = found.out.lines().filter(|line| line.ends_with("  opens")).collect();
+        assert!(opens.len() > 1 && opens[0].contains("  found among the blocks  "), "{found}");
+        let out = stage.aside("out");
+        std::fs::create_dir(&out).unwrap();
+        drop(stage.ok("rescue --roots $A/roots -d $D get -r tank:/ $A/out"));
+        assert_eq!(files(&host), files(&out), "{layout}");
+        let judged = stage.run("rescue --roots $A/roots -d $D verify -q tank");
+        assert!(judged.status <= 1 && !judged.out.contains("lost:"), "{judged}");
+        // Before the files were put in it was empty.
+        let first = opens.last().unwrap().trim().split("  ").next().unwrap();
+        let ls = format!("rescue --roots $A/roots -d $D ls -T {first} tank:/");
+        assert_eq!(stage.ok(&ls).out, "", "{layout}");
+    }
+}
+
+/// Roots of another pool are on the disks, too: they are named, and not taken for this one's.
+#[test]
+fn roots_of_another_pool_are_not_taken() {
+    let (old, new) = (Stage::new(1, 64 << 20), Stage::new(1, 64 << 20));
+    for stage in [&old, &new] {
+        drop(stage.ok("zpool create -f tank $D/d00"));
+        drop(stage.ok("zpool export tank"));
+    }
+    let (from, disk) = (&old.images.disks()[0], &new.images.disks()[0]);
+    // The label of one, the blocks of the other.
+    let file = std::fs::File::options().write(true).open(disk).unwrap();
+    let bytes = std::fs::read(from).unwrap();
+    file.write_all_at(&bytes[4 << 20..60 << 20], 4 << 20).unwrap();
+    without_rings(disk);
+    let found = new.ok("rescue scan --roots $A/roots $D");
+    assert!(found.out.contains("it is that of another pool, "), "{found}");
+    assert!(!found.out.contains("  opens"), "{found}");
+    let none = "cannot open 'tank': no label has a valid uberblock";
+    drop(new.refused("rescue --roots $A/roots -d $D ls tank:/", 2, none));
+    // What is there is not written over, and what is no root is told.
+    let again = "cannot open '$A/roots': File exists";
+    drop(new.refused("rescue scan --roots $A/roots $D", 1, again));
+    std::fs::write(new.aside("roots"), "5 of them\n").unwrap();
+    let no_root = "cannot open '$A/roots': line 1 is no root";
+    drop(new.refused("rescue --roots $A/roots -d $D ls tank:/", 2, no_root));
+}
+
+/// Likewise what the kernel wrote: without rings the same files come back as with them.
+#[test]
+fn roots_that_the_kernel_wrote_are_found() {
+    for (name, filled) in [("rz2", "/srv/"), ("mir", "/work")] {
+        let stage = Stage::with(testkit::golden_copy(name));
+        let get = |how: &str, to: &str| {
+            std::fs::create_dir(stage.aside(to)).unwrap();
+            // Nothing is told to be lost where nothing is.
+            let list = stage.ok(&format!("rescue {how} -d $D zfs list -Ho name -t filesystem"));
+            for (dataset, number) in
+                list.out.lines().zip(0..).filter(|(name, _)| name.contains(filled))
+            {
+                drop(stage.ok(&format!("rescue {how} -d $D get -r {dataset}:/ $A/{to}/{number}")));
+            }
+            files(&stage.aside(to))
+        };
+        let sound = get("-T 999999", "sound");
+        stage.images.disks().iter().for_each(|disk| without_rings(disk));
+        drop(stage.ok("rescue scan --roots $A/roots $D"));
+        let rescued = get("--roots $A/roots", "rescued");
+        assert!(!sound.is_empty() && sound == rescued, "{name}");
+    }
+}

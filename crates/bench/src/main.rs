@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use device::{WriteDevice, WriteFile};
+use format::scan::ScanFunction;
 use fs::{Filesystem, NewObject, Who, mode};
 use pool::{Devices, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
 use rt::sync::Arc;
@@ -45,6 +46,7 @@ fn main() -> Result<()> {
         Verb::Small => small(&options)?,
         Verb::Free => free(&options)?,
         Verb::Scrub => scrub(&options)?,
+        Verb::Resilver => resilver(&options)?,
         Verb::Mixed => mixed(&options)?,
         Verb::Path => path::run(&options)?,
         Verb::Copy => path::copy(&options),
@@ -394,14 +396,49 @@ fn scrub(options: &Options) -> Result<Value> {
     let pool = open(options, true)?;
     let bytes = pool.space()?.allocated;
     let clock = Clock::start();
-    let begun = pool.scan_start(format::scan::ScanFunction::Scrub)?;
+    scan(&pool, ScanFunction::Scrub)?;
+    let timed = clock.stop();
+    scan_line("scrub", pool, options, &timed, bytes)
+}
+
+/// The first disk is lost, and an empty one takes its place.
+fn resilver(options: &Options) -> Result<Value> {
+    let path = options.dir.join("d00");
+    let size = std::fs::metadata(&path)?.len();
+    std::fs::remove_file(&path)?;
+    let pool = open(options, true)?;
+    let bytes = pool.space()?.allocated;
+    // A disk has its blocks already.
+    std::fs::write(&path, vec![0; usize::try_from(size)?])?;
+    let lost = pool.config().vdev_tree.leaves().next().context("a leaf")?.guid;
+    let clock = Clock::start();
+    pool.attach(lost, leaf(&path)?, true)?;
+    scan(&pool, ScanFunction::Resilver)?;
+    let timed = clock.stop();
+    ensure!(!pool.needs_resilver(), "the disk is not whole");
+    scan_line("resilver", pool, options, &timed, bytes)
+}
+
+fn scan(pool: &Pool, function: ScanFunction) -> Result<()> {
+    let begun = pool.scan_start(function)?;
     ensure!(begun == pool::ScanAnswer::Done, "{begun:?}");
     pool.scan_run(&mut |_| true)?;
-    let timed = clock.stop();
-    let status = pool.scan_status()?.context("a scrub")?;
+    Ok(())
+}
+
+fn scan_line(
+    verb: &str,
+    pool: Arc<Pool>,
+    options: &Options,
+    timed: &Timed,
+    bytes: u64,
+) -> Result<Value> {
+    let status = pool.scan_status()?.context("a scan")?;
     pool.close()?;
-    let mut line = line("scrub", options, &timed, bytes, 0);
+    let mut line = line(verb, options, timed, bytes, 0);
     line["errors"] = status.scan.errors.into();
+    line["read"] = status.pass_read.into();
+    line["written"] = status.pass_written.into();
     line["what"] = "raw bytes allocated".into();
     Ok(line)
 }

@@ -14,6 +14,7 @@ pub(crate) enum Verb {
     Small,
     Free,
     Scrub,
+    Resilver,
     Mixed,
     Pieces,
     Grow,
@@ -76,8 +77,8 @@ fn bytes(text: &str) -> Result<u64> {
 
 impl Options {
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Options> {
-        const USAGE: &str = "usage: thumper-bench create|write|read|small|free|mixed|pieces|grow|path|\
-            passthrough|copy --dir DIR [--on DIR] [--door engine|library|directory] [--tree POOL] \
+        const USAGE: &str = "usage: thumper-bench create|write|read|small|free|scrub|resilver|mixed|pieces|grow|\
+            path|passthrough|copy --dir DIR [--on DIR] [--door engine|library|directory] [--tree POOL] \
             [--layout raidz2:10] [--size BYTES] [--ashift 12] [--sparse] [--objects N] \
             [--files N] [--record 128K] [--data random|root|zero] [--compress off|lz4] \
             [--checksum fletcher4|sha256] [--threads T] [--warm N] [--hide K] [--verify] [--spinning] \
@@ -89,6 +90,7 @@ impl Options {
             Some("small") => Verb::Small,
             Some("free") => Verb::Free,
             Some("scrub") => Verb::Scrub,
+            Some("resilver") => Verb::Resilver,
             Some("mixed") => Verb::Mixed,
             Some("pieces") => Verb::Pieces,
             Some("grow") => Verb::Grow,

@@ -46,7 +46,7 @@ fn sorted(
         _ => true,
     });
     if let Some(word) = txg {
-        door.engine.rescue(crate::rescue::txg(&word)?);
+        door.engine.rescue(crate::rescue::at(&word)?);
     }
     Ok((words, door.places(dirs)))
 }

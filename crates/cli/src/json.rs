@@ -194,7 +194,10 @@ pub fn status(all: &[PoolReport], how: StatusStyle, style: Style) -> String {
         add_vdevs(entry, "spares", &pool.spares.iter().collect::<Vec<_>>(), how.naming, style);
         entry.insert("error_count".into(), number(pool.error_count, style));
         if !pool.damaged.is_empty() {
-            entry.insert("errlist".into(), json!(pool.damaged));
+            let names = pool.damaged.iter().map(|damaged| json!(damaged.name));
+            entry.insert("errlist".into(), names.collect());
+            let ranges = |damaged: &verbs::pools::Damaged| json!({ "name": damaged.name, "ranges": damaged.ranges });
+            entry.insert("damaged".into(), pool.damaged.iter().map(ranges).collect());
         }
     })
 }

@@ -40,7 +40,7 @@ fn judge(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     for opt in &words.opts {
         match opt {
             Opt::Value('d', dir) => places.push(dir.into()),
-            Opt::Value('T', word) => door.engine.rescue(crate::rescue::txg(word)?),
+            Opt::Value('T', word) => door.engine.rescue(crate::rescue::at(word)?),
             Opt::Value('m', word) => {
                 let memory = parse_number(std::os::unix::ffi::OsStrExt::as_bytes(&**word));
                 request.memory = memory.map_err(|why| Stop::Said(why.to_string(), NO_VERDICT))?;
@@ -65,13 +65,7 @@ fn judge(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let mut shown = false;
     let show = !quiet && std::io::IsTerminal::is_terminal(&std::io::stderr());
     let report = door.engine.verify(&request, &mut |progress| {
-        if show && progress.total > 0 {
-            shown = true;
-            let share = 100.0 * progress.done as f64 / progress.total as f64;
-            let (done, total) = (nice_bytes(progress.done), nice_bytes(progress.total));
-            // Progress that cannot be shown is no reason to stop.
-            let _ = write!(err, "\r{share:5.1}%  {done} of {total}  ");
-        }
+        shown |= show && tell(err, progress.done, progress.total);
     })?;
     if shown {
         door.complain("")?;
@@ -83,6 +77,17 @@ fn judge(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         Verdict::Whole => 1,
         Verdict::Lost => 2,
     })
+}
+
+/// Tells how far long work is, over what was told before; false if there is nothing to tell.
+pub(crate) fn tell(err: &mut dyn std::io::Write, done: u64, total: u64) -> bool {
+    if total > 0 {
+        let share = 100.0 * done as f64 / total as f64;
+        let (done, total) = (nice_bytes(done), nice_bytes(total));
+        // Progress that cannot be shown is no reason to stop.
+        let _ = write!(err, "\r{share:5.1}%  {done} of {total}  ");
+    }
+    total > 0
 }
 
 /// The report for people.

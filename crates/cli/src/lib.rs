@@ -92,6 +92,18 @@ const ZPOOL: &[Verb] = &[
         run: zpool::create::export,
     },
     Verb {
+        name: "add",
+        usage: "add [-fgLnP] [-o property=value] <pool> <vdev> ...",
+        appendix: Appendix::None,
+        run: zpool::disks::add,
+    },
+    Verb {
+        name: "remove",
+        usage: "remove <pool> <device> ...",
+        appendix: Appendix::None,
+        run: zpool::disks::remove,
+    },
+    Verb {
         name: "online",
         usage: "online [-e] <pool> <device> ...",
         appendix: Appendix::None,
@@ -388,7 +400,7 @@ const OWN: &[Verb] = &[
     },
     Verb {
         name: "lab",
-        usage: "lab faults [-j] [--seeds count]",
+        usage: "lab faults [-j] [--seeds count]\n    lab rebuild [-j] [--used size] [--svg file]",
         appendix: Appendix::Text(lab::HELP),
         run: lab::lab,
     },

@@ -3,6 +3,7 @@
 //! `rescue scan` tells what is there; `rescue COMMAND` runs a command that reads, on the pool as it is.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use verbs::pools::{State, Vdev};
 use verbs::props::parse_number;
@@ -21,8 +22,8 @@ Nothing is ever written. Disks may be missing beyond the redundancy: what can be
 ";
 
 /// Usage of the word itself.
-pub(crate) const USAGE: &str = "rescue scan [-j] [-d dir] [dir] ...\n\
-                rescue [-T txg] [-d dir] <command> [args ...]";
+pub(crate) const USAGE: &str = "rescue scan [-j] [-d dir] [--roots file] [dir] ...\n\
+                rescue [-T txg] [-d dir] [--roots file] <command> [args ...]";
 
 /// Commands that the door lets through: they only read.
 pub(crate) const READING: &[&str] = &["ls", "cat", "get", "verify", "dump"];
@@ -37,7 +38,8 @@ pub(crate) fn rescue(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let (mut rest, mut rescue) = (words, Rescue::default());
     while let [option, value, after @ ..] = rest {
         match option.to_str() {
-            Some("-T") => rescue = txg(value)?,
+            Some("-T") => rescue.txg = at(value)?.txg,
+            Some("--roots") => rescue.roots = Some(value.into()),
             Some("-d") => door.places.push(value.into()),
             _ => break,
         }
@@ -45,7 +47,7 @@ pub(crate) fn rescue(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     }
     let word = |at: usize| rest.get(at).and_then(|word| word.to_str());
     let reads = match (word(0), word(1)) {
-        (Some("scan"), _) => return scan(door, rest.get(1..).unwrap_or_default()),
+        (Some("scan"), _) => return scan(door, rest.get(1..).unwrap_or_default(), rescue.roots),
         (Some("zfs"), Some(verb)) => READING_ZFS.contains(&verb),
         (Some("zpool"), Some(verb)) => READING_ZPOOL.contains(&verb),
         (Some(verb), _) => READING.contains(&verb),
@@ -60,27 +62,35 @@ pub(crate) fn rescue(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     Ok(crate::start(crate::Program::Thumper, rest, door)?)
 }
 
-/// The value of `-T`.
-pub(crate) fn txg(word: &OsString) -> Result<Rescue, Stop> {
+/// What `-T` asks for.
+pub(crate) fn at(word: &OsString) -> Result<Rescue, Stop> {
     let txg = parse_number(std::os::unix::ffi::OsStrExt::as_bytes(word.as_os_str()));
     let txg = txg.map_err(|why| Stop::Usage(format!("-T: {why}")))?;
-    Ok(Rescue { txg: Some(txg) })
+    Ok(Rescue { txg: Some(txg), roots: None })
 }
 
-/// `thumper rescue scan`.
-pub(crate) fn scan(door: &mut Door<'_>, words: &[OsString]) -> Ran {
-    let words = sort(words, "d:j", &["json"]);
+/// `thumper rescue scan`; `roots` is the file of that option, if it stood before the word.
+fn scan(door: &mut Door<'_>, words: &[OsString], mut roots: Option<PathBuf>) -> Ran {
+    let words = sort(words, "d:j", &["json", "roots:"]);
     let (mut json, mut places) = (false, Vec::new());
     for opt in &words.opts {
         match opt {
             Opt::Value('d', dir) => places.push(dir.into()),
             Opt::Flag('j') | Opt::Long(_) => json = true,
+            Opt::LongValue(_, file) => roots = Some(file.into()),
             other => return Err(bad_option(other)),
         }
     }
     places.extend(words.operands.iter().map(Into::into));
     let places = door.places(places);
-    let pools = door.engine.rescue_scan(&places)?;
+    let (err, mut shown) = (&mut *door.err, false);
+    let show = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let pools = door.engine.rescue_scan(&places, roots.as_deref(), &mut |done, all| {
+        shown |= show && crate::judge::tell(err, done, all);
+    })?;
+    if shown {
+        door.complain("")?;
+    }
     if json {
         door.print(crate::json::remains(&pools))?;
     } else {
@@ -119,10 +129,11 @@ fn told(door: &Door<'_>, pool: &Remains) -> String {
     text += "   txgs:\n";
     for left in &pool.txgs {
         let opens = left.problem.as_deref().unwrap_or("opens");
-        text += &format!("\t{}  {}  {opens}\n", left.txg, door.long_date(left.time));
+        let when = left.time.map_or("found among the blocks".into(), |time| door.long_date(time));
+        text += &format!("\t{}  {when}  {opens}\n", left.txg);
     }
     if pool.txgs.is_empty() {
-        text += "\tnone: no label has a whole uberblock\n";
+        text += "\tnone: no label has a whole uberblock ('--roots FILE' searches the disks)\n";
     }
     text
 }

@@ -9,6 +9,7 @@
 
 use crate::error::{DeviceError, Operation, Result};
 use crate::{Device, WriteDevice};
+use rt::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
@@ -22,7 +23,7 @@ struct File {
     fd: OwnedFd,
     path: PathBuf,
     name: String,
-    size: u64,
+    size: AtomicU64,
     sector_size: u32,
     is_block_device: bool,
 }
@@ -51,17 +52,26 @@ impl File {
         };
         let stat = rustix::fs::fstat(&fd).map_err(fail(Operation::Probe))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
-        let (size, sector_size) = match kind {
-            FileType::RegularFile => (stat.st_size as u64, 512),
-            FileType::BlockDevice => {
-                let size =
-                    rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(fail(Operation::Probe))?;
-                (size, block_device_sector_size(stat.st_rdev))
-            }
+        let sector_size = match kind {
+            FileType::RegularFile => 512,
+            FileType::BlockDevice => block_device_sector_size(stat.st_rdev),
             _ => return Err(DeviceError::Kind { device: name }),
         };
+        // The end of either is where its bytes end; nothing here reads or writes at the file's own position.
+        let size = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(fail(Operation::Probe))?;
         let is_block_device = kind == FileType::BlockDevice;
+        let size = AtomicU64::new(size);
         Ok(File { fd, path: path.to_owned(), name, size, sector_size, is_block_device })
+    }
+
+    fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    /// A device that has become smaller keeps its size: what is missing is an error of whoever asks for it.
+    fn measure(&self) -> u64 {
+        let now = rustix::fs::seek(&self.fd, SeekFrom::End(0)).unwrap_or(0);
+        self.size.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
     fn io(&self, operation: Operation, offset: u64, size: u64, errno: Errno) -> DeviceError {
@@ -71,13 +81,13 @@ impl File {
     /// Refuses a range that is not within the device: a write must not grow an image.
     fn check(&self, operation: Operation, offset: u64, size: u64) -> Result<()> {
         match offset.checked_add(size) {
-            Some(end) if end <= self.size => Ok(()),
+            Some(end) if end <= self.size() => Ok(()),
             _ => Err(DeviceError::Range {
                 device: self.name.clone(),
                 operation,
                 offset,
                 size,
-                end: self.size,
+                end: self.size(),
             }),
         }
     }
@@ -256,7 +266,10 @@ macro_rules! device_by_file {
                 &self.0.name
             }
             fn size(&self) -> u64 {
-                self.0.size
+                self.0.size()
+            }
+            fn measure(&self) -> u64 {
+                self.0.measure()
             }
             fn sector_size(&self) -> u32 {
                 self.0.sector_size

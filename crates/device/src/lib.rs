@@ -32,6 +32,11 @@ pub trait Device: Send + Sync {
     /// Size in bytes.
     fn size(&self) -> u64;
 
+    /// Looks whether the device has grown; its size from now on, in bytes.
+    fn measure(&self) -> u64 {
+        self.size()
+    }
+
     /// Bytes that the disk writes at once: 512 or 4096 (a power of two). A tear never lies within.
     fn sector_size(&self) -> u32;
 
@@ -102,6 +107,9 @@ macro_rules! device_by_handle {
             }
             fn size(&self) -> u64 {
                 (**self).size()
+            }
+            fn measure(&self) -> u64 {
+                (**self).measure()
             }
             fn sector_size(&self) -> u32 {
                 (**self).sector_size()

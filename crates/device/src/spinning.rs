@@ -14,11 +14,10 @@
 
 mod model;
 
-pub use model::Parameters;
+pub use model::{Model, Parameters};
 
 use crate::error::Result;
 use crate::{Device, WriteDevice};
-use model::Model;
 use rt::sync::{Arc, Mutex};
 use rt::time;
 use std::io::{IoSlice, IoSliceMut};

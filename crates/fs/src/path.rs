@@ -1,6 +1,8 @@
 //! Paths to objects. The doors speak in paths, the file system in object numbers.
 
-use format::dirent::Dirent;
+use std::collections::{BTreeMap, BTreeSet};
+
+use format::dirent::{Dirent, FileType};
 use format::zap::{Cursor, Entry};
 use format::znode::Pflags;
 
@@ -45,6 +47,52 @@ impl Filesystem {
             at = znode.parent;
         }
         None
+    }
+
+    /// All paths of these objects, of those that have any. Where one has several names, all directories are read.
+    pub fn paths_of(&self, wanted: &BTreeSet<u64>) -> BTreeMap<u64, BTreeSet<Vec<u8>>> {
+        let mut paths: BTreeMap<u64, BTreeSet<Vec<u8>>> = BTreeMap::new();
+        let mut several = BTreeSet::new();
+        for number in wanted {
+            if let Some(path) = self.path_of(*number) {
+                paths.insert(*number, BTreeSet::from([path]));
+            }
+            let znode = self.object(*number).ok().and_then(|object| self.znode_of(&object).ok());
+            let is_file = |mode: u64| mode as u32 & mode::TYPE != mode::DIR;
+            if znode.is_some_and(|znode| is_file(znode.mode) && znode.links > 1) {
+                several.insert(*number);
+            }
+        }
+        if !several.is_empty() {
+            self.find_names(&several, &mut paths);
+        }
+        paths
+    }
+
+    /// Adds the names that these objects have in any directory.
+    fn find_names(&self, wanted: &BTreeSet<u64>, paths: &mut BTreeMap<u64, BTreeSet<Vec<u8>>>) {
+        let mut seen = BTreeSet::from([self.root()]);
+        let mut left = vec![(self.root(), Vec::new())];
+        while let Some((dir, path)) = left.pop() {
+            // What cannot be read of a damaged file system has names that cannot be told.
+            let Ok(zap) = self.directory(dir) else { continue };
+            let mut cursor = Cursor::START;
+            while cursor != Cursor::END {
+                let Ok((entries, next)) = zap.list(cursor, ENTRIES) else { break };
+                cursor = next;
+                for entry in entries {
+                    let Some(value) = entry.value.as_u64() else { continue };
+                    let Dirent { object, kind } = Dirent::decode(value);
+                    let is_dir = kind == Some(FileType::Directory);
+                    let below = || [&path[..], b"/", &entry.name].concat();
+                    if wanted.contains(&object) {
+                        paths.entry(object).or_default().insert(below());
+                    } else if is_dir && seen.insert(object) {
+                        left.push((object, below()));
+                    }
+                }
+            }
+        }
     }
 
     /// A name of an object in a directory.

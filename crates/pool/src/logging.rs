@@ -94,6 +94,13 @@ impl Logs {
         Ok(out)
     }
 
+    /// A top-level vdev has more metaslabs than before, of which no log tells anything.
+    pub(crate) fn grow(&mut self, top: u32, ms_count: u64) {
+        if let Some(own) = self.tops.iter_mut().find(|own| own.top == top) {
+            own.since.resize(own.since.len().max(ms_count as usize), 0);
+        }
+    }
+
     fn change(
         &mut self,
         of: (u32, u64),

@@ -180,18 +180,25 @@ impl Pool {
                 detail: e.to_string(),
             })
         };
+        // A root that was found among the blocks tells no sum of guids, nor whose it is: its config must do that, since
+        // disks may still hold the blocks of a pool before this one.
+        let sum = Some(uberblock.guid_sum.get()).filter(|sum| *sum != 0);
         let config = match (read(&mos), labels) {
-            (Err(_), Some(labels)) => {
+            (Err(_), Some(labels)) if sum.is_some() => {
                 let left = mos.ruins().and_then(|left| left.config.clone());
                 return Ok((mos, left.unwrap_or_else(|| labels.clone())));
             }
             (config, _) => config?,
         };
-        if config.vdev_tree.guid_sum() != uberblock.guid_sum.get() {
-            return Err(PoolError::Damaged {
-                what: "pool configuration",
-                detail: "its guids do not add up to the uberblock's sum".into(),
-            });
+        let wrong = if labels.is_some_and(|labels| labels.pool_guid != config.pool_guid) {
+            Some(format!("it is that of another pool, {}", config.pool_guid))
+        } else if sum.is_some_and(|sum| config.vdev_tree.guid_sum() != sum) {
+            Some("its guids do not add up to the uberblock's sum".into())
+        } else {
+            None
+        };
+        if let Some(detail) = wrong {
+            return Err(PoolError::Damaged { what: "pool configuration", detail });
         }
         removed::map(store, &mos, &config)?;
         Ok((mos, config))
@@ -228,6 +235,9 @@ impl Pool {
         mos.objset.set_policy(policy);
         let in_memory = matches!(devices, Devices::InMemory(_));
         let unknown = dtl::load(&mos, &config, &store.tree());
+        // What led here was read before it was known who lacks it: they have not lied.
+        let tree = store.tree();
+        tree.leaves().iter().filter(|leaf| !leaf.lacks.is_empty()).for_each(vdev::Leaf::absolve);
         let mut why_not = newer
             .or(unknown)
             .or(match unwritable(&mos, &features, &config, uberblock) {
@@ -497,7 +507,7 @@ fn unwritable(
     }
     for vdev in config.vdev_tree.walk() {
         let kind = String::from_utf8_lossy(vdev.kind.name()).into_owned();
-        if matches!(kind.as_str(), "spare" | "draid" | "dspare" | "indirect" | "hole") {
+        if matches!(kind.as_str(), "draid" | "dspare" | "indirect" | "hole") {
             return Ok(Some(format!("it has a vdev of kind {kind}")));
         }
         // Nothing but logs is written to a log device.

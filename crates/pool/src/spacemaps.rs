@@ -46,7 +46,7 @@ pub(crate) type Unflushed = BTreeMap<(u32, u64), Vec<(u64, Run)>>;
 /// The space maps of a pool.
 pub(crate) struct PoolSpaceMaps {
     mos: Mos,
-    slabs: Vec<Slabs>,
+    slabs: Mutex<Vec<Slabs>>,
     unflushed: Mutex<Unflushed>,
     /// The logs, of a pool that is open for writing.
     pub(crate) logs: Mutex<Option<Logs>>,
@@ -90,20 +90,30 @@ impl PoolSpaceMaps {
         unflushed: Unflushed,
         opened: u64,
     ) -> Arc<PoolSpaceMaps> {
-        let (unflushed, logs) = (Mutex::new(unflushed), Mutex::default());
-        Arc::new(PoolSpaceMaps { mos, slabs, unflushed, logs, opened })
+        let (slabs, unflushed) = (Mutex::new(slabs), Mutex::new(unflushed));
+        Arc::new(PoolSpaceMaps { mos, slabs, unflushed, logs: Mutex::default(), opened })
     }
 
     pub(crate) fn mos(&self) -> &Mos {
         &self.mos
     }
 
-    fn find(&self, top: u32) -> Option<&Slabs> {
-        self.slabs.iter().find(|s| s.top == top)
+    /// A top-level vdev has more metaslabs than before, which have no maps yet.
+    pub(crate) fn grow(&self, top: u32, ms_count: u64) {
+        if let Some(own) = self.slabs.lock().iter_mut().find(|own| own.top == top) {
+            own.ms_count = own.ms_count.max(ms_count);
+        }
+        if let Some(logs) = self.logs.lock().as_mut() {
+            logs.grow(top, ms_count);
+        }
+    }
+
+    fn find(&self, top: u32) -> Option<Slabs> {
+        self.slabs.lock().iter().find(|s| s.top == top).cloned()
     }
 
     /// Where the metaslabs of a top-level vdev are.
-    pub(crate) fn slabs(&self, top: u32) -> Result<&Slabs> {
+    pub(crate) fn slabs(&self, top: u32) -> Result<Slabs> {
         self.find(top).ok_or_else(|| PoolError::Damaged {
             what: "space map",
             detail: format!("top-level vdev {top} has no metaslab array"),

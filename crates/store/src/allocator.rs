@@ -168,6 +168,16 @@ impl Allocator {
         forced.seen.is_multiple_of(forced.every)
     }
 
+    /// A top-level vdev has more metaslabs than before, all of them free.
+    pub fn grow(&self, top: u32, ms_count: u64) {
+        let mut books = self.books.lock();
+        let Some(top) = books.tops.iter_mut().find(|own| own.space.top == top) else { return };
+        let more = ms_count.saturating_sub(top.space.ms_count);
+        top.slabs.extend((0..more).map(|_| Slab { allocated: 0, loaded: None }));
+        top.space.ms_count += more;
+        self.too_large.store(u64::MAX, Ordering::Relaxed);
+    }
+
     /// Tells where space maps come from; before that every metaslab must be empty.
     pub fn set_space_maps(&self, maps: Arc<dyn SpaceMaps>) {
         *self.maps.lock() = Some(maps);

@@ -25,6 +25,8 @@ pub struct Examined {
     pub unfilled: usize,
     /// The leaves of those, which are there to be filled.
     pub behind: Vec<usize>,
+    /// Of a block that is lost: leaves that gave a piece which may be the wrong one.
+    pub suspects: Vec<usize>,
     /// The block's bytes cannot be found. The faults then tell only of unreadable pieces.
     pub lost: Option<VdevError>,
 }
@@ -215,7 +217,10 @@ impl Tree {
                 let result = device.read_at(DATA_AT + column.offset, &mut bytes);
                 let kind = match (result, parity) {
                     (Err(error), _) => FaultKind::Read(error),
-                    (Ok(()), None) => continue,
+                    (Ok(()), None) => {
+                        examined.suspects.extend(self.is_trusted(leaf, birth).then_some(leaf));
+                        continue;
+                    }
                     (Ok(()), Some(parity)) => {
                         let truth = match index.checked_sub(columns.parity()) {
                             None => &parity[index * column.size..][..column.size],
@@ -260,6 +265,9 @@ impl Tree {
             && let Ok(top) = self.top(*top)
         {
             top.lost.fetch_add(1, Ordering::Relaxed);
+            // As OpenZFS counts it: any of them may have lied.
+            let suspects = examined.suspects.iter().map(|leaf| &self.leaves()[*leaf]);
+            suspects.for_each(|leaf| leaf.errors.add_checksum());
         }
     }
 }

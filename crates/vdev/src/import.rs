@@ -63,6 +63,7 @@ pub struct Candidate {
 }
 
 /// A leaf of a pool that a scan found.
+#[derive(Clone)]
 pub struct Member {
     /// The device and its labels.
     pub candidate: Candidate,

@@ -92,6 +92,14 @@ impl Labels {
         newest.or_else(|| members().min_by_key(|config| config.txg))
     }
 
+    /// The guid of the device, whatever its labels say of a pool.
+    pub fn guid(&self) -> Option<u64> {
+        self.good().find_map(|label| match label {
+            Label::Aux(aux) => Some(aux.guid),
+            Label::Member(config) => config.label.map(|ids| ids.guid),
+        })
+    }
+
     /// Is one of the labels that of a spare or of a cache device?
     pub fn aux(&self) -> Option<&format::config::AuxLabel> {
         self.good().find_map(|label| match label {

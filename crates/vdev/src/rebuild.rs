@@ -62,6 +62,16 @@ impl Tree {
         let found = search.run();
         let tried = search.tried;
         if !found {
+            // Any of them may have lied.
+            for (index, versions) in evidence.iter().enumerate() {
+                let (offset, size) = (columns.column(index).offset, columns.column(index).size);
+                let leaves = versions.versions.iter().map(|version| version.leaf);
+                let trusted = leaves.filter(|leaf| self.is_trusted(*leaf, birth));
+                report.faults.extend(trusted.map(|leaf| {
+                    let kind = FaultKind::Checksum;
+                    Fault { leaf, offset, size: size as u64, kind }
+                }));
+            }
             return Err(VdevError::Lost {
                 top: top.id(),
                 offset,

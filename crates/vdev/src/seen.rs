@@ -2,7 +2,7 @@
 //!
 //! Place: beside each leaf of the tree. The one idea: it is said, not obeyed. A leaf that is given up in the eyes of
 //! its watcher is still read and written, since each block and each write tells by itself whether it was right; so
-//! a wrong verdict costs nothing but a word in a report.
+//! a wrong verdict costs no more than a word in a report, or a spare, if the pool has one.
 
 use rt::sync::atomic::{AtomicU8, Ordering};
 

@@ -1,17 +1,20 @@
-//! Sweeping over blocks that lie close to each other: every copy and every parity column of all of them.
+//! Sweeping over blocks that lie close to each other: every copy and every parity column of all of them, or as few as
+//! give what leaves lack.
 //!
 //! Place: the reads of scrub and resilver. What is not plainly right is left to [`crate::examine`].
-//! The one idea: neighbours on the vdev are neighbours on every leaf, so each leaf is read once, in one large piece,
-//! and the blocks are put together and checked in memory.
+//! The one idea: neighbours on the vdev are neighbours on every leaf, so each leaf is read once, and what it gives
+//! goes straight to where it belongs in each block: nothing is put together afterwards.
 
 use crate::raidz::{Columns, PARITY_MAX};
-use crate::read::clip;
 use crate::rebuild::{generate, rebuild};
 use crate::sizes::Layout;
 use crate::together::Want;
 use crate::tree::{Top, Tree};
 use device::queue::Class;
 use std::ops::Range;
+
+/// Bytes that are read over in any case: what is skipped between blocks that follow each other.
+const SKIPS: u64 = 8 << 10;
 
 /// Where a block lies on its top-level vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +27,19 @@ pub struct Laid {
     pub birth: u64,
 }
 
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// Every copy and every column.
+    All,
+    /// Of blocks that leaves lack, as much as gives what they lack; of the others nothing.
+    Lacking,
+}
+
 /// What a sweep found of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swept {
-    /// Every piece that should be there is, and is right.
+    /// Every piece that should be there is, and what was looked at is right.
     Good,
     /// As [`Swept::Good`], but these leaves lack the txg, and are there to be filled.
     Behind(Vec<usize>),
@@ -38,12 +50,12 @@ pub enum Swept {
 /// Memory for sweeps, used again and again: one for each thread that sweeps.
 #[derive(Default)]
 pub struct SweepScratch {
-    /// What the leaves gave.
-    raw: Vec<u8>,
-    /// The blocks, one after the other, where each begins, and parity.
-    data: Vec<u8>,
-    starts: Vec<usize>,
-    parity: Vec<u8>,
+    /// The blocks, one after the other: of each its data, its parity, then what further leaves have of them.
+    bytes: Vec<u8>,
+    plans: Vec<Plan>,
+    pieces: Vec<Piece>,
+    /// Parity as it should be.
+    due: Vec<u8>,
     /// Bytes that leaves were asked for, since the last time that this was taken.
     read_bytes: u64,
 }
@@ -51,7 +63,7 @@ pub struct SweepScratch {
 impl SweepScratch {
     /// The bytes of a block of the last sweep, if they were found.
     pub fn block(&self, index: usize, size: usize) -> &[u8] {
-        &self.data[self.starts[index]..][..size]
+        &self.bytes[self.plans[index].start..][..size]
     }
 
     /// Bytes that leaves were asked for since the last call.
@@ -60,24 +72,41 @@ impl SweepScratch {
     }
 }
 
-/// What a leaf gave: one piece that has all it holds of the blocks.
-struct Reel {
-    leaf: usize,
-    /// Its child of the vdev.
-    place: usize,
-    /// Where that lies on the leaf, and where it begins in the memory for all.
-    range: Range<u64>,
+/// What is to be read of a block.
+struct Plan {
+    /// Where its data begins, and its parity.
     start: usize,
-    good: bool,
+    parity: usize,
+    pieces: Range<usize>,
+    /// Leaves that lack it, and are there.
+    behind: Vec<usize>,
+    /// It goes the long way.
+    doubtful: bool,
+    /// Nobody asks for it.
+    idle: bool,
+}
+
+/// What a leaf has of a block.
+struct Piece {
+    /// The leaf: its place among those of the vdev.
+    leaf: usize,
+    /// The column; 0 if there are none.
+    column: usize,
+    /// Offset on the leaf.
+    offset: u64,
+    /// Where it goes.
+    to: Range<usize>,
+    /// It is compared with what another leaf has of the same, which lies there.
+    beside: Option<usize>,
 }
 
 impl Tree {
     /// Reads blocks of one vdev, in the order of their offsets, and says of each what it is like; `check` has its
-    /// number and its bytes. Nothing is counted, nothing put right. Leaves give at most what lies between their
-    /// first and their last piece, so blocks far from each other had better come in sweeps of their own.
+    /// number and its bytes. Nothing is counted, nothing put right. A leaf is asked
+    /// once for what lies side by side, and for all at the same time.
     pub fn sweep(
         &self,
-        top: u32,
+        (top, sweep): (u32, Sweep),
         blocks: &[Laid],
         scratch: &mut SweepScratch,
         check: &mut dyn FnMut(usize, &[u8]) -> bool,
@@ -89,31 +118,10 @@ impl Tree {
         if blocks.iter().any(|block| found(block).is_err()) {
             return vec![Swept::Doubtful; blocks.len()];
         }
-        let reels = self.read_reels(vdev, layout, blocks, scratch);
-        let SweepScratch { raw, data, starts, parity, .. } = scratch;
-        starts.clear();
-        let mut total = 0;
-        for block in blocks {
-            starts.push(total);
-            total += block.size;
-        }
-        if data.len() < total {
-            data.resize(total, 0);
-        }
-        let view = View { tree: self, top: vdev, reels: &reels, raw };
-        let each = blocks.iter().zip(starts.iter()).enumerate();
-        each.map(|(index, (block, start))| {
-            let buf = &mut data[*start..*start + block.size];
-            let check = &mut |bytes: &[u8]| check(index, bytes);
-            match layout {
-                Layout::Plain { .. } => view.copies(block, buf, check),
-                Layout::Raidz(geometry) => {
-                    let columns = geometry.columns(block.offset, block.size as u64);
-                    view.columns(block, &columns, buf, parity, check)
-                }
-            }
-        })
-        .collect()
+        self.plan_sweep((vdev, layout), sweep, blocks, scratch);
+        let good = self.read_pieces(vdev, scratch);
+        let each = blocks.iter().enumerate();
+        each.map(|(index, block)| judge(layout, block, index, scratch, &good, check)).collect()
     }
 
     /// Bytes that some leaves hold of a block.
@@ -149,164 +157,282 @@ impl Tree {
         slots.iter().flatten().any(behind)
     }
 
-    fn read_reels(
+    /// Says what is to be read, and where it goes.
+    fn plan_sweep(
         &self,
-        vdev: &Top,
-        layout: Layout,
+        (vdev, layout): (&Top, Layout),
+        sweep: Sweep,
         blocks: &[Laid],
         scratch: &mut SweepScratch,
-    ) -> Vec<Reel> {
-        let mut reels = Vec::new();
-        let mut start = 0;
-        for (place, slot) in vdev.slots.iter().enumerate() {
-            for leaf in slot.iter().copied() {
-                let known = &self.leaves()[leaf];
-                if known.online().is_none() {
-                    continue;
-                }
-                let (mut from, mut to) = (u64::MAX, 0);
-                for block in blocks.iter().filter(|block| !known.lacks.contains(block.birth)) {
-                    let (offset, size) = match layout {
-                        Layout::Plain { .. } => (block.offset, block.size as u64),
-                        Layout::Raidz(geometry) => {
-                            let columns = geometry.columns(block.offset, block.size as u64);
-                            let Some(index) = columns.on_disk(place) else { continue };
-                            let column = columns.column(index);
-                            (column.offset, column.size as u64)
-                        }
-                    };
-                    (from, to) = (from.min(offset), to.max(offset + size));
-                }
-                if from < to {
-                    reels.push(Reel { leaf, place, range: from..to, start, good: false });
-                    start += (to - from) as usize;
-                }
+    ) {
+        let SweepScratch { bytes, plans, pieces, .. } = scratch;
+        plans.clear();
+        pieces.clear();
+        // Where the leaves of each child begin among those of the vdev, and where each leaf was read last.
+        let mut firsts = Vec::with_capacity(vdev.slots.len());
+        let mut count = 0;
+        for slot in &vdev.slots {
+            firsts.push(count);
+            count += slot.len();
+        }
+        let mut ends = vec![0; count];
+        let mut end = 0;
+        for block in blocks {
+            let columns = match layout {
+                Layout::Plain { .. } => None,
+                Layout::Raidz(geometry) => Some(geometry.columns(block.offset, block.size as u64)),
+            };
+            let planned = Planned { tree: self, vdev, sweep, birth: block.birth, firsts: &firsts };
+            let before = pieces.len();
+            let mut plan = planned.block(block, columns.as_ref(), end, pieces);
+            // Blocks that lie on others are none that anybody wrote so.
+            plan.doubtful |= pieces[before..].iter().any(|piece| piece.offset < ends[piece.leaf]);
+            plan.idle = sweep == Sweep::Lacking && plan.behind.is_empty();
+            if plan.doubtful || plan.idle {
+                pieces.truncate(before);
             }
+            for piece in &pieces[before..] {
+                ends[piece.leaf] = piece.offset + piece.to.len() as u64;
+                end = end.max(plan.parity).max(piece.to.end);
+            }
+            plan.pieces = before..pieces.len();
+            plans.push(plan);
         }
-        scratch.read_bytes += start as u64;
-        if scratch.raw.len() < start {
-            scratch.raw.resize(start, 0);
+        if bytes.len() < end {
+            bytes.resize(end, 0);
         }
-        let mut rest = &mut scratch.raw[..start];
-        let mut wants = Vec::with_capacity(reels.len());
-        for reel in &reels {
-            let (part, after) = rest.split_at_mut((reel.range.end - reel.range.start) as usize);
-            rest = after;
-            let parts = vec![(0, part)];
-            wants.push(Want { leaf: reel.leaf, offset: reel.range.start, parts });
+    }
+
+    /// Reads all pieces; says which of the vdev's leaves gave all that they were asked for.
+    fn read_pieces(&self, vdev: &Top, scratch: &mut SweepScratch) -> Vec<bool> {
+        let leaves: Vec<usize> = vdev.slots.iter().flatten().copied().collect();
+        let mut reels = vec![Reel::default(); leaves.len()];
+        let mut wants: Vec<(usize, Want<'_>)> = Vec::new();
+        let (mut rest, mut at) = (&mut scratch.bytes[..], 0);
+        for piece in &scratch.pieces {
+            let (part, after) = rest[piece.to.start - at..].split_at_mut(piece.to.len());
+            (rest, at) = (after, piece.to.end);
+            let reel = &mut reels[piece.leaf];
+            if !reel.goes_on(piece) {
+                reel.want = wants.len();
+                let (leaf, offset) = (leaves[piece.leaf], piece.offset);
+                wants.push((piece.leaf, Want { leaf, offset, parts: Vec::new() }));
+            }
+            let (_, want) = &mut wants[reel.want];
+            want.parts.push((piece.offset - want.offset, part));
         }
+        let (of, mut wants): (Vec<usize>, Vec<Want<'_>>) = wants.into_iter().unzip();
+        scratch.read_bytes += wants.iter().map(|want| self.bytes_asked(want)).sum::<u64>();
         let results = self.read_together_for(Class::Scan, &mut wants);
-        drop(wants);
-        for (reel, result) in reels.iter_mut().zip(results) {
-            reel.good = matches!(result, Some(Ok(())));
+        let mut good = vec![true; leaves.len()];
+        for (leaf, result) in of.into_iter().zip(results) {
+            good[leaf] &= matches!(result, Some(Ok(())));
         }
-        reels
+        good
     }
 }
 
-/// The blocks as the leaves gave them.
-struct View<'a> {
-    tree: &'a Tree,
-    top: &'a Top,
-    reels: &'a [Reel],
-    raw: &'a [u8],
+/// What was asked of a leaf so far.
+#[derive(Clone, Copy, Default)]
+struct Reel {
+    /// The last read of it.
+    want: usize,
+    /// Where that ends.
+    end: u64,
+    /// Bytes that were wanted, and bytes between them that are read over.
+    used: u64,
+    idle: u64,
 }
 
-impl<'a> View<'a> {
-    /// What the leaves of a child have of a block: the first version, if any should have one. An error: a leaf did
-    /// not give it, or two differ.
-    fn piece(
+impl Reel {
+    /// Is the piece to come with the last read? What lies between is read over if it is little.
+    fn goes_on(&mut self, piece: &Piece) -> bool {
+        let gap = piece.offset.saturating_sub(self.end);
+        let goes_on = self.used > 0 && self.idle + gap <= self.used / 8 + SKIPS;
+        self.idle += if goes_on { gap } else { 0 };
+        self.used += piece.to.len() as u64;
+        self.end = piece.offset + piece.to.len() as u64;
+        goes_on
+    }
+}
+
+/// What is the same for all that is planned of a block.
+struct Planned<'a> {
+    tree: &'a Tree,
+    vdev: &'a Top,
+    sweep: Sweep,
+    birth: u64,
+    firsts: &'a [usize],
+}
+
+impl Planned<'_> {
+    /// Plans a block whose memory begins at `start`. The pieces are in the order in which they lie there.
+    fn block(
         &self,
-        place: usize,
-        (offset, size): (u64, usize),
-        birth: u64,
+        block: &Laid,
+        columns: Option<&Columns>,
+        start: usize,
+        pieces: &mut Vec<Piece>,
+    ) -> Plan {
+        let parity = start + block.size;
+        let doubtful = columns.is_some_and(|columns| columns.data_size() != block.size);
+        let behind = Vec::new();
+        let mut plan = Plan { start, parity, pieces: 0..0, behind, doubtful, idle: false };
+        if doubtful {
+            // Padding of the last sector has no place.
+            return plan;
+        }
+        let mut others = Vec::new();
+        let Some(columns) = columns else {
+            let at = (0, 0, block.offset);
+            self.column(at, start..parity, &mut plan.behind, pieces, &mut others);
+            self.add_others(parity, others, pieces);
+            return plan;
+        };
+        let mut absent = 0;
+        for data in 0..columns.data_count() {
+            let column = columns.data_column(data);
+            let range = columns.data_range(data);
+            let to = start + range.start..start + range.end;
+            let at = (column.disk, columns.parity() + data, column.offset);
+            absent += usize::from(!self.column(at, to, &mut plan.behind, pieces, &mut others));
+        }
+        let size = columns.parity_size();
+        let mut given = 0;
+        for index in 0..columns.parity() {
+            let column = columns.column(index);
+            let from = parity + index * size;
+            let at = (column.disk, index, column.offset);
+            let before = pieces.len();
+            let is_there =
+                self.column(at, from..from + size, &mut plan.behind, pieces, &mut others);
+            if self.sweep == Sweep::Lacking && given == absent {
+                pieces.truncate(before);
+            } else {
+                given += usize::from(is_there);
+            }
+        }
+        plan.doubtful = given < absent;
+        self.add_others(parity + columns.parity() * size, others, pieces);
+        plan
+    }
+
+    /// Plans a column, or a copy: the first leaf that has it gives it, the others are compared with that. `false`: none
+    /// has it.
+    fn column(
+        &self,
+        (place, column, offset): (usize, usize, u64),
+        to: Range<usize>,
         behind: &mut Vec<usize>,
-    ) -> Result<Option<&'a [u8]>, ()> {
-        let mut first = None;
-        for leaf in self.top.slots[place].iter().copied() {
+        pieces: &mut Vec<Piece>,
+        others: &mut Vec<Piece>,
+    ) -> bool {
+        let mut is_there = false;
+        for (number, leaf) in self.vdev.slots[place].iter().copied().enumerate() {
             let known = &self.tree.leaves()[leaf];
             if known.online().is_none() {
                 continue;
             }
-            if known.lacks.contains(birth) {
+            if known.lacks.contains(self.birth) {
                 behind.push(leaf);
                 continue;
             }
-            let of = |reel: &&Reel| (reel.leaf, reel.place) == (leaf, place) && reel.good;
-            let reel = self.reels.iter().find(of).ok_or(())?;
-            let at = offset.checked_sub(reel.range.start).ok_or(())? as usize;
-            if offset + size as u64 > reel.range.end {
-                return Err(());
+            let leaf = self.firsts[place] + number;
+            let piece = Piece { leaf, column, offset, to: to.clone(), beside: None };
+            if !is_there {
+                pieces.push(piece);
+            } else if self.sweep == Sweep::All {
+                others.push(Piece { beside: Some(to.start), ..piece });
             }
-            let bytes = &self.raw[reel.start + at..][..size];
-            match first {
-                Some(other) if other != bytes => return Err(()),
-                _ => first = Some(bytes),
-            }
+            is_there = true;
         }
-        Ok(first)
+        is_there
     }
 
-    fn copies(&self, block: &Laid, buf: &mut [u8], check: &mut dyn FnMut(&[u8]) -> bool) -> Swept {
-        let mut behind = Vec::new();
-        match self.piece(0, (block.offset, block.size), block.birth, &mut behind) {
-            Ok(Some(bytes)) => buf.copy_from_slice(bytes),
-            Ok(None) | Err(()) => return Swept::Doubtful,
-        }
-        if check(buf) { told(behind) } else { Swept::Doubtful }
-    }
-
-    fn columns(
-        &self,
-        block: &Laid,
-        columns: &Columns,
-        buf: &mut [u8],
-        parity: &mut Vec<u8>,
-        check: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Swept {
-        // Padding of the last sector is not in `buf`.
-        if columns.data_size() != block.size {
-            return Swept::Doubtful;
-        }
-        let mut behind = Vec::new();
-        let mut given: Vec<Option<&[u8]>> = Vec::with_capacity(PARITY_MAX);
-        let mut absent = Vec::new();
-        for index in 0..columns.count() {
-            let column = columns.column(index);
-            let at = (column.offset, column.size);
-            let Ok(piece) = self.piece(column.disk, at, block.birth, &mut behind) else {
-                return Swept::Doubtful;
-            };
-            let Some(data) = index.checked_sub(columns.parity()) else {
-                given.push(piece);
-                continue;
-            };
-            match piece {
-                Some(piece) => {
-                    buf[clip(columns.data_range(data), block.size)].copy_from_slice(piece);
-                }
-                None => absent.push(data),
-            }
-        }
-        let enough = absent.len() <= given.iter().flatten().count();
-        let whole = absent.is_empty() || enough && rebuild(columns, buf, &given, &absent);
-        if !(whole && check(buf)) {
-            return Swept::Doubtful;
-        }
-        let size = columns.parity_size();
-        let wanted = columns.parity() * size;
-        if parity.len() < wanted {
-            parity.resize(wanted, 0);
-        }
-        generate(columns, buf, &mut parity[..wanted]);
-        let mut due = given.iter().zip(parity.chunks_exact(size));
-        match due.all(|(given, due)| given.is_none_or(|given| given == due)) {
-            true => told(behind),
-            false => Swept::Doubtful,
+    /// What further leaves have comes behind everything else.
+    fn add_others(&self, mut at: usize, others: Vec<Piece>, pieces: &mut Vec<Piece>) {
+        for piece in others {
+            let to = at..at + piece.to.len();
+            at = to.end;
+            pieces.push(Piece { to, ..piece });
         }
     }
 }
 
-fn told(behind: Vec<usize>) -> Swept {
-    if behind.is_empty() { Swept::Good } else { Swept::Behind(behind) }
+/// What a block is like, of which all pieces were read that were to be.
+fn judge(
+    layout: Layout,
+    block: &Laid,
+    index: usize,
+    scratch: &mut SweepScratch,
+    good: &[bool],
+    check: &mut dyn FnMut(usize, &[u8]) -> bool,
+) -> Swept {
+    let SweepScratch { bytes, plans, pieces, due, .. } = scratch;
+    let plan = &mut plans[index];
+    let pieces = &pieces[plan.pieces.clone()];
+    if plan.doubtful || pieces.iter().any(|piece| !good[piece.leaf]) {
+        return Swept::Doubtful;
+    }
+    if pieces.is_empty() {
+        // What nobody has is not known to be good.
+        return if plan.idle { Swept::Good } else { Swept::Doubtful };
+    }
+    let differs = |piece: &Piece| {
+        piece.beside.is_some_and(|at| bytes[piece.to.clone()] != bytes[at..][..piece.to.len()])
+    };
+    if pieces.iter().any(differs) {
+        return Swept::Doubtful;
+    }
+    let right = match layout {
+        Layout::Plain { .. } => check(index, &bytes[plan.start..plan.parity]),
+        Layout::Raidz(geometry) => {
+            let columns = geometry.columns(block.offset, block.size as u64);
+            let (data, parity) = bytes[plan.start..].split_at_mut(block.size);
+            let check = &mut |bytes: &[u8]| check(index, bytes);
+            are_right(&columns, pieces, (data, parity), due, check)
+        }
+    };
+    match (right, std::mem::take(&mut plan.behind)) {
+        (false, _) => Swept::Doubtful,
+        (true, behind) if behind.is_empty() => Swept::Good,
+        (true, behind) => Swept::Behind(behind),
+    }
+}
+
+/// Are data and parity of a block right? What is absent of the data is computed first.
+fn are_right(
+    columns: &Columns,
+    pieces: &[Piece],
+    (data, parity): (&mut [u8], &[u8]),
+    due: &mut Vec<u8>,
+    check: &mut dyn FnMut(&[u8]) -> bool,
+) -> bool {
+    let (parities, size) = (columns.parity(), columns.parity_size());
+    let mut given = [None; PARITY_MAX];
+    let (mut absent, mut next) = (Vec::new(), 0);
+    for piece in pieces.iter().filter(|piece| piece.beside.is_none()) {
+        match piece.column.checked_sub(parities) {
+            None => given[piece.column] = Some(&parity[piece.column * size..][..size]),
+            Some(data) => {
+                absent.extend(next..data);
+                next = data + 1;
+            }
+        }
+    }
+    absent.extend(next..columns.data_count());
+    let given = &given[..parities];
+    if !absent.is_empty() && !rebuild(columns, data, given, &absent) || !check(data) {
+        return false;
+    }
+    if given.iter().flatten().count() <= absent.len() {
+        // The data was computed from it.
+        return true;
+    }
+    if due.len() < parities * size {
+        due.resize(parities * size, 0);
+    }
+    generate(columns, data, &mut due[..parities * size]);
+    let mut due = given.iter().zip(due.chunks_exact(size));
+    due.all(|(given, due)| given.is_none_or(|given| given == due))
 }

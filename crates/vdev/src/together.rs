@@ -10,6 +10,7 @@ use crate::tree::Tree;
 use device::queue::{Batch, Class};
 use device::{DeviceError, Result};
 use format::label::DATA_AT;
+use std::io::IoSliceMut;
 
 /// A piece to be read.
 pub(crate) struct Want<'a> {
@@ -30,6 +31,15 @@ impl Want<'_> {
 }
 
 impl Tree {
+    /// Bytes that the leaf is asked for.
+    pub(crate) fn bytes_asked(&self, want: &Want<'_>) -> u64 {
+        let device = self.leaves()[want.leaf].device();
+        match device.and_then(|device| device.read_queue()) {
+            Some(_) => want.span(),
+            None => want.parts.iter().map(|(_, part)| part.len() as u64).sum(),
+        }
+    }
+
     /// Reads all pieces for somebody who waits; one result for each, in order. Leaves without a device give `None`.
     pub(crate) fn read_together(&self, wants: &mut [Want<'_>]) -> Vec<Option<Result<()>>> {
         self.read_together_for(Class::SyncRead, wants)
@@ -71,13 +81,23 @@ impl Tree {
     }
 }
 
+/// Reads what lies side by side with one call.
 fn read_parts(
     device: &dyn device::Device,
     offset: u64,
     parts: &mut [(u64, &mut [u8])],
 ) -> std::result::Result<(), DeviceError> {
-    for (from, part) in parts {
-        device.read_at(offset + *from, part)?;
+    let touch = |a: &(u64, &mut [u8]), b: &(u64, &mut [u8])| a.0 + a.1.len() as u64 == b.0;
+    for run in parts.chunk_by_mut(touch) {
+        let at = offset + run[0].0;
+        match run {
+            [(_, part)] => device.read_at(at, part)?,
+            run => {
+                let mut bufs: Vec<IoSliceMut<'_>> =
+                    run.iter_mut().map(|(_, part)| IoSliceMut::new(part)).collect();
+                device.read_vectored_at(at, &mut bufs)?;
+            }
+        }
     }
     Ok(())
 }

@@ -125,6 +125,8 @@ pub struct Leaf {
     pub lacks: Arc<Lacks>,
     /// What its watcher says of it.
     pub verdict: Arc<Verdict>,
+    /// Is it being filled?
+    filling: AtomicBool,
     /// Is it read only where nobody else has the bytes? See [`crate::sitting`].
     pub(crate) sits_out: Arc<AtomicBool>,
     pub(crate) device: Option<Arc<dyn Device>>,
@@ -147,7 +149,17 @@ impl Leaf {
 
     /// Is it being filled (resilvered or rebuilt), so that it lacks what was written before?
     pub fn is_filling(&self) -> bool {
-        self.config.resilver_txg != 0 || self.config.rebuild_txg != 0
+        self.filling.load(Ordering::Relaxed)
+    }
+
+    /// It has all that it lacked.
+    pub fn set_filled(&self) {
+        self.filling.store(false, Ordering::Relaxed);
+    }
+
+    /// Forgets that it gave wrong bytes.
+    pub fn absolve(&self) {
+        self.errors.checksum.store(0, Ordering::Relaxed);
     }
 
     /// Its device, if there is one.
@@ -344,6 +356,7 @@ impl Tree {
                 errors: Arc::default(),
                 lacks: Arc::default(),
                 verdict: Arc::default(),
+                filling: AtomicBool::new(config.resilver_txg != 0 || config.rebuild_txg != 0),
                 sits_out: Arc::default(),
                 device: found.map(|found| found.device),
             });

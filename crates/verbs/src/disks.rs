@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::layout::Layout;
+use crate::pools::PoolReport;
+
 /// What is to be done to a disk of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -13,13 +16,18 @@ pub enum Act {
         fault: bool,
     },
     /// `zpool online`.
-    Online,
+    Online {
+        /// The room that its device has got is used.
+        expand: bool,
+    },
     /// `zpool attach`: this device gets the same blocks.
     Attach(PathBuf),
     /// `zpool replace`: by this device; `None`: by what is now where the disk was.
     Replace(Option<PathBuf>),
     /// `zpool detach`.
     Detach,
+    /// `zpool remove`.
+    Remove,
 }
 
 /// A change of one disk.
@@ -40,6 +48,26 @@ pub struct Change {
     /// What goes into the pool's history.
     pub command: String,
 }
+
+/// `zpool add`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Add {
+    /// The pool.
+    pub name: String,
+    /// What it gets.
+    pub layout: Layout,
+    /// Devices are taken though they seem to be in use.
+    pub force: bool,
+    /// Nothing is done.
+    pub dry_run: bool,
+    /// Directories to look for the pool in, if it is not remembered.
+    pub places: Vec<PathBuf>,
+    /// What goes into the pool's history.
+    pub command: String,
+}
+
+/// The pool as it was before an addition.
+pub type Before = Box<PoolReport>;
 
 /// `zpool labelclear`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! in this process, and by stand-ins in tests of the doors.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::rescue::{Remains, Rescue};
 use crate::{
@@ -18,14 +18,20 @@ pub trait Engine {
         false
     }
 
-    /// From now on pools are only read, and taken as they are: see [`crate::rescue`].
+    /// From now on pools are only read, and taken as they are: see [`crate::rescue`]. What is not said stays as it was.
     fn rescue(&mut self, rescue: Rescue);
 
-    /// What is left of the pools in `places`.
+    /// What is left of the pools in `places`; the disks are searched for roots if a file is given to keep them, and
+    /// `progress` hears how many bytes of each disk were read, of how many.
     ///
     /// # Errors
     /// See [`Engine::pool_create`].
-    fn rescue_scan(&mut self, places: &[PathBuf]) -> Result<Vec<Remains>>;
+    fn rescue_scan(
+        &mut self,
+        places: &[PathBuf],
+        roots: Option<&Path>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Vec<Remains>>;
 
     /// `zpool create`. What there is to know though it was done, one a line.
     ///
@@ -79,6 +85,12 @@ pub trait Engine {
         request: &disks::Change,
         progress: &mut dyn FnMut(&pools::Scan) -> bool,
     ) -> Result<()>;
+
+    /// `zpool add`: the pool as it was before, if nothing was to be done.
+    ///
+    /// # Errors
+    /// See [`Engine::pool_create`].
+    fn pool_add(&mut self, request: &disks::Add) -> Result<Option<disks::Before>>;
 
     /// `zpool labelclear`.
     ///

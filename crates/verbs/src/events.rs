@@ -39,6 +39,12 @@ pub const VDEV_CLEAR: &str = "sysevent.fs.zfs.vdev_clear";
 pub const VDEV_ATTACH: &str = "sysevent.fs.zfs.vdev_attach";
 /// A disk was detached.
 pub const VDEV_REMOVE: &str = "sysevent.fs.zfs.vdev_remove";
+/// A spare stands in for a leaf.
+pub const VDEV_SPARE: &str = "sysevent.fs.zfs.vdev_spare";
+/// Vdevs were added.
+pub const VDEV_ADD: &str = "sysevent.fs.zfs.vdev_add";
+/// A spare left the list.
+pub const VDEV_REMOVE_AUX: &str = "sysevent.fs.zfs.vdev_remove_aux";
 /// A disk is used again.
 pub const VDEV_ONLINE: &str = "sysevent.fs.zfs.vdev_online";
 /// A vdev is in another state.

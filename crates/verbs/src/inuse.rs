@@ -27,6 +27,8 @@ pub fn usage(path: &Path, state: &State) -> device::Result<Option<InUse>> {
         Some(Content::Pool(config)) => {
             let known = state.pools.iter().any(|pool| pool.guid == config.pool_guid);
             let state = match config.state {
+                // It was on its way into the pool when the power went, or has left it.
+                _ if known && config.txg == 0 => return Ok(None),
                 _ if known => PoolUse::Active,
                 PoolState::Exported => PoolUse::Exported,
                 PoolState::Active => PoolUse::PotentiallyActive,
@@ -100,6 +102,15 @@ pub fn check_devices(name: &str, layout: &Layout, state: &State) -> Result<()> {
         }
         seen.push(id);
     }
+    check_sizes(&Doing::Create(name.into()), layout)
+}
+
+/// Checks that each device is large enough.
+///
+/// # Errors
+/// [`Error::Cannot`].
+pub fn check_sizes(doing: &Doing, layout: &Layout) -> Result<()> {
+    let cannot = |why| Error::cannot(doing.clone(), why);
     for path in layout.devices() {
         let size = ReadFile::open(path).map(|file| file.size());
         let size = size.map_err(|e| cannot(Why::Host(e.to_string())))?;

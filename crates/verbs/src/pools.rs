@@ -388,6 +388,15 @@ pub struct Scan {
     pub errors: u64,
 }
 
+/// A file, or another object, that lost blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// Its path, or what can be told of it.
+    pub name: String,
+    /// Which of a file's bytes: offsets and lengths, in order; empty of what is no file.
+    pub ranges: Vec<(u64, u64)>,
+}
+
 /// How a pool is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolReport {
@@ -413,8 +422,8 @@ pub struct PoolReport {
     pub scan: Option<Scan>,
     /// Damaged blocks that no redundancy covered.
     pub error_count: u64,
-    /// Damaged files by name.
-    pub damaged: Vec<String>,
+    /// What of it is damaged, under every name.
+    pub damaged: Vec<Damaged>,
     /// When the pool was opened, since this process began: two reports with the same were read from the same meters.
     pub opened: Duration,
     /// How long the meters have counted.

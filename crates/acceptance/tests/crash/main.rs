@@ -15,6 +15,7 @@ mod check;
 mod faults;
 mod fsyncs;
 mod rig;
+mod scans;
 mod story;
 mod streams;
 

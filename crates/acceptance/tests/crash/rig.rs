@@ -71,9 +71,9 @@ fn options(host_id: u64) -> OpenOptions {
     OpenOptions { workers: 1, host_id, host_name, new_name: None, memory: None }
 }
 
-/// Makes the pool on all disks of the set.
+/// Makes the pool on the first disks of the set.
 pub(crate) fn create(set: &SimSet, shape: Shape) -> pool::Result<Arc<Pool>> {
-    create_on(set, shape, &all(set))
+    create_on(set, shape, &(0..shape.disks).collect::<Vec<_>>())
 }
 
 /// Makes it on these disks of the set.
@@ -116,6 +116,21 @@ pub(crate) fn scan(set: &SimSet, disks: &[usize]) -> Scan {
 
 pub(crate) fn all(set: &SimSet) -> Vec<usize> {
     (0..set.len()).collect()
+}
+
+/// A disk of the set for a pool that it is not in yet.
+pub(crate) fn new_leaf(set: &SimSet, disk: usize) -> NewLeaf {
+    let disk = set.disk(disk);
+    let path = format!("/sim/{}", disk.name()).into_bytes();
+    NewLeaf { path, is_disk: false, device: Arc::new(disk) }
+}
+
+/// The guid of the leaf on a disk.
+pub(crate) fn guid_on(pool: &Pool, disk: usize) -> u64 {
+    let tree = pool.store().tree();
+    let name = format!("/sim/d{disk:02}").into_bytes();
+    let leaf = tree.leaves().iter().find(|leaf| leaf.config.path.as_deref() == Some(&name));
+    leaf.unwrap_or_else(|| panic!("no leaf on disk {disk}")).guid()
 }
 
 /// What the labels say of a pool's owner.

@@ -4,7 +4,7 @@
 //! with a heal that takes no hold (`race`).
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -235,7 +235,8 @@ fn what_is_lost_is_named() {
         Ran::of(command.arg("-d").arg(images.path()).args(words.split(' '))).expect_ok().out
     };
     let told = status("zpool status -v tank");
-    let files = "in the following files:\n\n        tank:/f4\n        tank:/f13\n";
+    let files = "in the following files:\n\n        tank:/f4\n                bytes 32768-98303\n        \
+                 tank:/f13\n                bytes 0-32767\n";
     assert!(told.ends_with(files) && told.contains("Restore the file"), "{told}");
     let told = status("zpool status tank");
     assert!(told.ends_with("errors: 2 data errors, use '-v' for a list\n"), "{told}");
@@ -259,4 +260,52 @@ fn what_is_lost_is_named() {
     let mut session = Session::open(images.path(), POOL, POOL).unwrap();
     assert_eq!(session.pool().lost_blocks().unwrap(), lost);
     session.close().unwrap();
+}
+
+/// A lost block is told of under every name of its file, and of every snapshot and clone that has it, with its bytes.
+#[test]
+fn what_is_lost_is_named_wherever_it_is() {
+    let (images, mut session) = Session::create(&SHAPES[0], 32 << 10);
+    session.run(&load(3));
+    session.pool().snapshot(&["tank@before".into()], &[]).unwrap();
+    session.pool().clone_snapshot("tank@before", "tank/clone", BTreeMap::new()).unwrap();
+    let fs = session.filesystem();
+    let f4 = fs.resolve(b"f4").unwrap();
+    fs.link(fs.root(), b"again", f4).unwrap();
+    fs.write(f4, 3 * (32 << 10), &[7; 32 << 10]).unwrap();
+    session.pool().sync().unwrap();
+    session.pool().snapshot(&["tank@after".into()], &[]).unwrap();
+    // One block that all have, and the one that the head has written anew, as the first snapshot has it.
+    let (all, _) = lose(&images, &session, "f4", 1);
+    let objset = session.pool().dataset("tank@before").unwrap().object;
+    let old = Bookmark { objset, block: 3, ..all };
+    let bp = session.pool().pointer_at(old).unwrap().unwrap();
+    let file = std::fs::File::options().write(true).open(images.disk(0)).unwrap();
+    file.write_all_at(&[0x5a; 512], DATA_AT + bp.dva(0).offset).unwrap();
+    [all, old].into_iter().for_each(|at| session.pool().lost(at));
+    session.close().unwrap();
+    drop(session);
+
+    let state = testkit::temp_dir();
+    let mut command = acceptance::thumper(&state.path().join("pools"));
+    let status = command.arg("-d").arg(images.path()).args(["zpool", "status", "-j", "tank"]);
+    let told: serde_json::Value = serde_json::from_str(&Ran::of(status).expect_ok().out).unwrap();
+    let both = vec![(32 << 10, 32 << 10), (96 << 10, 32 << 10)];
+    let one = vec![(32 << 10, 32 << 10)];
+    let due = BTreeMap::from([
+        ("tank:/again", one.clone()),
+        ("tank:/f4", one.clone()),
+        ("tank@after:/again", one.clone()),
+        ("tank@after:/f4", one),
+        ("tank@before:/f4", both.clone()),
+        ("tank/clone:/f4", both),
+    ]);
+    let due: BTreeMap<String, Vec<(u64, u64)>> =
+        due.into_iter().map(|(name, ranges)| (name.to_string(), ranges)).collect();
+    let damaged = told["pools"]["tank"]["damaged"].as_array().unwrap();
+    let told = damaged.iter().map(|damaged| {
+        let ranges = serde_json::from_value(damaged["ranges"].clone()).unwrap();
+        (damaged["name"].as_str().unwrap().to_string(), ranges)
+    });
+    assert_eq!(told.collect::<BTreeMap<_, _>>(), due);
 }

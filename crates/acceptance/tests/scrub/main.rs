@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod going;
+mod kills;
 mod mending;
 mod resilver;
 mod served;

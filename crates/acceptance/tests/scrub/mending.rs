@@ -100,6 +100,11 @@ fn what_is_lost_is_counted_and_not_made_up() {
     let status = scrub(pool);
     assert!(status.scan.errors > 0, "{status:?}");
     assert_eq!(status.scan.errors as usize, pool.scan_lost_blocks().len());
+    // Who of them has lied nobody can tell.
+    let tree = pool.store().tree();
+    let counts: Vec<u64> = tree.leaves().iter().map(|leaf| leaf.errors.get().checksum).collect();
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    drop(tree);
     for disk in [1, 3] {
         let mut bytes = vec![0; 1 << 20];
         let file = std::fs::File::open(&disks[disk]).unwrap();

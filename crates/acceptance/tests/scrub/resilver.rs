@@ -23,6 +23,10 @@ fn resilvered(name: &str, away: &[usize], kills: bool) {
     let mut session = Session::open(images.path(), POOL, POOL).unwrap();
     let whole = files(&session);
     let pool = session.pool();
+    // What led to the pool was read from them, too, before it was known what they lack.
+    let tree = pool.store().tree();
+    assert!(tree.leaves().iter().all(|leaf| leaf.errors.get() == vdev::ErrorCounts::default()));
+    drop(tree);
     let grown = pool.space().unwrap().allocated - before;
     assert!(pool.needs_resilver());
     assert_eq!(pool.scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Done);
@@ -66,6 +70,35 @@ fn resilvered(name: &str, away: &[usize], kills: bool) {
     session.close().unwrap();
     drop((session, rest));
     judge(&images, POOL, 0, 1);
+}
+
+/// A scrub that is under way, or paused, gives way to a resilver.
+#[test]
+fn a_resilver_does_not_wait_for_a_scrub() {
+    for paused in [false, true] {
+        let (images, mut session) = Session::create(shape("raidz1"), 128 << 10);
+        session.run(&load(1, "a", 40));
+        let pool = session.pool().clone();
+        let leaf = pool.store().tree().leaves()[2].guid();
+        assert_eq!(pool.scan_start(ScanFunction::Scrub).unwrap(), ScanAnswer::Done);
+        assert_eq!(pool.scan_step_within(1 << 20).unwrap(), ScanStep::More);
+        if paused {
+            assert_eq!(pool.scan_pause().unwrap(), ScanAnswer::Done);
+        }
+        pool.offline(leaf, false, false).unwrap();
+        session.run(&load(2, "b", 20));
+        pool.online(leaf, None).unwrap();
+        assert!(pool.needs_resilver());
+        assert_eq!(pool.scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Done);
+        assert_eq!(pool.scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Resilvering);
+        let status = finish(&pool);
+        assert!(status.is_resilver() && status.scan.processed > 0, "{status:?}");
+        assert!(!pool.needs_resilver() && status.scan.errors == 0, "{status:?}");
+        drop(pool);
+        session.close().unwrap();
+        drop(session);
+        assert_verified(images.path(), POOL);
+    }
 }
 
 #[test]

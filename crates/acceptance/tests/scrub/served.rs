@@ -9,7 +9,7 @@ use crate::{hurt, load};
 const STATUS: &str = "zpool status tank";
 
 /// Waits until a command says this.
-fn until(stage: &Stage, command: &str, what: &str) -> String {
+pub(crate) fn until(stage: &Stage, command: &str, what: &str) -> String {
     for _ in 0..600 {
         let now = stage.ok(command).out;
         if now.contains(what) {

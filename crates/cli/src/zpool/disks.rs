@@ -1,14 +1,16 @@
-//! `zpool offline`, `online`, `attach`, `replace`, `detach`, `labelclear`.
+//! `zpool add`, `remove`, `offline`, `online`, `attach`, `replace`, `detach`, `labelclear`.
 
 use std::ffi::OsString;
 
 use verbs::Error;
-use verbs::disks::{Act, Change, Labelclear};
-use verbs::layout::LayoutError;
+use verbs::disks::{Act, Add, Change, Labelclear};
+use verbs::layout::{Layout, LayoutError};
+use verbs::pools::PoolReport;
 
 use super::create::resolve;
 use super::known_name;
 use super::scrub::with_progress;
+use super::vdevs::{self, Naming};
 use crate::door::{Door, Ran, Stop, bad_letter, bad_option, text};
 use crate::getopt::{Opt, Words, sort};
 
@@ -68,10 +70,8 @@ pub(crate) fn offline(door: &mut Door<'_>, words: &[OsString]) -> Ran {
 /// `zpool online`.
 pub(crate) fn online(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let words = sort(words, "e", &[]);
-    if letters(&words)?.contains(&'e') {
-        return Err(Stop::Said("devices are not expanded yet ('zpool online -e')".into(), 1));
-    }
-    each(door, &words, &Act::Online)
+    let expand = letters(&words)?.contains(&'e');
+    each(door, &words, &Act::Online { expand })
 }
 
 /// `zpool detach`.
@@ -149,6 +149,64 @@ fn refusal(done: Ran) -> Ran {
         }
         other => other,
     }
+}
+
+/// `zpool remove`.
+pub(crate) fn remove(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    let words = sort(words, "", &[]);
+    letters(&words)?;
+    each(door, &words, &Act::Remove)
+}
+
+/// `zpool add`.
+pub(crate) fn add(door: &mut Door<'_>, words: &[OsString]) -> Ran {
+    let words = sort(words, "fgLno:P", &[]);
+    let (mut force, mut dry_run, mut naming) = (false, false, Naming::default());
+    for opt in &words.opts {
+        match opt {
+            Opt::Flag('f') => force = true,
+            Opt::Flag('n') => dry_run = true,
+            Opt::Flag('g') => naming.guids = true,
+            Opt::Flag('L') => naming.follow = true,
+            Opt::Flag('P') => naming.full = true,
+            // The only property is that of the sectors, and spares have none.
+            Opt::Value('o', word) if text(word).starts_with("ashift=") => {}
+            Opt::Value('o', word) => {
+                let message = format!("property '{}' is not valid here", text(word));
+                return Err(Stop::Said(message, 1));
+            }
+            other => return Err(bad_option(other)),
+        }
+    }
+    let (name, devices) = match &words.operands[..] {
+        [] => return Err(Stop::Usage("missing pool name argument".into())),
+        [_] => return Err(Stop::Usage("missing vdev specification".into())),
+        [name, devices @ ..] => (text(name), devices),
+    };
+    known_name(&name)?;
+    let layout = Layout::parse(devices, resolve).map_err(Error::from)?;
+    let (places, command) = (door.places.clone(), door.command.clone());
+    let request = Add { name, layout, force, dry_run, places, command };
+    if let Some(before) = door.engine.pool_add(&request)? {
+        door.print(plan(&request, &before, naming))?;
+    }
+    Ok(0)
+}
+
+/// What `zpool add -n` says the pool would be.
+fn plan(request: &Add, before: &PoolReport, naming: Naming) -> Vec<u8> {
+    let name = &request.name;
+    let head = format!("would update '{name}' to the following configuration:\n\n\t{name}\n");
+    let mut out = head.into_bytes();
+    vdevs::names(&mut out, &before.tree, naming);
+    if !(before.spares.is_empty() && request.layout.spares.is_empty()) {
+        out.extend_from_slice(b"\tspares\n");
+    }
+    before.spares.iter().for_each(|spare| vdevs::name_row(&mut out, spare, naming));
+    for spare in &request.layout.spares {
+        out.extend_from_slice(&[b"\t  ", spare.as_os_str().as_encoded_bytes(), b"\n"].concat());
+    }
+    out
 }
 
 /// `zpool labelclear`.

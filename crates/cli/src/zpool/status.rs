@@ -124,7 +124,12 @@ pub(crate) fn one(
             let mut text = String::from(
                 "errors: Permanent errors have been detected in the following files:\n\n",
             );
-            pool.damaged.iter().for_each(|file| text += &format!("        {file}\n"));
+            for damaged in &pool.damaged {
+                text += &format!("        {}\n", damaged.name);
+                for (offset, len) in &damaged.ranges {
+                    text += &format!("                bytes {offset}-{}\n", offset + len - 1);
+                }
+            }
             text
         }
     };

@@ -91,6 +91,31 @@ pub(super) fn of_class(tree: &Vdev, class: Class) -> impl Iterator<Item = &Vdev>
     tree.children.iter().filter(move |v| v.class == class).filter(shown)
 }
 
+/// The names of a tree's vdevs, each in its row, indented (`zpool add -n`).
+pub fn names(out: &mut Vec<u8>, tree: &Vdev, naming: Naming) {
+    of_class(tree, Class::Normal).for_each(|vdev| name_row(out, vdev, naming));
+    for (class, heading) in SECTIONS {
+        let mut vdevs = of_class(tree, class).peekable();
+        if vdevs.peek().is_some() {
+            out.extend_from_slice(format!("\t{heading}\n").as_bytes());
+        }
+        vdevs.for_each(|vdev| name_row(out, vdev, naming));
+    }
+}
+
+/// The name of a vdev that is not below another, with those of all below it.
+pub fn name_row(out: &mut Vec<u8>, vdev: &Vdev, naming: Naming) {
+    named_below(out, vdev, 2, naming);
+}
+
+fn named_below(out: &mut Vec<u8>, vdev: &Vdev, depth: usize, naming: Naming) {
+    out.push(b'\t');
+    out.resize(out.len() + depth, b' ');
+    out.extend_from_slice(&name(vdev, naming));
+    out.push(b'\n');
+    vdev.children.iter().for_each(|child| named_below(out, child, depth + 2, naming));
+}
+
 /// What follows a vdev's counters.
 fn remark(vdev: &Vdev) -> Option<Vec<u8>> {
     if vdev.not_present {

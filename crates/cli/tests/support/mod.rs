@@ -118,6 +118,8 @@ impl Engine for Told {
     fn rescue_scan(
         &mut self,
         places: &[std::path::PathBuf],
+        _: Option<&std::path::Path>,
+        _: &mut dyn FnMut(u64, u64),
     ) -> Result<Vec<verbs::rescue::Remains>> {
         self.ask(places)
     }
@@ -159,6 +161,10 @@ impl Engine for Told {
         request: &verbs::disks::Change,
         _progress: &mut dyn FnMut(&pools::Scan) -> bool,
     ) -> Result<()> {
+        self.ask(request)
+    }
+
+    fn pool_add(&mut self, request: &verbs::disks::Add) -> Result<Option<verbs::disks::Before>> {
         self.ask(request)
     }
 

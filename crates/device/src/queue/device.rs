@@ -18,6 +18,10 @@ impl<D: Device + 'static> Device for LeafQueue<D> {
         self.shared.device.size()
     }
 
+    fn measure(&self) -> u64 {
+        self.shared.device.measure()
+    }
+
     fn sector_size(&self) -> u32 {
         self.shared.device.sector_size()
     }

@@ -89,8 +89,8 @@ fn transfer(size: u64, rate: f64) -> Duration {
     Duration::from_secs_f64(size as f64 / rate.max(1.0))
 }
 
-/// A disk and where it stands.
-pub(super) struct Model {
+/// A disk and where it stands. Whoever asks, asks in the order of time.
+pub struct Model {
     parameters: Parameters,
     /// Since when the mechanics are idle.
     free: Duration,
@@ -105,7 +105,8 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(parameters: Parameters) -> Model {
+    /// A disk that has done nothing yet.
+    pub fn new(parameters: Parameters) -> Model {
         Model {
             parameters,
             free: Duration::ZERO,
@@ -117,7 +118,8 @@ impl Model {
         }
     }
 
-    pub(super) fn busy(&self) -> Duration {
+    /// How long its mechanics moved, or its platter passed bytes.
+    pub fn busy(&self) -> Duration {
         self.busy
     }
 
@@ -148,7 +150,8 @@ impl Model {
         end
     }
 
-    pub(super) fn read(&mut self, now: Duration, offset: u64, size: u64) -> Duration {
+    /// When a read that is asked for at `now` has ended.
+    pub fn read(&mut self, now: Duration, offset: u64, size: u64) -> Duration {
         let p = self.parameters;
         let to_host = p.overhead + transfer(size, p.interface_rate as f64);
         // The disk reads on behind what it was asked for, and over a gap that its buffer holds.
@@ -183,7 +186,8 @@ impl Model {
         end + to_host - p.overhead
     }
 
-    pub(super) fn write(&mut self, now: Duration, offset: u64, size: u64) -> Duration {
+    /// When a write that is asked for at `now` has ended: in its cache, if it has one.
+    pub fn write(&mut self, now: Duration, offset: u64, size: u64) -> Duration {
         let p = self.parameters;
         self.write_back_until(now);
         let to_disk = p.overhead + transfer(size, p.interface_rate as f64);
@@ -204,7 +208,8 @@ impl Model {
         start + to_disk
     }
 
-    pub(super) fn flush(&mut self, now: Duration) -> Duration {
+    /// When everything that was written is on the platter.
+    pub fn flush(&mut self, now: Duration) -> Duration {
         self.write_back_until(now);
         let mut end = self.free.max(now) + self.parameters.overhead;
         while let Some(next) = self.write_back_one(end) {

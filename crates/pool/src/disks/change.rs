@@ -35,8 +35,10 @@ pub(super) struct Change {
     pub(super) lacks: Vec<(u64, Dtl)>,
     /// Leaves that have left.
     gone: Vec<VdevConfig>,
+    /// The spares there are from now on, if that changes.
+    pub(super) spares: Option<Vec<VdevConfig>>,
     /// For the history: what it is called, and of what.
-    pub(super) told: Option<(&'static str, String)>,
+    pub(super) told: Vec<(&'static str, String)>,
 }
 
 impl Change {
@@ -86,7 +88,8 @@ impl Pool {
                 labelled: BTreeSet::new(),
                 lacks: Vec::new(),
                 gone: Vec::new(),
-                told: None,
+                spares: None,
+                told: Vec::new(),
             };
             let done = plan(cx, &mut change)?;
             carry_out(cx, change)?;
@@ -119,6 +122,11 @@ fn carry_out(cx: &TaskContext<'_>, mut change: Change) -> Result<()> {
     change.tree = tree;
     let out = cx.writing.writer.out();
     out.exchange(&change.in_use(), std::mem::take(&mut change.devices))?;
+    for (slabs, _) in crate::open::slabs(&PoolConfig { vdev_tree: change.tree.clone(), ..config })?
+    {
+        cx.writing.space_maps.grow(slabs.top, slabs.ms_count);
+        cx.writing.writer.allocator().grow(slabs.top, slabs.ms_count);
+    }
     let now = out.tree();
     for (guid, lacks) in change.lacks {
         if let Some(place) = now.leaf_by_guid(guid) {
@@ -133,9 +141,12 @@ fn carry_out(cx: &TaskContext<'_>, mut change: Change) -> Result<()> {
         *pool.config_dirty.lock() |= !same;
     }
     *pool.offline_for_now.lock() = change.offline;
-    if let Some((name, text)) = change.told {
-        let host = pool.config.lock().hostname.clone().unwrap_or_default();
-        let host = String::from_utf8_lossy(&host).into_owned();
+    if let Some(spares) = &change.spares {
+        super::spares::write(cx, spares)?;
+    }
+    let host = pool.config.lock().hostname.clone().unwrap_or_default();
+    let host = String::from_utf8_lossy(&host).into_owned();
+    for (name, text) in change.told {
         let event = crate::history::event(cx.making.now_secs, cx.tx.txg(), name, &text, &host);
         crate::history::append(cx.making.mos, cx.tx, &event)?;
     }

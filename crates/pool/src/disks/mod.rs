@@ -1,27 +1,35 @@
-//! The life of a pool's disks: taken offline, brought back, attached, replaced, detached.
+//! The life of a pool's disks: taken offline, brought back, attached, replaced, detached, and spares for them.
 //!
 //! Place: what the doors ask, above [`change`]. The one idea: each of them is a change of the tree of vdevs, computed
 //! from the tree before ([`shape`]), refused before anything is done, and put on disk as a whole in one txg. What a new
 //! leaf, or one that was away, lacks is in its DTL; to fill it is the resilver's task.
 
 mod change;
+mod expand;
 mod need;
 mod shape;
+mod spares;
 
 use std::collections::BTreeMap;
 
 use device::WriteDevice;
-use format::config::{VdevConfig, VdevKind};
+use format::config::{PoolConfig, VdevConfig, VdevKind};
 use format::dtl::Dtl;
 use rt::sync::Arc;
 
 use crate::create::{NewLeaf, TXG_INITIAL};
+use crate::dsl::property::Stored;
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
+use crate::sync::TaskContext;
 pub(crate) use change::marked_offline;
+pub use spares::Trouble;
 
 /// Txgs that may be written at once (INV-6): so many may still miss a leaf that is new.
 const TXGS_ALIVE: u64 = 3;
+
+/// What OpenZFS appends to the path of a leaf that is replaced by what is at the same path.
+const OLD: &[u8] = b"/old";
 
 fn refused<T>(why: &str) -> Result<T> {
     Err(PoolError::Invalid(why.into()))
@@ -45,7 +53,7 @@ impl Pool {
     pub fn offline(&self, leaf: u64, temporary: bool, fault: bool) -> Result<()> {
         self.change_vdevs(move |cx, change| {
             leaf_of(&change.tree, leaf)?;
-            if need::is_needed(&cx.pool.store.tree(), leaf) {
+            if need::are_needed(&cx.pool.store.tree(), &[leaf]) {
                 return refused("no valid replicas");
             }
             if temporary && !fault {
@@ -66,6 +74,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Invalid`] if there is no such leaf.
     pub fn online(&self, leaf: u64, device: Option<Arc<dyn WriteDevice>>) -> Result<()> {
+        self.scan_forgives(Some(leaf));
         self.change_vdevs(move |cx, change| {
             leaf_of(&change.tree, leaf)?;
             change.offline.remove(&leaf);
@@ -86,8 +95,10 @@ impl Pool {
         })
     }
 
-    /// Uses leaves again that were faulted or removed: this one, or all. What they lack stays in their DTLs.
+    /// Uses leaves again that were faulted or removed: this one, or all. What they lack stays in their DTLs; once they
+    /// have it, a spare that stands in for one of them goes.
     pub fn use_again(&self, leaf: Option<u64>) -> Result<()> {
+        self.scan_forgives(leaf);
         let wanted = move |vdev: &&VdevConfig| leaf.is_none_or(|leaf| vdev.guid == leaf);
         let given_up = |vdev: &&VdevConfig| vdev.faulted || vdev.degraded || vdev.removed;
         let any = self.config.lock().vdev_tree.leaves().filter(wanted).any(|leaf| given_up(&leaf));
@@ -95,13 +106,15 @@ impl Pool {
             return Ok(());
         }
         self.change_vdevs(move |_, change| {
-            let guids: Vec<u64> =
-                change.tree.leaves().filter(wanted).map(|leaf| leaf.guid).collect();
+            let leaves = change.tree.leaves().filter(wanted).filter(given_up);
+            let guids: Vec<u64> = leaves.map(|leaf| leaf.guid).collect();
             for guid in guids {
                 change.tree.find_mut(guid).into_iter().for_each(use_config_again);
+                shape::unspare(&mut change.tree, guid);
             }
             Ok(())
-        })
+        })?;
+        self.finish_replacements()
     }
 
     /// Puts a new leaf beside the leaf `old`: as another copy, or to take its place once it is filled. Its guid.
@@ -110,111 +123,177 @@ impl Pool {
     /// [`PoolError::Invalid`] says what does not fit; then nothing was done but that the device may have a label of no
     /// pool.
     pub fn attach(&self, old: u64, new: NewLeaf, replacing: bool) -> Result<u64> {
-        let kind = if replacing { VdevKind::Replacing } else { VdevKind::Mirror };
+        let role = if replacing { Role::Successor } else { Role::Copy };
         self.change_vdevs(move |cx, change| {
-            let beside = leaf_of(&change.tree, old)?.clone();
-            let Some(parent) = shape::parent_of(&change.tree, old) else {
-                return refused("no such device in pool");
-            };
-            if !replacing && !matches!(parent.kind, VdevKind::Mirror | VdevKind::Root) {
-                return refused("can only attach to mirrors and top-level disks");
-            }
-            let asize = format::label::leaf_asize(new.device.size()).unwrap_or(0);
-            if asize < shape::least_asize(&change.tree, old) {
-                return refused("device is too small");
-            }
-            let top = top_of(&change.tree, old);
-            let ashift = top.and_then(|top| top.top).map_or(0, |top| top.ashift);
-            if u64::from(new.device.sector_size().max(512).ilog2()) > ashift {
-                return refused(
-                    "new device has a different optimal sector size; use the option '-o ashift=N' to override \
-                     the optimal size",
-                );
-            }
             let guid = change.new_guid(cx);
-            let joint = change.new_guid(cx);
-            let mut config = new_leaf(&new, guid);
-            config.resilver_txg = cx.tx.txg();
-            let what = match replacing {
-                true => format!("replace vdev={} for vdev={}", path_of(&config), path_of(&beside)),
-                false => format!("attach vdev={} to vdev={}", path_of(&config), path_of(&beside)),
-            };
-            shape::put_beside(&mut change.tree, old, config, kind, joint);
-            let mut lacks = Dtl::default();
-            lacks.add(TXG_INITIAL, cx.tx.txg() + TXGS_ALIVE);
-            change.lacks.push((guid, lacks));
+            let config = new_leaf(&new, guid);
+            put_beside(cx, change, old, (config, new.device), role)?;
             change.labelled.insert(guid);
-            change.devices.insert(guid, new.device);
-            change.told = Some(("vdev attach", what));
             Ok(guid)
         })
     }
 
-    /// Takes a leaf out of its mirror, or ends its replacement. It keeps a label of no pool.
+    /// Takes a leaf out of its mirror, ends its replacement, or has a spare stand back; one that a spare stands in for
+    /// leaves its place to it for good. It keeps a label of no pool, or that of a spare.
     ///
     /// # Errors
     /// [`PoolError::Invalid`] if it is in no mirror, or blocks are on no other leaf.
     pub fn detach(&self, leaf: u64) -> Result<()> {
-        let device = self.writing()?.writer.out().device(leaf);
+        self.take_leaves(vec![leaf], true)
+    }
+
+    /// Takes leaves out, in one txg; `asked`: somebody wants this one to go, it is not that it is done.
+    fn take_leaves(&self, leaves: Vec<u64>, asked: bool) -> Result<()> {
+        let out = self.writing()?.writer.out();
+        let devices: Vec<_> = leaves.iter().map(|leaf| (*leaf, out.device(*leaf))).collect();
         let before = self.config();
         self.change_vdevs(move |cx, change| {
-            let config = leaf_of(&change.tree, leaf)?.clone();
-            let parent = shape::parent_of(&change.tree, leaf);
-            let joins = |kind: &VdevKind| {
-                matches!(kind, VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare)
-            };
-            if !parent.is_some_and(|parent| joins(&parent.kind)) {
-                return refused("only applicable to mirror and replacing vdevs");
-            }
-            if need::is_needed(&cx.pool.store.tree(), leaf) {
+            let mut told = Vec::new();
+            if need::are_needed(&cx.pool.store.tree(), &leaves) {
                 return refused("no valid replicas");
             }
-            change.take_out(leaf);
-            change.told = Some(("detach", format!("vdev={}", path_of(&config))));
+            for leaf in leaves {
+                let config = leaf_of(&change.tree, leaf)?.clone();
+                let parent = shape::parent_of(&change.tree, leaf);
+                let joins = |kind: &VdevKind| {
+                    matches!(kind, VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare)
+                };
+                let Some(parent) = parent.filter(|parent| joins(&parent.kind)).cloned() else {
+                    return refused("only applicable to mirror and replacing vdevs");
+                };
+                if asked && let Some(heir) = shape::spare_for(&parent, leaf) {
+                    spares::keep_for_good(cx, change, heir)?;
+                }
+                if parent.kind == VdevKind::Replacing
+                    && asked
+                    && let Some(before) = parent.children.first().map(|first| first.guid)
+                    && let Some(path) =
+                        change.tree.find_mut(before).and_then(|old| old.path.as_mut())
+                    && let Some(stripped) = path.strip_suffix(OLD)
+                {
+                    *path = stripped.to_vec();
+                }
+                change.take_out(leaf);
+                told.push(format!("vdev={}", path_of(&config)));
+            }
+            change.told.extend(told.into_iter().map(|text| ("detach", text)));
             Ok(())
         })?;
         // Only now: before its uberblock the pool was still that with the leaf in it.
-        let label = format::config::PoolConfig { txg: 0, ..before }.for_leaf(leaf);
-        if let (Some(device), Some(label)) = (device, label) {
-            vdev::label::write_fresh(&*device, &label.to_nvlist())
-                .map_err(vdev::VdevError::from)?;
+        let before = PoolConfig { txg: 0, ..before };
+        for (leaf, device) in devices {
+            let was_spare = before.vdev_tree.find(leaf).is_some_and(|leaf| leaf.is_spare);
+            let label = match was_spare {
+                true => Some(spares::label(leaf)),
+                false => before.for_leaf(leaf).map(|config| config.to_nvlist()),
+            };
+            if let (Some(device), Some(label)) = (device, label) {
+                vdev::label::write_fresh(&*device, &label).map_err(vdev::VdevError::from)?;
+            }
         }
         Ok(())
     }
 
-    /// Lets go what was replaced, if whoever filled the new leaves did not come to it.
+    /// Lets go what was replaced and spares that are no longer needed, if whoever filled leaves did not come to it.
     pub fn finish_replacements(&self) -> Result<()> {
-        let tree = self.store.tree();
-        let whole = tree.leaves().iter().filter(|leaf| leaf.state.is_online());
-        let whole = whole.filter(|leaf| leaf.lacks.is_empty() && !leaf.is_filling());
-        let whole: Vec<u64> = whole.map(vdev::Leaf::guid).collect();
-        self.let_replaced_go(&whole)
+        self.let_replaced_go(&[])
     }
 
-    /// Leaves were filled: what they replace goes. A spare stays until its disk was replaced or detached.
-    pub(crate) fn let_replaced_go(&self, leaves: &[u64]) -> Result<()> {
-        let replaced: Vec<u64> = {
-            let config = self.config.lock();
-            // The last of them takes the place of all that were there before.
-            let before = |guid: &u64| {
-                let parent = shape::parent_of(&config.vdev_tree, *guid)?;
-                let is_last = parent.children.last().is_some_and(|last| last.guid == *guid);
-                (parent.kind == VdevKind::Replacing && is_last).then(|| {
-                    let others = parent.leaves().map(|leaf| leaf.guid);
-                    others.filter(|other| other != guid).collect::<Vec<_>>()
-                })
-            };
-            leaves.iter().filter_map(before).flatten().collect()
+    /// These leaves were filled, like those that lack nothing: what they replace goes, and spares for it. With
+    /// `autoexpand` the room that devices have is used from then on.
+    pub(crate) fn let_replaced_go(&self, filled: &[u64]) -> Result<()> {
+        let tree = self.store.tree();
+        let whole = |guid: u64| {
+            let leaf = tree.leaf_by_guid(guid).map(|place| &tree.leaves()[place]);
+            let is_whole = |leaf: &vdev::Leaf| leaf.lacks.is_empty() && !leaf.is_filling();
+            filled.contains(&guid)
+                || leaf.is_some_and(|leaf| leaf.state.is_online() && is_whole(leaf))
         };
-        // One by one, each of its own txg: a leaf that turns out to be needed stays.
-        for guid in replaced {
-            match self.detach(guid) {
+        let groups = shape::done_with(&self.config.lock().vdev_tree, &whole);
+        for group in groups {
+            match self.take_leaves(group, false) {
                 Err(error) if error.is_refusal() => {}
                 result => result?,
             }
         }
-        Ok(())
+        // The smallest leaf may be gone.
+        let autoexpand =
+            |(name, value): &(String, Stored)| name == "autoexpand" && *value != Stored::Number(0);
+        match self.pool_properties()?.iter().any(autoexpand) {
+            true => self.expand(None),
+            false => Ok(()),
+        }
     }
+}
+
+/// What a leaf that comes beside another is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Copy,
+    Successor,
+    Spare,
+}
+
+/// Puts a leaf beside the leaf `old`, if it fits there. It lacks all that was written so far.
+fn put_beside(
+    cx: &TaskContext<'_>,
+    change: &mut change::Change,
+    old: u64,
+    (mut config, device): (VdevConfig, Arc<dyn WriteDevice>),
+    role: Role,
+) -> Result<()> {
+    let beside = leaf_of(&change.tree, old)?.clone();
+    let Some(parent) = shape::parent_of(&change.tree, old) else {
+        return refused("no such device in pool");
+    };
+    if role == Role::Copy && !matches!(parent.kind, VdevKind::Mirror | VdevKind::Root) {
+        return refused("can only attach to mirrors and top-level disks");
+    }
+    let top = top_of(&change.tree, old).and_then(|top| top.top);
+    if role == Role::Spare && top.is_some_and(|top| top.is_log) {
+        return refused("cannot replace a log with a spare");
+    }
+    let is_spare = role == Role::Spare;
+    if parent.kind == VdevKind::Spare && beside.is_spare != is_spare
+        || parent.kind == VdevKind::Replacing && is_spare
+    {
+        return refused(
+            "already in replacing/spare config; wait for completion or use 'zpool detach'",
+        );
+    }
+    let asize = format::label::leaf_asize(device.size()).unwrap_or(0);
+    if asize < shape::least_asize(&change.tree, old) {
+        return refused("device is too small");
+    }
+    let ashift = top.map_or(0, |top| top.ashift);
+    if u64::from(device.sector_size().max(512).ilog2()) > ashift {
+        return refused(
+            "new device has a different optimal sector size; use the option '-o ashift=N' to override \
+             the optimal size",
+        );
+    }
+    let (guid, joint) = (config.guid, change.new_guid(cx));
+    config.resilver_txg = cx.tx.txg();
+    let (new, old_path) = (path_of(&config), path_of(&beside));
+    let (kind, what) = match role {
+        Role::Copy => (VdevKind::Mirror, format!("attach vdev={new} to vdev={old_path}")),
+        Role::Successor => (VdevKind::Replacing, format!("replace vdev={new} for vdev={old_path}")),
+        Role::Spare => (VdevKind::Spare, format!("spare in vdev={new} for vdev={old_path}")),
+    };
+    if role == Role::Successor
+        && config.path == beside.path
+        && let Some(before) = change.tree.find_mut(old)
+    {
+        // What is there now is the new one: nobody looks for the old one there.
+        before.path.iter_mut().for_each(|path| path.extend_from_slice(OLD));
+    }
+    shape::put_beside(&mut change.tree, old, config, kind, joint);
+    let mut lacks = Dtl::default();
+    lacks.add(TXG_INITIAL, cx.tx.txg() + TXGS_ALIVE);
+    change.lacks.push((guid, lacks));
+    change.devices.insert(guid, device);
+    change.told.push(("vdev attach", what));
+    Ok(())
 }
 
 fn use_config_again(config: &mut VdevConfig) {

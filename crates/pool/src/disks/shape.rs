@@ -35,7 +35,7 @@ pub(super) fn parent_of(root: &VdevConfig, guid: u64) -> Option<&VdevConfig> {
 }
 
 /// Puts `new` beside the leaf `old`, below a vdev of `kind`: the one above it if it is of that kind, else a new one of
-/// this guid in the leaf's place. False if there is no such leaf.
+/// this guid in the leaf's place. (A spare that stands in for a spare comes beside both.) False if there is no such leaf.
 pub(super) fn put_beside(
     root: &mut VdevConfig,
     old: u64,
@@ -47,7 +47,7 @@ pub(super) fn put_beside(
     let Some((place, above)) = path.split_last() else { return false };
     let parent = at_mut(root, above);
     new.create_txg = parent.children[*place].create_txg;
-    if parent.kind == kind && kind != VdevKind::Spare {
+    if parent.kind == kind {
         new.id = Some(parent.children.len() as u64);
         parent.children.push(new);
         return true;
@@ -87,6 +87,55 @@ pub(super) fn take_out(root: &mut VdevConfig, leaf: u64) -> Option<VdevConfig> {
         *parent = heir;
     }
     Some(gone)
+}
+
+/// The spare that keeps the place of the leaf for good when that is detached from `parent`.
+pub(super) fn spare_for(parent: &VdevConfig, leaf: u64) -> Option<u64> {
+    let first = parent.children.first().is_some_and(|first| first.guid == leaf);
+    let heir =
+        parent.children.last().filter(|last| last.is_spare && parent.kind == VdevKind::Spare);
+    heir.filter(|_| first).map(|heir| heir.guid)
+}
+
+/// A spare that stands in for this leaf is to go once the leaf has all it needs.
+pub(super) fn unspare(root: &mut VdevConfig, leaf: u64) {
+    let spared = parent_of(root, leaf).is_some_and(|parent| spare_for(parent, leaf).is_some());
+    if let Some(leaf) = root.find_mut(leaf) {
+        leaf.unspare = spared;
+    }
+}
+
+/// Leaves that have done their part, in groups that go together, when those that are `whole` have all they need: what
+/// was replaced, with the spare that stood in for it; a spare whose disk is back for good (`unspare`); of several spares
+/// for one disk all but the last.
+pub(super) fn done_with(root: &VdevConfig, whole: &dyn Fn(u64) -> bool) -> Vec<Vec<u64>> {
+    let guids = |vdev: &VdevConfig| vdev.leaves().map(|leaf| leaf.guid).collect::<Vec<_>>();
+    let is_whole = |vdev: &VdevConfig| vdev.kind.is_leaf() && whole(vdev.guid);
+    let mut groups = Vec::new();
+    for vdev in root.walk() {
+        let [first, .., last] = &vdev.children[..] else { continue };
+        let group: Vec<u64> = match vdev.kind {
+            VdevKind::Replacing if is_whole(last) => {
+                let others = &vdev.children[..vdev.children.len() - 1];
+                let mut group: Vec<u64> = others.iter().flat_map(guids).collect();
+                let above =
+                    parent_of(root, vdev.guid).filter(|above| above.kind == VdevKind::Spare);
+                let above = above.filter(|above| above.children[0].guid == vdev.guid);
+                group.extend(above.iter().flat_map(|above| &above.children[1..]).flat_map(guids));
+                group
+            }
+            VdevKind::Spare if first.unspare && is_whole(first) => {
+                vdev.children[1..].iter().flat_map(guids).collect()
+            }
+            VdevKind::Spare if vdev.children.len() > 2 && last.is_spare && is_whole(last) => {
+                let between = &vdev.children[1..vdev.children.len() - 1];
+                between.iter().filter(|vdev| vdev.is_spare).flat_map(guids).collect()
+            }
+            _ => continue,
+        };
+        groups.push(group);
+    }
+    groups
 }
 
 /// Allocatable bytes that a leaf in the place of `leaf` must have at least.
@@ -155,6 +204,39 @@ mod tests {
         let last = &tree.children[0];
         assert_eq!((last.orig_guid, last.zap_top, last.top), (1, Some(77), before.children[0].top));
         assert!(take_out(&mut tree, 9).is_none());
+    }
+
+    #[test]
+    fn spares_go_when_their_disk_is_replaced_or_back() {
+        let mut tree = mirror();
+        let mut spare = leaf(9, 3);
+        spare.is_spare = true;
+        assert!(put_beside(&mut tree, 1, spare.clone(), VdevKind::Spare, 60));
+        let done =
+            |tree: &VdevConfig, whole: &[u64]| done_with(tree, &|guid| whole.contains(&guid));
+        assert_eq!(done(&tree, &[1, 2, 3]), Vec::<Vec<u64>>::new(), "somebody wanted it there");
+        let mut replaced = tree.clone();
+        assert!(put_beside(&mut replaced, 1, leaf(9, 4), VdevKind::Replacing, 61));
+        assert_eq!(
+            told(&replaced),
+            "0:root100(0:mirror50(0:spare60(0:replacing61(0:1 1:4) 1:3) 1:2))"
+        );
+        assert!(done(&replaced, &[1, 2, 3]).is_empty());
+        assert_eq!(done(&replaced, &[4]), [[1, 3]]);
+        take_out(&mut replaced, 1).unwrap();
+        take_out(&mut replaced, 3).unwrap();
+        assert_eq!(told(&replaced), "0:root100(0:mirror50(0:4 1:2))");
+        let parent = parent_of(&tree, 1).unwrap();
+        assert_eq!((spare_for(parent, 1), spare_for(parent, 3)), (Some(3), None));
+        unspare(&mut tree, 1);
+        assert!(done(&tree, &[3]).is_empty());
+        assert_eq!(done(&tree, &[1]), [[3]]);
+        // A spare for the spare.
+        spare.guid = 5;
+        assert!(put_beside(&mut tree, 3, spare, VdevKind::Spare, 62));
+        assert_eq!(told(&tree), "0:root100(0:mirror50(0:spare60(0:1 1:3 2:5) 1:2))");
+        assert_eq!(done(&tree, &[5]), [[3]]);
+        assert_eq!(done(&tree, &[1, 5]), [[3, 5]]);
     }
 
     #[test]

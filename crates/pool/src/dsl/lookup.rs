@@ -39,19 +39,20 @@ impl Found {
 
 /// Children of a directory by name, in order; the internal ones (`$MOS` ..) left out.
 pub fn children(mos: &Mos, number: u64, dir: &DslDirPhys) -> Result<Vec<(String, u64)>> {
-    let mut out = Vec::new();
-    for entry in entries(mos, dir.child_dir_zap_object.get())? {
-        let name = String::from_utf8_lossy(&entry.name).into_owned();
-        if let (false, Some(object)) = (name.starts_with('$'), entry.value.as_u64()) {
-            out.push((name, object));
-        }
-    }
+    let named = entries(mos, dir.child_dir_zap_object.get())?.into_iter().filter_map(|entry| {
+        Some((String::from_utf8_lossy(&entry.name).into_owned(), entry.value.as_u64()?))
+    });
+    let mut out: Vec<(String, u64)> = named.collect();
     if let Some(ruins) = mos.ruins() {
-        // Internal ones have names, but are no children that people see.
-        let head = |child: u64| mos.dir(child).is_ok_and(|dir| dir.head_dataset_object.get() != 0);
+        // Of the internal ones one has a head, too; it is empty.
+        let has_head = |child: u64| {
+            let head = mos.dir(child).and_then(|dir| mos.dataset(dir.head_dataset_object.get()));
+            head.is_ok_and(|head| !head.bp.is_hole())
+        };
         let more = ruins.children(number, &out);
-        out.extend(more.into_iter().filter(|(_, child)| head(*child)));
+        out.extend(more.into_iter().filter(|(_, child)| has_head(*child)));
     }
+    out.retain(|(name, _)| !name.starts_with('$'));
     out.sort();
     Ok(out)
 }

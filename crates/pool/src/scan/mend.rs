@@ -1,9 +1,10 @@
 //! Examines what a slice has gathered, and mends what is wrong or lacking.
 //!
-//! The one idea: blocks in the order of the disks, in chunks that each leaf gives in one read. What is plainly right
+//! The one idea: blocks in the order of the disks, in chunks of which each leaf gives all at once. What is plainly right
 //! needs nothing more; what a leaf lacks is written to it together; the rest goes the long way, block by block.
 //! Everything is written under the hold that the walk began with: a pointer that it found leads to that block still.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use format::scan::{Bookmark, Scan, ScanFunction};
@@ -11,12 +12,16 @@ use rt::sync::atomic::{AtomicBool, Ordering};
 use rt::sync::{Arc, Mutex};
 use rt::workers::Workers;
 use store::{Hold, Part, Store};
-use vdev::{FaultKind, Laid, ReadScratch, SweepScratch, Swept, Tree, WriteScratch, WriteTree};
+use vdev::{
+    FaultKind, Laid, ReadScratch, Sweep, SweepScratch, Swept, Tree, WriteScratch, WriteTree,
+};
 
 use super::slice::{Gathered, Spot};
 
-/// Bytes that each leaf gives in one read, about.
+/// Bytes that each disk gives at a time, about.
 const READ: u64 = 1 << 20;
+/// The same of image files, which have no heads to move: what all leaves give stays in the processor's cache.
+const READ_FILES: u64 = 64 << 10;
 /// Memory for each thread that works on chunks: what leaves give, and the blocks of it.
 pub(crate) const SCRATCH: u64 = 16 << 20;
 /// And at least.
@@ -83,6 +88,10 @@ impl Mending<'_> {
         sums.examined = self.gathered.passed;
         sums.lost.extend(&self.gathered.lost);
         sums.errors += self.gathered.lost.len() as u64;
+        // What could not be read when the walk came to it, and can be now: what is below it was passed over.
+        let lost: BTreeSet<&Bookmark> = sums.lost.iter().collect();
+        let unread = self.gathered.unread.iter().filter(|at| !lost.contains(at)).count();
+        sums.errors += unread as u64;
         (whole && !self.hold.is_broken()).then_some(sums)
     }
 
@@ -95,26 +104,23 @@ impl Mending<'_> {
         Laid { offset: spot.offset, size: part.size(), birth: part.bp.physical_birth() }
     }
 
-    /// Cuts the spots into pieces that are read together.
+    /// Cuts the spots into pieces that are read together: so much of each disk that it need not wait for the next,
+    /// however far apart it lies.
     fn chunks(&self, spots: &[Spot]) -> Vec<Range<usize>> {
+        let read = if self.tree.is_queued() { READ } else { READ_FILES };
         let mut out = Vec::new();
         let mut start = 0;
         while let Some(first) = spots.get(start) {
             let leaves = self.tree.top(first.top).map_or(1, |top| top.slots().len() as u64);
-            let max = (READ * leaves).min(self.chunk_max);
-            let end_of = |spot: &Spot| {
-                spot.offset + self.store.asize(spot.top, self.part(spot).size() as u64)
-            };
-            let (mut next, mut end, mut idle) = (start + 1, end_of(first), 0);
+            let max = (read * leaves).min(self.chunk_max);
+            let size = |spot: &Spot| self.store.asize(spot.top, self.part(spot).size() as u64);
+            let (mut next, mut bytes) = (start + 1, size(first));
             while let Some(spot) = spots.get(next).filter(|spot| spot.top == first.top) {
-                let gap = spot.offset.saturating_sub(end);
-                let to = end_of(spot).max(end);
-                let used = end - first.offset - idle;
-                // What lies between is read over, if it is little.
-                if to - first.offset > max || idle + gap > used / 8 {
+                bytes += size(spot);
+                if bytes > max {
                     break;
                 }
-                (end, idle, next) = (to, idle + gap, next + 1);
+                next += 1;
             }
             out.push(start..next);
             start = next;
@@ -128,7 +134,8 @@ impl Mending<'_> {
         let mut check =
             |index: usize, bytes: &[u8]| self.store.is_right(self.part(&spots[index]), bytes);
         let top = spots[0].top;
-        let found = tree.sweep(top, &laid, &mut scratch.sweep, &mut check);
+        let sweep = if resilver { Sweep::Lacking } else { Sweep::All };
+        let found = tree.sweep((top, sweep), &laid, &mut scratch.sweep, &mut check);
         let mut run: Vec<usize> = Vec::new();
         let mut of_run: &[usize] = &[];
         for (index, found) in found.iter().enumerate() {
@@ -161,21 +168,22 @@ impl Mending<'_> {
             .iter()
             .map(|index| (laid[*index].offset, sweep.block(*index, laid[*index].size)))
             .collect();
-        self.write(top, &blocks, leaves, write);
+        let births: Vec<u64> = run.iter().map(|index| laid[*index].birth).collect();
+        self.write(top, (&blocks, &births), leaves, write);
     }
 
-    /// Writes blocks to these leaves, if what they lie on is still theirs. `false`: a leaf did not take them.
+    /// Writes blocks, born in these txgs, to these leaves, if what they lie on is still theirs.
     fn write(
         &self,
         top: u32,
-        blocks: &[(u64, &[u8])],
+        (blocks, births): (&[(u64, &[u8])], &[u64]),
         leaves: &[usize],
         scratch: &mut WriteScratch,
-    ) -> bool {
+    ) {
         let write = || self.out.heal_run(self.tree, top, blocks, leaves, scratch).transpose();
         let Some(written) = self.hold.during(write).flatten() else {
             self.broken.store(true, Ordering::Relaxed);
-            return true;
+            return;
         };
         let unwritten: Vec<usize> = match &written {
             Ok(report) => report.failed.iter().map(|(leaf, _)| *leaf).collect(),
@@ -184,12 +192,14 @@ impl Mending<'_> {
         let took: Vec<usize> =
             leaves.iter().copied().filter(|leaf| !unwritten.contains(leaf)).collect();
         let tree = self.tree;
+        // What it had wrong it has wrong still: it lacks it.
+        for leaf in &unwritten {
+            births.iter().for_each(|birth| tree.leaves()[*leaf].lacks.note(*birth));
+        }
         let bytes = |(offset, data): &(u64, &[u8])| tree.bytes_on(top, *offset, data.len(), &took);
         let mut sums = self.sums.lock();
         sums.processed += blocks.iter().map(bytes).sum::<u64>();
-        let good = unwritten.is_empty();
         sums.unwritten.extend(unwritten);
-        good
     }
 
     /// The long way: finds the block, whoever lies, and puts right whoever did.
@@ -239,7 +249,10 @@ impl Mending<'_> {
                 sums.lost.push(self.gathered.parts[spot.part as usize].1);
             }
             Some(leaves) if leaves.is_empty() => {}
-            Some(leaves) => drop(self.write(spot.top, &[(spot.offset, block)], &leaves, write)),
+            Some(leaves) => {
+                let blocks: &[(u64, &[u8])] = &[(spot.offset, block)];
+                self.write(spot.top, (blocks, &[laid.birth]), &leaves, write);
+            }
         }
     }
 }

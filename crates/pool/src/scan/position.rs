@@ -23,6 +23,8 @@ pub(crate) struct Position {
     pub(crate) max_txg: u64,
     /// The data set at hand has to be visited once more, for what was born later.
     pub(crate) again: bool,
+    /// Bytes of blocks of the data set at hand that this process has looked at.
+    pub(crate) walked: u64,
     /// Data sets that wait; 0, or the txg up to which their blocks were visited with others.
     pub(crate) queue: BTreeMap<u64, u64>,
 }
@@ -44,11 +46,14 @@ impl Position {
 
     /// As a scan on disk has it.
     pub(crate) fn of(scan: &Scan, queue: BTreeMap<u64, u64>) -> Position {
+        // OpenZFS puts down what it visits only once it does: of one that was just begun that is nothing.
+        let in_mos = scan.bookmark.objset == 0;
         Position {
             bookmark: scan.bookmark,
-            min_txg: scan.current_min_txg,
-            max_txg: scan.current_max_txg,
+            min_txg: if in_mos { scan.min_txg } else { scan.current_min_txg },
+            max_txg: if in_mos { scan.max_txg } else { scan.current_max_txg },
             again: scan.flags & ScanFlags::VISIT_AGAIN != 0,
+            walked: 0,
             queue,
         }
     }
@@ -72,13 +77,14 @@ impl Position {
     /// The data set at hand is done, or gone.
     pub(crate) fn leave(&mut self) {
         self.bookmark = Bookmark { objset: NONE, ..Bookmark::default() };
-        self.again = false;
+        (self.again, self.walked) = (false, 0);
     }
 
     /// Goes to the beginning of a data set.
     pub(crate) fn enter(&mut self, objset: u64, (min_txg, max_txg): (u64, u64)) {
         self.bookmark = Bookmark { objset, object: 0, level: ROOT_LEVEL, block: 0 };
         (self.min_txg, self.max_txg, self.again) = (min_txg, max_txg, false);
+        self.walked = 0;
     }
 
     /// A data set waits, whose blocks up to `txg` are visited with others.
@@ -125,7 +131,7 @@ mod tests {
     fn at(objset: u64, queue: &[(u64, u64)]) -> Position {
         let bookmark = Bookmark { objset, object: 7, level: 0, block: 3 };
         let queue = queue.iter().copied().collect();
-        Position { bookmark, min_txg: 5, max_txg: 9, again: false, queue }
+        Position { bookmark, min_txg: 5, max_txg: 9, again: false, walked: 0, queue }
     }
 
     #[test]
@@ -160,5 +166,12 @@ mod tests {
         position.put(&mut scan);
         assert_eq!(scan.flags, ScanFlags::PAUSED | ScanFlags::VISIT_AGAIN);
         assert_eq!(Position::of(&scan, BTreeMap::new()), position);
+    }
+
+    #[test]
+    fn one_that_the_kernel_has_just_begun_visits_the_pools_own_objects() {
+        let mut scan = Scan::from_words(&[0; 24]).unwrap();
+        (scan.min_txg, scan.max_txg) = (3, 14);
+        assert_eq!(Position::of(&scan, BTreeMap::new()), Position::start(3, 14));
     }
 }

@@ -117,10 +117,15 @@ impl TaskContext<'_> {
         (min_txg, max_txg): (u64, u64),
         to_examine: u64,
     ) -> Result<Answer> {
-        let mut state = self.pool.scan.state.lock();
-        if let Some(running) = &state.running {
-            return Ok(running.in_the_way());
+        let resilver = function == ScanFunction::Resilver;
+        let way = self.pool.scan.state.lock().running.as_ref().map(Running::in_the_way);
+        match way {
+            // As with OpenZFS: what lacks redundancy comes first, and the scrub is begun anew by whoever wants it.
+            Some(Answer::Scrubbing) if resilver => drop(self.scan_end(false)?),
+            Some(way) => return Ok(way),
+            None => {}
         }
+        let mut state = self.pool.scan.state.lock();
         let (mos, tx) = (self.making.mos, self.tx);
         let queue = mos.create_zap(tx, ObjectType::SCAN_QUEUE, 0)?.number();
         let max_txg = if max_txg == 0 { tx.txg() } else { max_txg };
@@ -219,7 +224,9 @@ impl TaskContext<'_> {
 
     /// Takes what a scan has given to leaves from what they lack; their guids.
     ///
-    /// Whoever was away for a part of it lacks a later txg: that of a change, at least of where the scan was.
+    /// Whoever was away for a part of it lacks a later txg: that of a change, at least of where the scan was. A scan
+    /// begins when all txgs are on disk that were lacked then ([`Pool::scan_start`]), so what was missed since ends
+    /// after its range.
     fn filled(&self, scan: &Scan) -> Vec<u64> {
         let mut out = Vec::new();
         let tree = self.pool.store.tree();
@@ -232,6 +239,7 @@ impl TaskContext<'_> {
                 continue;
             }
             leaf.lacks.remove(0, scan.max_txg + 1);
+            leaf.set_filled();
             if let Some(config) = self.pool.config.lock().vdev_tree.find_mut(leaf.guid()) {
                 config.resilver_txg = 0;
             }

@@ -19,6 +19,8 @@ use crate::pool::{Pool, Writing};
 /// Bytes of memory for what a slice gathers: wanted, and taken in any case.
 const MEMORY: u64 = 16 << 20;
 const MEMORY_LEAST: u64 = 256 << 10;
+/// Txgs that a resilver waits for, at most, so that all that leaves lack was written before it begins.
+const TXGS_BEFORE: u64 = 4;
 /// How often it is put to disk where a scan is.
 const SAVE: Duration = Duration::from_secs(5);
 
@@ -36,28 +38,54 @@ pub enum Step {
 }
 
 impl Pool {
-    /// Begins a scrub, or a resilver of what leaves lack that are there; a paused scrub goes on.
+    /// Begins a scrub, or a resilver of what leaves lack that are there; a paused scrub goes on. A resilver takes the
+    /// place of a scrub.
     pub fn scan_start(&self, function: ScanFunction) -> Result<Answer> {
         self.writing()?;
-        let range = match function {
-            ScanFunction::Resilver => {
-                let lacking = self.lacking_leaves();
-                let ranges = || lacking.iter().flat_map(|(_, txgs)| txgs.ranges());
-                let first = ranges().map(|range| range.0).min();
-                let Some(first) = first else { return Ok(Answer::NothingLacks) };
-                (first.saturating_sub(1), ranges().map(|range| range.1).max().unwrap_or(0))
-            }
-            _ => (0, 0),
-        };
         if function == ScanFunction::Scrub && self.is_scan_paused() {
             return self.task(|cx| cx.scan_pause(false));
         }
+        let resilver = function == ScanFunction::Resilver;
         // Nothing is written for who asks in vain, again and again.
-        if let Some(answer) = self.scan.state.lock().running.as_ref().map(Running::in_the_way) {
+        let in_the_way = self.scan.state.lock().running.as_ref().map(Running::in_the_way);
+        if let Some(answer) = in_the_way.filter(|way| !resilver || *way != Answer::Scrubbing) {
             return Ok(answer);
+        }
+        let range = match resilver {
+            true => match self.range_lacked() {
+                Some((_, last)) => {
+                    // What a leaf misses from here on must not look like what it is given.
+                    for _ in 0..TXGS_BEFORE {
+                        if self.txg() + 1 < last {
+                            self.task(|_| Ok(()))?;
+                        }
+                    }
+                    // It may have missed more meanwhile.
+                    self.range_lacked().unwrap_or_default()
+                }
+                None => return Ok(Answer::NothingLacks),
+            },
+            false => (0, 0),
+        };
+        if resilver && range == (0, 0) {
+            return Ok(Answer::NothingLacks);
         }
         let allocated = self.space()?.allocated;
         self.task(move |cx| cx.scan_begin(function, range, allocated))
+    }
+
+    /// The txgs that leaves lack which are there, (before the first, up to the last].
+    fn range_lacked(&self) -> Option<(u64, u64)> {
+        let lacking = self.lacking_leaves();
+        let ranges = || lacking.iter().flat_map(|(_, txgs)| txgs.ranges());
+        let first = ranges().map(|range| range.0).min()?;
+        Some((first.saturating_sub(1), ranges().map(|range| range.1).max()?))
+    }
+
+    /// Leaves that did not take what a scan gave them are tried again: this one, or all.
+    pub(crate) fn scan_forgives(&self, leaf: Option<u64>) {
+        let mut state = self.scan.state.lock();
+        state.refusing.retain(|guid| leaf.is_some_and(|leaf| leaf != *guid));
     }
 
     /// Pauses the scrub that is under way.
@@ -232,8 +260,12 @@ impl Pool {
             let end = running.position.is_end();
             let save = end || running.saved.elapsed() >= SAVE;
             let flush = save && std::mem::take(&mut running.unflushed);
-            let refusing = sums.unwritten.iter().map(|leaf| tree.leaves()[*leaf].guid());
-            state.refusing.extend(refusing);
+            for leaf in &sums.unwritten {
+                let guid = tree.leaves()[*leaf].guid();
+                if !state.refusing.contains(&guid) {
+                    state.refusing.push(guid);
+                }
+            }
             (flush, save && !end)
         };
         if flush {
@@ -280,6 +312,12 @@ impl Pool {
     pub(crate) fn is_scrubbing(&self) -> bool {
         let state = self.scan.state.lock();
         state.running.as_ref().is_some_and(|running| running.scan.function == ScanFunction::Scrub)
+    }
+
+    /// Is there a leaf that is new, and waits to be filled?
+    pub fn is_filling(&self) -> bool {
+        let tree = self.store.tree();
+        tree.leaves().iter().any(|leaf| leaf.state.is_online() && leaf.is_filling())
     }
 
     /// Is a scan under way, and not paused?

@@ -19,6 +19,11 @@ use crate::mos::Mos;
 
 /// Blocks that a slice looks at, at most, whether they are to be examined or not.
 const SEEN_MAX: u64 = 1 << 19;
+/// An object set has each block once, and each slice looks at the way to its first block again: more bytes than the
+/// vdevs have, so many times, only a hostile pool leads to.
+const WALKED_MAX: u64 = 16;
+/// Blocks that could not be read of which it is kept where they are; that there are some is what matters.
+const UNREAD_MAX: usize = 4096;
 /// Bytes of memory for each part of a block.
 pub(crate) const PART_BYTES: u64 = (size_of::<(Part, Bookmark)>() + 2 * size_of::<Spot>()) as u64;
 
@@ -40,6 +45,8 @@ pub(crate) struct Gathered {
     pub(crate) passed: u64,
     /// Blocks whose parts cannot be told.
     pub(crate) lost: Vec<Bookmark>,
+    /// Blocks that lead to others and could not be read; some, if there are many.
+    pub(crate) unread: Vec<Bookmark>,
 }
 
 /// What a slice may take.
@@ -58,11 +65,25 @@ struct Gathering<'a> {
     out: Gathered,
     bytes: u64,
     seen: u64,
+    /// Bytes of blocks of the object set at hand that were looked at, and how many there can be at most.
+    walked: u64,
+    walked_max: u64,
 }
 
 impl Visitor for Gathering<'_> {
-    fn visit(&mut self, at: Bookmark, bp: &BlkPtr) {
+    fn pass(&mut self, bp: &BlkPtr) -> bool {
         self.seen += 1;
+        self.walked = self.walked.saturating_add(bp.asize().max(1 << format::label::ASHIFT_MIN));
+        self.walked <= self.walked_max
+    }
+
+    fn unread(&mut self, at: Bookmark) {
+        if self.out.unread.len() < UNREAD_MAX {
+            self.out.unread.push(at);
+        }
+    }
+
+    fn visit(&mut self, at: Bookmark, bp: &BlkPtr) {
         self.out.passed += bp.asize();
         let tree = self.tree;
         let birth = bp.physical_birth();
@@ -109,14 +130,22 @@ pub(crate) fn gather(
         Mos { objset: Arc::new(Objset::open(store.clone(), root, policy, None)?), ruins: None };
     let resilver = scan.function == ScanFunction::Resilver;
     let out = Gathered::default();
-    let mut gathering = Gathering { store, tree, resilver, budget, out, bytes: 0, seen: 0 };
+    let vdevs = tree.tops().iter().map(vdev::Top::asize).fold(0, u64::saturating_add);
+    let walked_max = vdevs.saturating_mul(WALKED_MAX);
+    let mut gathering =
+        Gathering { store, tree, resilver, budget, out, bytes: 0, seen: 0, walked: 0, walked_max };
     while !position.is_end() && !gathering.is_enough() {
+        gathering.seen += 1;
         match position.bookmark.objset {
             NONE => next(&mos, scan, position, &mut gathering)?,
             0 => {
                 if walk(store, position, root, &mut gathering) == Flow::Go {
                     let origin = mos.dir(lookup::root_dir(&mos)?)?.origin_object.get();
-                    position.enter(origin, (scan.min_txg, scan.max_txg));
+                    match origin {
+                        // The MOS again, and so on for ever.
+                        0 => lose(position, 0, &mut gathering),
+                        _ => position.enter(origin, (scan.min_txg, scan.max_txg)),
+                    }
                 }
             }
             object => match mos.dataset(object) {
@@ -155,6 +184,13 @@ fn next(
     Ok(())
 }
 
+/// Is it the data set that comes after a snapshot of this object and txg? They are a tree, in which each is later than
+/// what it has grown from; or a hostile pool's scan would have no end.
+fn has_grown_from((object, txg): (u64, u64), phys: &DslDatasetPhys) -> bool {
+    let later = !is_snapshot(phys) || phys.creation_txg.get() > txg;
+    phys.prev_snap_object.get() == object && later
+}
+
 fn is_snapshot(phys: &DslDatasetPhys) -> bool {
     phys.num_children.get() != 0
 }
@@ -179,14 +215,22 @@ fn dataset(
         position.push(object, position.max_txg);
     } else {
         let txg = phys.creation_txg.get();
-        if phys.next_snap_object.get() != 0 {
-            position.push(phys.next_snap_object.get(), txg);
+        let mut after = Vec::new();
+        if is_snapshot(phys) && phys.next_snap_object.get() != 0 {
+            after.push(phys.next_snap_object.get());
         }
         let clones = phys.next_clones_object.get();
         if phys.num_children.get() > 1 && clones != 0 {
-            mos.zap(clones)?.each_number(|_, clone| {
-                clone.into_iter().for_each(|clone| position.push(clone, txg));
-            })?;
+            mos.zap(clones)?.each_number(|_, clone| after.extend(clone))?;
+        }
+        for next in after {
+            match mos.dataset(next) {
+                Ok(next_phys) if !has_grown_from((object, txg), &next_phys) => {
+                    gathering.out.lost.push(Bookmark { object: next, ..Bookmark::default() });
+                }
+                // One that cannot be read is told when its turn comes.
+                _ => position.push(next, txg),
+            }
         }
     }
     position.leave();
@@ -199,6 +243,7 @@ fn walk(
     root: &BlkPtr,
     gathering: &mut Gathering<'_>,
 ) -> Flow {
+    gathering.walked = position.walked;
     let mut walk = Walk {
         store,
         objset: position.bookmark.objset,
@@ -211,5 +256,28 @@ fn walk(
     if let Some(stopped) = walk.stopped {
         position.bookmark = stopped;
     }
+    position.walked = gathering.walked;
     flow
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn data_sets_are_a_tree_in_time() {
+        let dataset = |prev: u64, txg: u64, children: u64| {
+            let mut phys = DslDatasetPhys::new_zeroed();
+            phys.prev_snap_object = prev.into();
+            phys.creation_txg = txg.into();
+            phys.num_children = children.into();
+            phys
+        };
+        assert!(has_grown_from((50, 7), &dataset(50, 8, 1)));
+        // A head is older than its snapshots.
+        assert!(has_grown_from((50, 7), &dataset(50, 4, 0)));
+        assert!(!has_grown_from((50, 7), &dataset(50, 7, 1)));
+        assert!(!has_grown_from((50, 7), &dataset(51, 8, 1)));
+    }
 }

@@ -27,6 +27,12 @@ pub(crate) trait Visitor {
     /// A block in the range, after what is below it.
     fn visit(&mut self, at: Bookmark, bp: &BlkPtr);
 
+    /// A block is looked at, in the range or not. `false`: there cannot be so many.
+    fn pass(&mut self, bp: &BlkPtr) -> bool;
+
+    /// A block that leads to others could not be read: they are passed over.
+    fn unread(&mut self, at: Bookmark);
+
     /// Is it enough? Asked before each block of the lowest level.
     fn is_enough(&mut self) -> bool;
 }
@@ -57,7 +63,11 @@ impl Walk<'_> {
         if root.is_hole() || root.birth() <= self.range.0 {
             return Flow::Go;
         }
+        let at = Bookmark { objset: self.objset, object: 0, level: -1, block: 0 };
         let parsed = self.bytes_of(root).and_then(|bytes| ObjsetPhys::parse(&bytes).ok());
+        if parsed.is_none() {
+            self.visitor.unread(at);
+        }
         if let Some(phys) = parsed {
             let numbers = [PROJECTUSED_OBJECT, GROUPUSED_OBJECT, USERUSED_OBJECT];
             let flow = self.object(Object { number: 0, dnode: &phys.meta });
@@ -71,7 +81,6 @@ impl Walk<'_> {
                 }
             }
         }
-        let at = Bookmark { objset: self.objset, object: 0, level: -1, block: 0 };
         self.tell(at, root);
         Flow::Go
     }
@@ -99,6 +108,10 @@ impl Walk<'_> {
             level: level.into(),
             block: number,
         };
+        if !self.visitor.pass(bp) {
+            self.visitor.unread(at);
+            return Flow::Go;
+        }
         // Who stops within the accounts, which have no place in the order, would begin the object set anew.
         let resumable = level == 0 && object.number < PROJECTUSED_OBJECT;
         if resumable && self.visitor.is_enough() {
@@ -114,6 +127,7 @@ impl Walk<'_> {
                 self.dnodes(object, &bytes, number)
             }
         } else {
+            self.visitor.unread(at);
             Flow::Go
         };
         if flow == Flow::Go {
@@ -210,6 +224,10 @@ mod tests {
         struct Nobody;
         impl Visitor for Nobody {
             fn visit(&mut self, _at: Bookmark, _bp: &BlkPtr) {}
+            fn pass(&mut self, _bp: &BlkPtr) -> bool {
+                true
+            }
+            fn unread(&mut self, _at: Bookmark) {}
             fn is_enough(&mut self) -> bool {
                 false
             }

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use device::queue::LeafQueue;
-use device::{Device, WriteDevice, WriteFile};
+use device::{Device, DeviceError, WriteDevice, WriteFile};
 use format::NvList;
 use format::config::VdevConfig;
 use format::label::{LABEL_SIZE, LABELS, label_offset};
 use pool::devices::{Labels, queue_buffers};
-use pool::{NewLeaf, PoolError};
+use pool::{NewLeaf, Pool, PoolError, Trouble};
 use rt::sync::Arc;
 
 use super::lifecycle::{is_named, leaf_path, open_leaf};
@@ -25,8 +25,9 @@ fn doing(request: &Change) -> Doing {
     Doing::Disk(match &request.act {
         Act::Offline { fault: true, .. } => format!("fault {device}"),
         Act::Offline { .. } => format!("offline {device}"),
-        Act::Online => format!("online {device}"),
+        Act::Online { .. } => format!("online {device}"),
         Act::Detach => format!("detach {device}"),
+        Act::Remove => format!("remove {device}"),
         Act::Attach(new) => format!("attach {} to {device}", new.display()),
         Act::Replace(Some(new)) => format!("replace {device} with {}", new.display()),
         Act::Replace(None) => format!("replace {device} with {device}"),
@@ -44,14 +45,22 @@ fn refused(doing: Doing, error: PoolError) -> Error {
 /// The leaf of a name: by guid or path, as the pool has it or as it was found.
 fn find(session: &Session, name: &str) -> Option<VdevConfig> {
     let config = session.pool.config();
-    let paths = session.paths();
+    config.vdev_tree.leaves().find(|leaf| is_called(session, leaf, name)).cloned()
+}
+
+/// Is it the vdev of this name, by guid or path?
+fn is_called(session: &Session, vdev: &VdevConfig, name: &str) -> bool {
     let typed = std::fs::canonicalize(name).ok();
-    let is_it = |leaf: &&VdevConfig| {
-        let found = paths.get(&leaf.guid);
-        let same = typed.is_some() && found.and_then(|path| path.canonicalize().ok()) == typed;
-        is_named(leaf, name) || same
-    };
-    config.vdev_tree.leaves().find(is_it).cloned()
+    let found = session.paths().get(&vdev.guid).and_then(|path| path.canonicalize().ok());
+    is_named(vdev, name) || typed.is_some() && found == typed
+}
+
+/// The spare of a name, waiting or in use.
+pub(super) fn find_spare(session: &Session, name: &str) -> Result<Option<VdevConfig>> {
+    let spares = session.pool.spares();
+    let spares =
+        spares.map_err(|error| pool_error(Doing::Open(session.pool.name().into()), error))?;
+    Ok(spares.into_iter().find(|spare| is_called(session, spare, name)))
 }
 
 /// Makes the change; without a server, or if that is asked for, it stays until what a disk lacks is filled, and
@@ -64,66 +73,110 @@ pub(super) fn change(
     let alone = here.held.as_ref().map(|held| held.one_at_a_time());
     let session = session::open(here, &request.name, &request.places, For::Writing)?;
     let doing = doing(request);
-    let old = find(&session, &request.device);
-    let old = old.ok_or_else(|| Error::cannot(doing.clone(), Why::NoDevice))?;
     let fail = |error| refused(doing.clone(), error);
-    let mut new = None;
+    let spare = find_spare(&session, &request.device)?;
+    let old = match (find(&session, &request.device), spare) {
+        (_, Some(spare)) if request.act == Act::Remove => spare,
+        (Some(_), None) if request.act == Act::Remove => {
+            return Err(Error::cannot(
+                doing,
+                Why::NotDone("only spares can be removed yet".into()),
+            ));
+        }
+        (Some(leaf), _) => leaf,
+        (None, Some(_)) => {
+            let why = "device is reserved as a hot spare";
+            return Err(Error::cannot(doing, Why::Host(why.into())));
+        }
+        (None, None) => return Err(Error::cannot(doing, Why::NoDevice)),
+    };
     let class = match &request.act {
         Act::Offline { temporary, fault } => {
             session.pool.offline(old.guid, *temporary, *fault).map_err(fail)?;
             events::STATE_CHANGE
         }
-        Act::Online => {
+        Act::Online { expand } => {
             let device = returned(here, &session, &old).map_err(fail)?;
             session.pool.online(old.guid, device).map_err(fail)?;
+            if *expand {
+                session.pool.expand(Some(old.guid)).map_err(fail)?;
+            }
             events::VDEV_ONLINE
         }
         Act::Detach => {
             session.pool.detach(old.guid).map_err(fail)?;
             events::VDEV_REMOVE
         }
+        Act::Remove => {
+            session.pool.remove_spare(old.guid).map_err(fail)?;
+            events::VDEV_REMOVE_AUX
+        }
+        Act::Replace(Some(path)) if let Some(spare) = find_spare(&session, &text(path))? => {
+            let path = session.paths().remove(&spare.guid).unwrap_or_else(|| path_of(&spare));
+            engage(&session.pool, old.guid, (&spare, &path), Trouble::Unnoted).map_err(fail)?;
+            let told = session.told.iter();
+            told.for_each(|told| told.tell_leaf(&session.pool, events::VDEV_SPARE, &spare));
+            events::VDEV_ATTACH
+        }
         Act::Attach(path) | Act::Replace(Some(path)) => {
             let replacing = matches!(request.act, Act::Replace(_));
             attach(here, &session, &old, (path, replacing), request)?;
-            new = Some(path.clone());
             events::VDEV_ATTACH
         }
         Act::Replace(None) => {
             let path = PathBuf::from(&request.device);
             let path = if path.is_absolute() { path } else { path_of(&old) };
             attach(here, &session, &old, (&path, true), request)?;
-            new = Some(path);
             events::VDEV_ATTACH
         }
     };
     session.told.iter().for_each(|told| told.tell_leaf(&session.pool, class, &old));
     session.note(&request.command).map_err(|error| pool_error(doing.clone(), error))?;
-    if let (Some(mut known), Some(new)) = (session.known.clone(), &new) {
-        let new = std::path::absolute(new).unwrap_or_else(|_| new.clone());
-        known.paths.retain(|path| *path != new);
-        known.paths.push(new);
-        here.state.change(|state| state.remember(known))?;
-    }
-    if let Some(held) = here.held.as_ref().filter(|_| session.held) {
-        let places = session.places().into_iter().chain(new).collect();
-        held.look_for_devices(&request.name, places);
-    }
     drop(alone);
-    if !matches!(request.act, Act::Offline { .. } | Act::Detach) {
+    if !matches!(request.act, Act::Offline { .. } | Act::Detach | Act::Remove) {
         let filled = scrub::fill(here, &session, request.wait, progress);
         filled.map_err(|error| pool_error(doing.clone(), error))?;
     }
     session.close(doing)
 }
 
-fn path_of(leaf: &VdevConfig) -> PathBuf {
+pub(super) fn path_of(leaf: &VdevConfig) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     PathBuf::from(std::ffi::OsStr::from_bytes(leaf.path.as_deref().unwrap_or_default()))
 }
 
 /// A device as pools have theirs: behind a queue.
-fn queued(here: &Here, file: WriteFile) -> Arc<dyn WriteDevice> {
-    Arc::new(LeafQueue::for_writing(file, queue_buffers(1, Some(&here.memory))))
+pub(super) fn queued(memory: &rt::Account, file: WriteFile) -> Arc<dyn WriteDevice> {
+    Arc::new(LeafQueue::for_writing(file, queue_buffers(1, Some(memory))))
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Has a spare of the pool, whose device is at `path`, stand in for the leaf `old`.
+pub(super) fn engage(
+    pool: &Pool,
+    old: u64,
+    (spare, path): (&VdevConfig, &Path),
+    trouble: Trouble,
+) -> std::result::Result<(), PoolError> {
+    let busy = || {
+        let path = path.display();
+        PoolError::Invalid(format!("{path} is busy, or device removal is in progress"))
+    };
+    if pool.config().vdev_tree.find(spare.guid).is_some() {
+        return Err(busy());
+    }
+    let file = WriteFile::open(path).map_err(|error| match error {
+        DeviceError::Busy { .. } => busy(),
+        error => PoolError::Invalid(error.to_string()),
+    })?;
+    if Labels::read(&file).guid() != Some(spare.guid) {
+        let why = format!("{} is no spare of this pool any more", path.display());
+        return Err(PoolError::Invalid(why));
+    }
+    pool.engage(old, spare.guid, queued(pool.memory(), file), trouble)
 }
 
 /// The device of a leaf that the pool was opened without, if it is where it was, with its label.
@@ -143,7 +196,7 @@ fn returned(
     let is_it = ids.is_some_and(|(pool, label)| {
         pool == session.pool.guid() && label.is_some_and(|label| label.guid == leaf.guid)
     });
-    Ok(is_it.then(|| queued(here, file)))
+    Ok(is_it.then(|| queued(&here.memory, file)))
 }
 
 /// Attaches a device, or begins to replace a disk by it.
@@ -168,7 +221,9 @@ fn attach(
         return Err(Error::cannot(doing, Why::Host("device is too small".into())));
     }
     let is_disk = file.is_block_device();
-    let device = NewLeaf { path: leaf_path(path), is_disk, device: queued(here, file) };
+    let device = NewLeaf { path: leaf_path(path), is_disk, device: queued(&here.memory, file) };
+    // Before it is part of the pool: whoever opens that next has to find it, whatever becomes of this process.
+    session.remember(here, &[path.to_path_buf()])?;
     let done = session.pool.attach(old.guid, device, replacing);
     done.map(drop).map_err(|error| refused(doing, error))
 }

@@ -23,6 +23,7 @@ use super::disks;
 use super::lookout::{Lookout, Telling};
 use super::places::Places;
 use super::session::{self, For, Located, Session};
+use super::standins::Standins;
 use super::systems::{System, Systems};
 use crate::events::{self, Events, Heard, Query};
 use crate::state::Known;
@@ -56,6 +57,7 @@ pub struct Held {
     ending: AtomicBool,
     events: Events,
     lookout: Lookout,
+    standins: Standins,
     /// Those whose timer has run out, and that are being synced for it.
     syncing: Mutex<BTreeSet<String>>,
     /// What is mounted of them, if this process mounts file systems where their properties say.
@@ -125,20 +127,45 @@ impl Held {
         &self.events
     }
 
+    /// Looks at all of them, and tells what has changed since the last look; devices that failed get others in their
+    /// place.
+    pub fn look(self: &Arc<Self>) {
+        for pool in self.look_around() {
+            self.standins.look(self, &pool);
+        }
+    }
+
     /// Looks at all of them, and tells what has changed since the last look.
-    pub fn look(&self) {
+    fn look_around(&self) -> Vec<Arc<Pool>> {
         let pools: Vec<_> = self.pools.lock().values().cloned().collect();
-        for One { pool, scan, index, .. } in pools {
-            let members = scan.pools.get(index).into_iter().flat_map(|pool| &pool.members);
+        for One { pool, scan, index, .. } in &pools {
+            let members = scan.pools.get(*index).into_iter().flat_map(|pool| &pool.members);
             let path = |member: &Member| Some((member.guid, member.candidate.path.clone()?));
             let paths = members.filter_map(path).collect();
-            self.lookout.look(&pool, &paths, &self.events);
+            self.lookout.look(pool, &paths, &self.events);
         }
+        pools.into_iter().map(|one| one.pool).collect()
+    }
+
+    /// Where devices of a pool were found, by guid: leaves, spares and caches.
+    pub(super) fn paths(&self, name: &str) -> BTreeMap<u64, PathBuf> {
+        let located = self.located(name);
+        located.map(|located| located.devices()).unwrap_or_default()
+    }
+
+    /// What has been done about devices.
+    pub(super) fn standins(&self) -> &Standins {
+        &self.standins
+    }
+
+    /// Another device is where a leaf was.
+    pub(super) fn look_anew(&self, pool: &Pool, leaf: u64) {
+        self.lookout.look_anew(pool, leaf);
     }
 
     /// Tells events until `sink` gives false.
     pub(super) fn tell_events(&self, query: &Query, sink: &mut dyn FnMut(Heard<'_>) -> bool) {
-        self.look();
+        drop(self.look_around());
         let (mut last, mut patience) = (0, Duration::ZERO);
         loop {
             for event in self.events.wait_after(last, patience) {
@@ -168,13 +195,20 @@ impl Held {
     /// The devices of a pool have changed: looks at these anew.
     pub(super) fn look_for_devices(&self, name: &str, places: Vec<PathBuf>) {
         let there: Vec<_> = places.into_iter().filter(|path| path.exists()).collect();
-        let Ok(scan) = pool::devices::scan(&there) else { return };
+        let Ok(mut scan) = pool::devices::scan(&there) else { return };
         let mut pools = self.pools.lock();
         let Some(one) = pools.get_mut(name) else { return };
         let guid = one.pool.guid();
-        if let Some(index) = scan.pools.iter().position(|pool| pool.guid() == guid) {
-            (one.scan, one.index) = (Arc::new(scan), index);
+        let Some(index) = scan.pools.iter().position(|pool| pool.guid() == guid) else { return };
+        let before = one.scan.pools.get(one.index).into_iter().flat_map(|pool| &pool.members);
+        let (tree, members) = (one.pool.config().vdev_tree, &mut scan.pools[index].members);
+        for member in before.filter(|member| tree.find(member.guid).is_some()) {
+            // One that is away now is known by where it was.
+            if !members.iter().any(|other| other.guid == member.guid) {
+                members.push(member.clone());
+            }
         }
+        (one.scan, one.index) = (Arc::new(scan), index);
     }
 
     /// Tells of a command that has gone into a pool's history.
@@ -224,6 +258,7 @@ impl Held {
                 // This list, and the session that is to end it.
                 if Arc::strong_count(&one.pool) <= 2 {
                     self.lookout.forget(one.pool.guid());
+                    self.standins.forget(one.pool.guid());
                     pools.remove(name);
                     return Ok(());
                 }

@@ -25,7 +25,7 @@ pub(super) fn verify(
     let found = located.found().ok_or_else(|| Error::open(&request.name, Why::NoPool))?;
     let doing = || Doing::Open(request.name.clone());
     let keep = request.keep.clone().map(verify::Keep::new);
-    let past = here.rescue.is_some_and(|rescue| rescue.txg.is_some());
+    let past = here.rescue.as_ref().is_some_and(|rescue| rescue.txg.is_some());
     let options = verify::Options { memory: request.memory, keep, past, ..Default::default() };
     let mut told = |p: verify::Progress| progress(Progress { done: p.bytes, total: p.bytes_total });
     let report = verify::verify_pool(found, &options, &mut told).map_err(|error| match error {

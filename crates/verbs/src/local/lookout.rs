@@ -96,6 +96,17 @@ impl Lookout {
         self.pools.lock().remove(&guid);
     }
 
+    /// Another device is where a leaf was: what was seen of the old one says nothing of it.
+    pub(super) fn look_anew(&self, pool: &Pool, guid: u64) {
+        if let Some(watched) = self.pools.lock().get_mut(&pool.guid()) {
+            watched.leaves.remove(&guid);
+        }
+        let tree = pool.store().tree();
+        if let Some(leaf) = tree.leaf_by_guid(guid).and_then(|at| tree.leaves().get(at)) {
+            leaf.verdict.set(Seen::Fine);
+        }
+    }
+
     /// Forgets the errors of one leaf, or of all.
     pub(super) fn clear(&self, pool: &Pool, only: Option<u64>, events: &Events) {
         let mut pools = self.pools.lock();

@@ -1,6 +1,7 @@
 //! The engine in this process: opens pools, acts, syncs and closes, one command at a time.
 
 mod accounts;
+mod additions;
 mod bookmarks;
 mod branches;
 mod capacity;
@@ -29,16 +30,18 @@ mod pool_props;
 mod properties;
 mod query;
 mod rescue;
+mod roots;
 mod salvage;
 mod scrub;
 mod session;
+mod standins;
 mod status;
 mod systems;
 mod volumes;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pool::props::{Key, PoolProp, Prop, Value};
 use rt::sync::Arc;
@@ -187,11 +190,18 @@ fn all_right(errors: Vec<Error>) -> Result<()> {
 
 impl Engine for Local {
     fn rescue(&mut self, rescue: Rescue) {
-        self.here.rescue = Some(rescue);
+        let known = self.here.rescue.get_or_insert_default();
+        known.txg = rescue.txg.or(known.txg);
+        known.roots = rescue.roots.or(known.roots.take());
     }
 
-    fn rescue_scan(&mut self, places: &[PathBuf]) -> Result<Vec<Remains>> {
-        rescue::scan(&self.here, places)
+    fn rescue_scan(
+        &mut self,
+        places: &[PathBuf],
+        roots: Option<&Path>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Vec<Remains>> {
+        rescue::scan(&self.here, places, roots, progress)
     }
 
     fn is_ending(&self) -> bool {
@@ -266,6 +276,10 @@ impl Engine for Local {
         progress: &mut dyn FnMut(&pools::Scan) -> bool,
     ) -> Result<()> {
         disks::change(&self.here, request, progress)
+    }
+
+    fn pool_add(&mut self, request: &crate::disks::Add) -> Result<Option<crate::disks::Before>> {
+        additions::add(&self.here, request)
     }
 
     fn pool_labelclear(&mut self, request: &crate::disks::Labelclear) -> Result<()> {

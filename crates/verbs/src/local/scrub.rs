@@ -118,7 +118,7 @@ pub(super) fn fill(
         return Ok(());
     }
     let begun = pool.scan_start(ScanFunction::Resilver)?;
-    // What was left of an older one comes first. A scrub fills nothing: it is somebody else's to go on with.
+    // What was left of an older one comes first.
     match begun {
         ScanAnswer::Done | ScanAnswer::Resilvering => run(pool, progress),
         _ => Ok(()),
@@ -187,6 +187,14 @@ fn go_on(pool: &Pool, held: &Weak<Held>) -> Duration {
     };
     if pool.suspended().is_some() {
         return IDLE;
+    }
+    // Who waits for a new disk waits for redundancy: a scrub can be begun again, as with OpenZFS.
+    if pool.needs_resilver() && pool.is_filling() {
+        let in_the_way = pool.scan_status().ok().flatten();
+        let scrub = in_the_way.filter(|now| now.is_running() && !now.is_resilver());
+        if scrub.is_some() && matches!(pool.scan_stop(), Ok(ScanAnswer::Done)) {
+            tell(false, "finish");
+        }
     }
     if !pool.is_scanning() {
         let wanted = pool.needs_resilver();

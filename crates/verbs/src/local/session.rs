@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use device::DeviceError;
 use format::config::{PoolConfig, PoolState, VdevConfig};
-use pool::devices::{Candidate, FoundPool, Scan, VdevError, scan};
+use pool::devices::{Candidate, FoundPool, Scan, Tree, VdevError, scan};
 use pool::{Devices, OpenOptions, Pool, PoolError};
 use rt::sync::Arc;
 
+use super::roots;
 use super::{Held, Here, keeper};
 use crate::state::Known;
 use crate::{Doing, Error, Result, Why, find, host};
@@ -94,6 +95,15 @@ impl Located {
         pool.members.len() < before
     }
 
+    /// Files and disks of its leaves, and of all spares and cache devices that were found, by guid.
+    pub(super) fn devices(&self) -> BTreeMap<u64, PathBuf> {
+        let members = self.found().into_iter().flat_map(|pool| &pool.members);
+        let members = members.map(|member| (member.guid, &member.candidate));
+        let others = self.scan.aux.iter().map(|aux| (aux.label.guid, &aux.candidate));
+        let named = members.chain(others).map(|(guid, c)| Some((guid, c.path.clone()?)));
+        named.flatten().collect()
+    }
+
     /// The files and disks of its leaves.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         let members = self.found().into_iter().flat_map(|pool| &pool.members);
@@ -113,9 +123,15 @@ pub(crate) fn locate(here: &Here, name: &str, places: &[PathBuf]) -> Result<Loca
 /// Finds the devices of a pool as they are now, held or not.
 pub(crate) fn locate_on_disk(here: &Here, name: &str, places: &[PathBuf]) -> Result<Located> {
     let mut located = locate_newest(here, name, places)?;
-    let Some(txg) = here.rescue.and_then(|rescue| rescue.txg) else { return Ok(located) };
+    let Some(rescue) = &here.rescue else { return Ok(located) };
     let scan = Arc::get_mut(&mut located.scan);
-    if let Some(found) = scan.and_then(|scan| scan.pools.get_mut(located.index)) {
+    let Some(found) = scan.and_then(|scan| scan.pools.get_mut(located.index)) else {
+        return Ok(located);
+    };
+    if let Some(roots) = &rescue.roots {
+        roots::take(here, found, roots, rescue.txg)?;
+    }
+    if let Some(txg) = rescue.txg {
         let first = found.uberblocks.last().map(|uberblock| uberblock.txg.get());
         found.uberblocks.retain(|uberblock| uberblock.txg.get() <= txg);
         if let (true, Some(first)) = (found.uberblocks.is_empty(), first) {
@@ -156,6 +172,12 @@ fn locate_newest(here: &Here, name: &str, places: &[PathBuf]) -> Result<Located>
     }
     let known = state.pool(name).cloned();
     Ok(Located { scan: Arc::new(scan), index, known, forced: false, held: None })
+}
+
+/// The devices of a pool, to be read as it is.
+pub(crate) fn as_it_is_on(found: &FoundPool, tree: Tree) -> Devices {
+    let labels = PoolConfig { vdev_tree: found.root.clone(), ..found.config.clone() };
+    Devices::Ruins(Arc::new(tree), Box::new(labels))
 }
 
 /// Opens the pool of a name.
@@ -229,11 +251,7 @@ pub(crate) fn open_located(
     let devices = match mode {
         For::Reading => found.open_tree_in(&here.memory).map(|tree| match as_it_is {
             false => Devices::ReadOnly(Arc::new(tree)),
-            true => {
-                let root = found.root.clone();
-                let labels = PoolConfig { vdev_tree: root, ..found.config.clone() };
-                Devices::Ruins(Arc::new(tree), Box::new(labels))
-            }
+            true => as_it_is_on(found, tree),
         }),
         For::Writing => {
             found.open_write_tree_in(&found.root, Some(&here.memory)).map(Devices::Writable)
@@ -344,6 +362,22 @@ impl Session {
         let members = self.found().into_iter().flat_map(|pool| &pool.members);
         let others = self.scan.aux.iter().map(|aux| (aux.label.guid, &aux.candidate));
         members.map(|member| (member.guid, &member.candidate)).chain(others)
+    }
+
+    /// The devices of the pool have changed: these may be new.
+    pub(super) fn remember(&self, here: &Here, new: &[PathBuf]) -> Result<()> {
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let new: Vec<PathBuf> = new.iter().map(absolute).collect();
+        if let Some(mut known) = self.known.clone().filter(|_| !new.is_empty()) {
+            known.paths.retain(|path| !new.contains(path));
+            known.paths.extend(new.iter().cloned());
+            here.state.change(|state| state.remember(known))?;
+        }
+        if let Some(held) = here.held.as_ref().filter(|_| self.held) {
+            let places = self.places().into_iter().chain(new).collect();
+            held.look_for_devices(self.pool.name(), places);
+        }
+        Ok(())
     }
 
     /// Ends the session: what was changed is on disk.

@@ -197,7 +197,12 @@ fn others(
         let stats = Stats { device_size, ..Stats::default() };
         Known { path, stats, ..Known::default() }
     };
-    Ok(health::others(&configs, &mut known))
+    let mut others = health::others(&configs, &mut known);
+    let tree = pool.config().vdev_tree;
+    for spare in others.iter_mut().filter(|spare| tree.find(spare.guid).is_some()) {
+        (spare.state, spare.aux) = (State::Unavail, Some(Aux::Spared));
+    }
+    Ok(others)
 }
 
 /// What is told of a scan.
