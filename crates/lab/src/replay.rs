@@ -28,20 +28,18 @@ fn together(disks: &mut [Model], now: Duration, ios: &[Io]) -> Duration {
 }
 
 /// How many begin a list for which this holds.
-fn leading(ios: &[Io], holds: impl Fn(&Io) -> bool) -> usize {
+fn leading(ios: &[Io], mut holds: impl FnMut(&Io) -> bool) -> usize {
     ios.iter().take_while(|io| holds(io)).count()
 }
 
-/// What belongs to the first of the list: alike, and each on another disk.
+/// What belongs to the first of the list: alike, and asked for along with it, or of another disk.
 fn side_by_side(ios: &[Io]) -> usize {
     let mut seen = Vec::new();
-    for io in ios {
-        if io.scan || io.what != ios[0].what || seen.contains(&io.disk) {
-            break;
-        }
+    leading(ios, |io| {
+        let belongs = seen.is_empty() || io.along || !seen.contains(&io.disk);
         seen.push(io.disk);
-    }
-    seen.len()
+        belongs && !io.scan && io.what == ios[0].what
+    })
 }
 
 /// The time until all is done, and on the platters.

@@ -114,6 +114,8 @@ pub(crate) struct Io {
     pub(crate) what: What,
     /// By a scan, for what it examines or fills.
     pub(crate) scan: bool,
+    /// Asked for at once with what is before it, and waited for together.
+    pub(crate) along: bool,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
@@ -135,9 +137,9 @@ impl Witness {
         Arc::new(Witness { queue, disk, trace: trace.clone() })
     }
 
-    fn note(&self, what: What, class: Class, offset: u64, bytes: usize) {
+    fn note(&self, what: What, (class, along): (Class, bool), (offset, bytes): (u64, usize)) {
         let (disk, scan, bytes) = (self.disk, class == Class::Scan, bytes as u64);
-        self.trace.lock().push(Io { disk, what, scan, offset, bytes });
+        self.trace.lock().push(Io { disk, what, scan, along, offset, bytes });
     }
 }
 
@@ -159,13 +161,13 @@ impl Device for Witness {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.note(What::Read, Class::SyncRead, offset, buf.len());
+        self.note(What::Read, (Class::SyncRead, false), (offset, buf.len()));
         self.queue.read_at(offset, buf)
     }
 
     fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
         let bytes = bufs.iter().map(|buf| buf.len()).sum();
-        self.note(What::Read, Class::SyncRead, offset, bytes);
+        self.note(What::Read, (Class::SyncRead, false), (offset, bytes));
         self.queue.read_vectored_at(offset, bufs)
     }
 
@@ -184,12 +186,12 @@ impl WriteDevice for Witness {
     }
 
     fn write_for(&self, class: Class, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
-        self.note(What::Write, class, offset, total(bufs));
+        self.note(What::Write, (class, false), (offset, total(bufs)));
         self.queue.write_for(class, offset, bufs)
     }
 
     fn flush(&self) -> Result<()> {
-        self.note(What::Flush, Class::SyncWrite, 0, 0);
+        self.note(What::Flush, (Class::SyncWrite, false), (0, 0));
         WriteDevice::flush(&self.queue)
     }
 
@@ -200,19 +202,22 @@ impl WriteDevice for Witness {
 
 impl ReadQueue for Witness {
     fn start_reads(&self, batch: &Batch, class: Class, reads: &[(u64, usize)]) -> Vec<usize> {
-        reads.iter().for_each(|(offset, size)| self.note(What::Read, class, *offset, *size));
+        let before = !batch.is_empty();
+        for (number, read) in reads.iter().enumerate() {
+            self.note(What::Read, (class, before || number > 0), *read);
+        }
         ReadQueue::start_reads(&self.queue, batch, class, reads)
     }
 }
 
 impl WriteQueue for Witness {
     fn start_write(&self, batch: &Batch, class: Class, offset: u64, bufs: &[IoSlice<'_>]) -> usize {
-        self.note(What::Write, class, offset, total(bufs));
+        self.note(What::Write, (class, !batch.is_empty()), (offset, total(bufs)));
         WriteQueue::start_write(&self.queue, batch, class, offset, bufs)
     }
 
     fn start_flush(&self, batch: &Batch) -> usize {
-        self.note(What::Flush, Class::SyncWrite, 0, 0);
+        self.note(What::Flush, (Class::SyncWrite, !batch.is_empty()), (0, 0));
         WriteQueue::start_flush(&self.queue, batch)
     }
 }

@@ -157,6 +157,20 @@ impl Tree {
         slots.iter().flatten().any(behind)
     }
 
+    /// How many more disks of a top-level vdev may be lost until what was written in txg `birth` is; less than 0 if it
+    /// is.
+    pub fn margin(&self, top: u32, birth: u64) -> i64 {
+        let Ok(top) = self.top(top) else { return i64::MAX };
+        let has = |leaf: &&usize| self.leaves()[**leaf].having(birth).is_some();
+        match top.layout {
+            Some(Layout::Raidz(geometry)) => {
+                let absent = top.slots.iter().filter(|slot| !slot.iter().any(|leaf| has(&leaf)));
+                geometry.parity() as i64 - absent.count() as i64
+            }
+            _ => top.slots.iter().flatten().filter(has).count() as i64 - 1,
+        }
+    }
+
     /// Says what is to be read, and where it goes.
     fn plan_sweep(
         &self,

@@ -3,23 +3,28 @@
 use acceptance::{Session, assert_verified, judge};
 use format::scan::ScanFunction;
 use pool::{ScanAnswer, ScanStep};
-use testkit::{Compare, assert_same};
+use testkit::workload::Op;
+use testkit::{Compare, Images, assert_same};
 
 use crate::{POOL, files, finish, load, shape};
+
+/// Work that is done without some disks.
+fn without(images: &Images, away: &[usize], work: &[Op]) {
+    let rest = images.without(away);
+    let mut session = Session::open(rest.path(), POOL, POOL).unwrap();
+    session.run(work);
+    session.close().unwrap();
+}
 
 /// Written without some disks; then they are back, and others go.
 fn resilvered(name: &str, away: &[usize], kills: bool) {
     let shape = shape(name);
     let (images, mut session) = Session::create(shape, 128 << 10);
     session.run(&load(1, "before", 60));
+    let before = session.pool().space().unwrap().allocated;
     session.close().unwrap();
     drop(session);
-    let rest = images.without(away);
-    let mut session = Session::open(rest.path(), POOL, POOL).unwrap();
-    let before = session.pool().space().unwrap().allocated;
-    session.run(&load(2, "away", 60));
-    session.close().unwrap();
-    drop((session, rest));
+    without(&images, away, &load(2, "away", 60));
     let mut session = Session::open(images.path(), POOL, POOL).unwrap();
     let whole = files(&session);
     let pool = session.pool();
@@ -70,6 +75,43 @@ fn resilvered(name: &str, away: &[usize], kills: bool) {
     session.close().unwrap();
     drop((session, rest));
     judge(&images, POOL, 0, 1);
+}
+
+/// What two disks lack is given to them before what one of them lacks alone.
+#[test]
+fn what_is_nearest_to_being_lost_comes_first() {
+    let (images, mut session) = Session::create(shape("raidz2"), 128 << 10);
+    session.run(&load(1, "before", 10));
+    let before = session.pool().space().unwrap().allocated;
+    session.close().unwrap();
+    drop(session);
+    without(&images, &[2], &load(2, "one", 60));
+    without(&images, &[2, 9], &load(3, "both", 20));
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    let pool = session.pool().clone();
+    let grown = pool.space().unwrap().allocated - before;
+    let lacks = |leaf: usize| !pool.store().tree().leaves()[leaf].lacks.is_empty();
+    assert_eq!(pool.scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Done);
+    while lacks(9) {
+        assert!(lacks(2));
+        assert_eq!(pool.scan_step_within(1 << 20).unwrap(), ScanStep::More);
+    }
+    // Two disks of eleven lack a quarter of it, one the rest.
+    let given = pool.scan_status().unwrap().unwrap().scan.processed;
+    assert!(lacks(2) && given > 0 && given < grown * 2 / 11 / 2, "{given} of {grown}");
+    let status = finish(&pool);
+    assert!(!lacks(2) && !pool.needs_resilver() && status.scan.errors == 0, "{status:?}");
+    let (read, written) = (status.pass_read, status.pass_written);
+    assert!(read + written <= grown * 115 / 100, "{read} read, {written} written of {grown}");
+    let whole = files(&session);
+    drop(pool);
+    session.close().unwrap();
+    drop(session);
+    assert_verified(images.path(), POOL);
+    let rest = images.without(&[0, 4]);
+    let mut session = Session::open(rest.path(), POOL, POOL).unwrap();
+    assert_same(&whole, &files(&session), Compare::ALL);
+    session.close().unwrap();
 }
 
 /// A scrub that is under way, or paused, gives way to a resilver.

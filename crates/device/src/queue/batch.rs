@@ -80,6 +80,11 @@ impl Batch {
         self.0.memory.lock().take()
     }
 
+    /// Has no I/O been submitted yet?
+    pub fn is_empty(&self) -> bool {
+        self.0.slots.lock().is_empty()
+    }
+
     pub(super) fn add(
         &self,
         device: &str,

@@ -127,9 +127,13 @@ impl Model {
     fn visit(&self, start: Duration, offset: u64, size: u64) -> Duration {
         let p = &self.parameters;
         let media = transfer(size, p.rate(offset));
-        if offset == self.head && start == self.free {
-            // The stream goes on without a gap: the platter carries it there.
-            return start + media;
+        if start == self.free
+            && let Some(gap) = offset.checked_sub(self.head)
+            && gap as f64 <= p.rate(offset) * p.rotation.as_secs_f64()
+        {
+            // It was known before the head had ended: the platter carries it there, over what lies between, if that is
+            // less than a turn.
+            return start + transfer(gap, p.rate(offset)) + media;
         }
         let distance = (p.depth(offset) - p.depth(self.head)).abs();
         let arrived = start + p.seek(distance);

@@ -7,6 +7,7 @@
 //!
 //! Locks: `stepping`, then the pool's sync; `state` alone, or inside a sync.
 
+mod endangered;
 mod mend;
 mod position;
 pub(crate) mod record;
@@ -19,10 +20,11 @@ mod walk;
 use format::BlkPtr;
 use format::dtl::Dtl;
 use format::scan::{Bookmark, Scan, ScanFunction};
-use rt::sync::Mutex;
 use rt::sync::atomic::AtomicBool;
+use rt::sync::{Arc, Mutex};
 use rt::time::Instant;
 
+use endangered::{Endangered, First};
 pub(crate) use position::Moved;
 use position::Position;
 pub use run::Step;
@@ -33,6 +35,9 @@ const SLICE_FIRST: u64 = 64 << 20;
 const SLICE_MAX: u64 = 512 << 20;
 /// And at least, however often the hold is broken.
 const SLICE_LEAST: u64 = 4 << 20;
+/// Of disks with heads so many times as much, as far as there is memory for it: blocks of one slice lie scattered over
+/// all of the disks, and the more of them, the shorter the way from one to the next.
+const WITH_HEADS: u64 = 32;
 
 /// Lost blocks that are remembered.
 const LOST_MAX: usize = 4096;
@@ -87,6 +92,8 @@ struct Running {
     scan: Scan,
     /// Where it is.
     position: Position,
+    /// What it does before it begins there.
+    first: First,
     /// What became of data sets, with the txgs: for slices that walk an older state.
     moved: Vec<(u64, Moved)>,
     /// Bytes of the next slice.
@@ -120,12 +127,28 @@ impl Running {
         Running {
             scan,
             position,
+            first: First::of(&scan),
             moved: Vec::new(),
             slice_bytes: SLICE_FIRST,
             saved: rt::time::now(),
             unsaved: false,
             unflushed: false,
             pass: Pass { start: now, paused, ..Pass::default() },
+        }
+    }
+
+    /// Where the pass at hand is, and of which blocks alone it is.
+    fn at_hand(&self) -> (&Position, Option<&Arc<Endangered>>) {
+        match &self.first {
+            First::Pass(only, position, _) => (position, Some(only)),
+            First::Unknown(_) | First::Nothing => (&self.position, None),
+        }
+    }
+
+    fn at_hand_mut(&mut self) -> &mut Position {
+        match &mut self.first {
+            First::Pass(_, position, _) => position,
+            First::Unknown(_) | First::Nothing => &mut self.position,
         }
     }
 

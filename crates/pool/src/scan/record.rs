@@ -10,8 +10,9 @@ use format::dtl::Dtl;
 use format::scan::{Scan, ScanFlags, ScanFunction, ScanState};
 use format::zap::Value;
 
+use super::endangered::First;
 use super::position::{Moved, Position};
-use super::{Answer, Running, Scans};
+use super::{Answer, Running, Scans, State};
 use crate::error::{PoolError, Result};
 use crate::history;
 use crate::mos::{Mos, key};
@@ -106,6 +107,9 @@ impl TaskContext<'_> {
         let mut state = self.pool.scan.state.lock();
         let Some(running) = &mut state.running else { return Ok(()) };
         running.position.follow(moved);
+        if let First::Pass(_, position, _) = &mut running.first {
+            position.follow(moved);
+        }
         running.moved.push((self.tx.txg(), moved));
         save(self, running)
     }
@@ -178,6 +182,41 @@ impl TaskContext<'_> {
         state.running.as_mut().map_or(Ok(()), |running| save(self, running))
     }
 
+    /// The pass for what comes first is done: leaves lack that no more. Those that lack nothing at all, by guid.
+    pub(super) fn scan_given(&self) -> Result<Vec<u64>> {
+        let mut state = self.pool.scan.state.lock();
+        let State { running, refusing, .. } = &mut *state;
+        let Some(running) = running else { return Ok(Vec::new()) };
+        let First::Pass(only, position, passes) = &running.first else { return Ok(Vec::new()) };
+        if !position.is_end() {
+            // A data set came back into the queue meanwhile.
+            return Ok(Vec::new());
+        }
+        let tree = self.pool.store.tree();
+        let mut filled = Vec::new();
+        // Who goes on after an error does it all again: it is not known what it was.
+        let whole = running.scan.errors == 0 && refusing.is_empty();
+        let given = if whole { only.given(&tree, &running.scan) } else { Vec::new() };
+        running.first = if given.is_empty() { First::Nothing } else { First::Unknown(*passes) };
+        for place in given {
+            let leaf = &tree.leaves()[place];
+            if leaf.lacks.is_empty() {
+                self.is_filled(leaf);
+                filled.push(leaf.guid());
+            }
+        }
+        save(self, running)?;
+        Ok(filled)
+    }
+
+    /// A leaf has all that it lacked.
+    fn is_filled(&self, leaf: &vdev::Leaf) {
+        leaf.set_filled();
+        if let Some(config) = self.pool.config.lock().vdev_tree.find_mut(leaf.guid()) {
+            config.resilver_txg = 0;
+        }
+    }
+
     /// Ends a scan: it is done, or nobody wants it. The leaves that lack nothing more, by guid.
     pub(super) fn scan_end(&self, complete: bool) -> Result<(Answer, Vec<u64>)> {
         let mut state = self.pool.scan.state.lock();
@@ -239,10 +278,7 @@ impl TaskContext<'_> {
                 continue;
             }
             leaf.lacks.remove(0, scan.max_txg + 1);
-            leaf.set_filled();
-            if let Some(config) = self.pool.config.lock().vdev_tree.find_mut(leaf.guid()) {
-                config.resilver_txg = 0;
-            }
+            self.is_filled(leaf);
             out.push(leaf.guid());
         }
         out

@@ -12,12 +12,13 @@ use vdev::Tree;
 use super::mend::{self, Mending, Sums};
 use super::position::Position;
 use super::slice::{self, Budget, PART_BYTES};
-use super::{Answer, Running, SLICE_LEAST, SLICE_MAX, ScanStatus};
+use super::{Answer, Running, SLICE_LEAST, SLICE_MAX, ScanStatus, WITH_HEADS};
 use crate::error::Result;
 use crate::pool::{Pool, Writing};
 
-/// Bytes of memory for what a slice gathers: wanted, and taken in any case.
+/// Bytes of memory for what a slice gathers: wanted, or so much of the cap if that is more, and taken in any case.
 const MEMORY: u64 = 16 << 20;
+const MEMORY_SHARE: u64 = 64;
 const MEMORY_LEAST: u64 = 256 << 10;
 /// Txgs that a resilver waits for, at most, so that all that leaves lack was written before it begins.
 const TXGS_BEFORE: u64 = 4;
@@ -161,8 +162,9 @@ impl Pool {
             return Ok(Step::Idle);
         }
         let hold = writing.writer.allocator().hold();
+        let tree = self.store.tree();
         let (txg, root) = *self.scan.root.lock();
-        let (scan, position, bytes, seen) = {
+        let (mut scan, position, only, bytes, seen) = {
             let mut state = self.scan.state.lock();
             let Some(running) = state.running.as_mut().filter(|running| !running.is_paused())
             else {
@@ -173,23 +175,32 @@ impl Pool {
                 // It has followed a change that is not on disk yet, where it would look for what is new in it.
                 return Ok(Step::Later);
             }
-            if running.position.is_end() {
+            running.first.find(&tree, &running.scan);
+            let (position, only) = running.at_hand();
+            if position.is_end() {
+                let first = only.is_some();
                 drop(state);
                 drop(hold);
-                return self.scan_finish(writing);
+                return if first { self.scan_given(writing) } else { self.scan_finish(writing) };
             }
+            let (position, only) = (position.clone(), only.cloned());
             let key = (running.scan.start_time, running.scan.function);
-            let bytes = running.slice_bytes.min(bytes_max);
-            (running.scan, running.position.clone(), bytes, key)
+            let times = if self.store.is_on_disks() { WITH_HEADS } else { 1 };
+            let bytes = running.slice_bytes.saturating_mul(times).min(bytes_max);
+            (running.scan, position, only, bytes, key)
         };
-        let grant = self.scan_memory(MEMORY, MEMORY_LEAST);
+        let wanted = MEMORY.max(self.store.account().cap() / MEMORY_SHARE);
+        let grant = self.scan_memory(wanted, MEMORY_LEAST);
         let threads = self.workers.count() as u64 + 1;
         let scratch = self.scan_memory(threads * mend::SCRATCH, threads * mend::SCRATCH_LEAST);
         let parts = (grant.bytes() / PART_BYTES).max(16) as usize;
         let mut after = position;
-        let tree = self.store.tree();
-        let gathered =
-            slice::gather((&self.store, &tree), &root, &scan, &mut after, Budget { parts, bytes })?;
+        if let Some(only) = &only {
+            (scan.min_txg, scan.max_txg) = only.range();
+        }
+        let what = (&scan, only.as_deref());
+        let budget = Budget { parts, bytes };
+        let gathered = slice::gather((&self.store, &tree), &root, what, &mut after, budget)?;
         let mut spots = gathered.spots.clone();
         spots.sort_unstable();
         let mending = Mending {
@@ -206,7 +217,7 @@ impl Pool {
         };
         let sums = mending.run(&spots, &scan);
         drop((grant, scratch));
-        self.scan_note(writing, &tree, (seen, after, sums))
+        self.scan_note(writing, &tree, (seen, only.is_some()), (after, sums))
     }
 
     /// Memory for a slice: as much as can be had of what is wanted, and a little in any case.
@@ -227,7 +238,8 @@ impl Pool {
         &self,
         writing: &Writing,
         tree: &Tree,
-        (seen, mut after, sums): ((u64, ScanFunction), Position, Option<Sums>),
+        (seen, first): ((u64, ScanFunction), bool),
+        (mut after, sums): (Position, Option<Sums>),
     ) -> Result<Step> {
         let (flush, save) = {
             let mut state = self.scan.state.lock();
@@ -243,11 +255,13 @@ impl Pool {
             running.slice_bytes = (running.slice_bytes * 2).min(SLICE_MAX);
             // What became of data sets since the uberblock that it walked.
             running.moved.iter().for_each(|(_, moved)| after.follow(*moved));
-            running.position = after;
-            running.scan.examined += sums.examined;
+            *running.at_hand_mut() = after;
+            // What comes first is passed once more.
+            let examined = if first { 0 } else { sums.examined };
+            running.scan.examined += examined;
             running.scan.processed += sums.processed;
             running.scan.errors += sums.errors;
-            running.pass.examined += sums.examined;
+            running.pass.examined += examined;
             running.pass.read += sums.read;
             running.pass.written += sums.processed;
             running.unsaved = true;
@@ -284,6 +298,16 @@ impl Pool {
         let _one = self.scan.stepping.lock();
         writing.writer.out().flush()?;
         self.task(|cx| cx.scan_save())
+    }
+
+    /// What comes first was given.
+    fn scan_given(&self, writing: &Writing) -> Result<Step> {
+        writing.writer.out().flush()?;
+        let filled = self.task(|cx| cx.scan_given())?;
+        if !filled.is_empty() {
+            self.resilvered(&filled)?;
+        }
+        Ok(Step::More)
     }
 
     fn scan_finish(&self, writing: &Writing) -> Result<Step> {

@@ -11,6 +11,7 @@ use rt::sync::Arc;
 use store::{Part, Store};
 use vdev::Tree;
 
+use super::endangered::Endangered;
 use super::position::{NONE, Position};
 use super::walk::{Flow, Visitor, Walk};
 use crate::dsl::lookup;
@@ -61,6 +62,8 @@ struct Gathering<'a> {
     tree: &'a Tree,
     /// Only what leaves lack.
     resilver: bool,
+    /// Of that only these.
+    only: Option<&'a Endangered>,
     budget: Budget,
     out: Gathered,
     bytes: u64,
@@ -88,7 +91,10 @@ impl Visitor for Gathering<'_> {
         let tree = self.tree;
         let birth = bp.physical_birth();
         // Members of a gang may lie elsewhere.
-        let behind = |top| tree.is_behind(top, birth);
+        let behind = |top| match self.only {
+            Some(only) => only.contains(top, birth),
+            None => tree.is_behind(top, birth),
+        };
         if self.resilver && !bp.is_gang() && !bp.dvas().any(|dva| behind(dva.vdev)) {
             return;
         }
@@ -121,7 +127,7 @@ impl Visitor for Gathering<'_> {
 pub(crate) fn gather(
     (store, tree): (&Arc<Store>, &Tree),
     root: &BlkPtr,
-    scan: &Scan,
+    (scan, only): (&Scan, Option<&Endangered>),
     position: &mut Position,
     budget: Budget,
 ) -> Result<Gathered> {
@@ -132,8 +138,18 @@ pub(crate) fn gather(
     let out = Gathered::default();
     let vdevs = tree.tops().iter().map(vdev::Top::asize).fold(0, u64::saturating_add);
     let walked_max = vdevs.saturating_mul(WALKED_MAX);
-    let mut gathering =
-        Gathering { store, tree, resilver, budget, out, bytes: 0, seen: 0, walked: 0, walked_max };
+    let mut gathering = Gathering {
+        store,
+        tree,
+        resilver,
+        only,
+        budget,
+        out,
+        bytes: 0,
+        seen: 0,
+        walked: 0,
+        walked_max,
+    };
     while !position.is_end() && !gathering.is_enough() {
         gathering.seen += 1;
         match position.bookmark.objset {

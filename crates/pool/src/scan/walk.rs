@@ -2,7 +2,8 @@
 //!
 //! The one idea: blocks come in one order, that of OpenZFS: the meta dnode's, each block of dnodes followed by the
 //! blocks of its objects; so a bookmark, the next block of the lowest level, tells all that was done. What was born
-//! before the range is left out with all below it.
+//! before the range is left out with all below it. Of disks, blocks that lead to others are read together with those of
+//! their kind that come next ([`Ahead`]).
 
 use format::dnode::{DNODE_BLOCK, DNODE_SLOT, DNODES_PER_BLOCK};
 use format::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
@@ -37,6 +38,17 @@ pub(crate) trait Visitor {
     fn is_enough(&mut self) -> bool;
 }
 
+/// Bytes of blocks that lead to others and are read at once, at most; the cache must hold them until their turn comes.
+const AHEAD_BYTES: u64 = 4 << 20;
+
+/// Blocks that lead to others, in the order in which the walk comes to them. None of files, which have no heads.
+#[derive(Default)]
+struct Ahead {
+    blocks: Vec<BlkPtr>,
+    /// Those before this one were read, or it was tried.
+    read: usize,
+}
+
 /// A walk through one object set.
 pub(crate) struct Walk<'a> {
     pub(crate) store: &'a Store,
@@ -57,6 +69,34 @@ struct Object<'d> {
     dnode: &'d DnodePhys,
 }
 
+impl Object<'_> {
+    /// Level of the blocks that the dnode itself points to.
+    fn top_level(self) -> u8 {
+        self.dnode.core().levels.saturating_sub(1)
+    }
+
+    /// Is there something below its blocks of this level?
+    fn leads_on(self, level: u8) -> bool {
+        level > 0 || self.number == 0
+    }
+}
+
+/// The dnodes in a block of them, each with its slot. What cannot be a dnode leads nowhere.
+fn dnodes_in(bytes: &[u8]) -> impl Iterator<Item = (u64, DnodePhys)> {
+    let mut slot = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let at = slot;
+            let rest = bytes.get(at * DNODE_SLOT..).filter(|rest| !rest.is_empty())?;
+            let dnode = DnodePhys::parse(rest).ok().flatten();
+            slot += dnode.as_ref().map_or(1, DnodePhys::slots);
+            if let Some(dnode) = dnode {
+                return Some((at as u64, dnode));
+            }
+        }
+    })
+}
+
 impl Walk<'_> {
     /// Walks it all, or until it is enough.
     pub(crate) fn run(&mut self, root: &BlkPtr) -> Flow {
@@ -70,13 +110,13 @@ impl Walk<'_> {
         }
         if let Some(phys) = parsed {
             let numbers = [PROJECTUSED_OBJECT, GROUPUSED_OBJECT, USERUSED_OBJECT];
-            let flow = self.object(Object { number: 0, dnode: &phys.meta });
-            if flow == Flow::Stop {
-                return flow;
+            let meta = Object { number: 0, dnode: &phys.meta };
+            if self.object(meta, &mut Ahead::default()) == Flow::Stop {
+                return Flow::Stop;
             }
             for (number, dnode) in numbers.into_iter().zip(phys.accounting.iter().rev()) {
                 let Some(dnode) = dnode else { continue };
-                if self.object(Object { number, dnode }) == Flow::Stop {
+                if self.object(Object { number, dnode }, &mut Ahead::default()) == Flow::Stop {
                     return Flow::Stop;
                 }
             }
@@ -85,21 +125,33 @@ impl Walk<'_> {
         Flow::Go
     }
 
-    fn object(&mut self, object: Object<'_>) -> Flow {
-        let level = object.dnode.core().levels.saturating_sub(1);
+    /// Walks an object, whose blocks are among those `ahead`.
+    fn object(&mut self, object: Object<'_>, ahead: &mut Ahead) -> Flow {
+        let level = object.top_level();
         for (index, bp) in (0..).zip(object.dnode.blkptrs()) {
-            if self.block(object, bp, (level, index)) == Flow::Stop {
+            if self.block(object, bp, (level, index), ahead) == Flow::Stop {
                 return Flow::Stop;
             }
         }
         match object.dnode.spill() {
-            Some(spill) => self.block(object, spill, (0, SPILL)),
+            Some(spill) => self.block(object, spill, (0, SPILL), ahead),
             None => Flow::Go,
         }
     }
 
-    fn block(&mut self, object: Object<'_>, bp: &BlkPtr, (level, number): (u8, u64)) -> Flow {
-        if !bp.has_space() || bp.birth() <= self.range.0 || self.is_done(object, level, number) {
+    /// Is there something of it, or below it, that was not walked yet?
+    fn is_wanted(&self, object: Object<'_>, bp: &BlkPtr, (level, number): (u8, u64)) -> bool {
+        bp.has_space() && bp.birth() > self.range.0 && !self.is_done(object, level, number)
+    }
+
+    fn block(
+        &mut self,
+        object: Object<'_>,
+        bp: &BlkPtr,
+        (level, number): (u8, u64),
+        ahead: &mut Ahead,
+    ) -> Flow {
+        if !self.is_wanted(object, bp, (level, number)) {
             return Flow::Go;
         }
         let at = Bookmark {
@@ -118,9 +170,9 @@ impl Walk<'_> {
             self.stopped = Some(at);
             return Flow::Stop;
         }
-        let flow = if bp.level() != level || !(level > 0 || object.number == 0) {
+        let flow = if bp.level() != level || !object.leads_on(level) {
             Flow::Go
-        } else if let Some(bytes) = self.bytes_of(bp) {
+        } else if let Some(bytes) = self.bytes_with(bp, ahead) {
             if level > 0 {
                 self.pointers(object, &bytes, (level, number))
             } else {
@@ -137,11 +189,21 @@ impl Walk<'_> {
     }
 
     fn pointers(&mut self, object: Object<'_>, bytes: &[u8], (level, number): (u8, u64)) -> Flow {
-        let shift = object.dnode.pointers_shift();
-        for (index, child) in (0..).zip(bytes.as_chunks::<128>().0) {
-            let Ok(child) = BlkPtr::read_from_bytes(child) else { continue };
-            let number = number.checked_shl(shift).unwrap_or(0).saturating_add(index);
-            if self.block(object, &child, (level - 1, number)) == Flow::Stop {
+        let level = level - 1;
+        let first = number.checked_shl(object.dnode.pointers_shift()).unwrap_or(0);
+        let children = || {
+            let each = (0..).zip(bytes.as_chunks::<128>().0);
+            each.filter_map(|(index, child)| {
+                Some((first.saturating_add(index), BlkPtr::read_from_bytes(child).ok()?))
+            })
+        };
+        let mut ahead = Ahead::default();
+        if self.store.is_on_disks() && object.leads_on(level) {
+            let wanted = children().filter(|(at, bp)| self.is_wanted(object, bp, (level, *at)));
+            ahead.blocks = wanted.map(|(_, bp)| bp).collect();
+        }
+        for (number, child) in children() {
+            if self.block(object, &child, (level, number), &mut ahead) == Flow::Stop {
                 return Flow::Stop;
             }
         }
@@ -152,17 +214,20 @@ impl Walk<'_> {
         if object.dnode.kind() != ObjectType::DNODE || bytes.len() > DNODE_BLOCK {
             return Flow::Go;
         }
-        let mut slot = 0;
-        while let Some(rest) = bytes.get(slot * DNODE_SLOT..).filter(|rest| !rest.is_empty()) {
-            // What cannot be a dnode leads nowhere.
-            let dnode = DnodePhys::parse(rest).ok().flatten();
-            let Some(dnode) = dnode else {
-                slot += 1;
-                continue;
-            };
-            let number = number.saturating_mul(DNODES_PER_BLOCK).saturating_add(slot as u64);
-            slot += dnode.slots();
-            if self.object(Object { number, dnode: &dnode }) == Flow::Stop {
+        let first = number.saturating_mul(DNODES_PER_BLOCK);
+        let each = || dnodes_in(bytes).map(|(slot, dnode)| (first.saturating_add(slot), dnode));
+        let mut ahead = Ahead::default();
+        if self.store.is_on_disks() {
+            for (number, dnode) in each() {
+                let object = Object { number, dnode: &dnode };
+                let level = object.top_level();
+                let tops = (0..).zip(dnode.blkptrs()).filter(|_| object.leads_on(level));
+                let wanted = tops.filter(|(at, bp)| self.is_wanted(object, bp, (level, *at)));
+                ahead.blocks.extend(wanted.map(|(_, bp)| *bp));
+            }
+        }
+        for (number, dnode) in each() {
+            if self.object(Object { number, dnode: &dnode }, &mut ahead) == Flow::Stop {
                 return Flow::Stop;
             }
         }
@@ -198,6 +263,31 @@ impl Walk<'_> {
         if bp.physical_birth() <= self.range.1 {
             self.visitor.visit(at, bp);
         }
+    }
+
+    /// As [`Walk::bytes_of`]; what comes next of those ahead is read with it.
+    fn bytes_with(&self, bp: &BlkPtr, ahead: &mut Ahead) -> Option<store::Block> {
+        let rest = &ahead.blocks[ahead.read..];
+        let place = rest.iter().position(|other| other == bp);
+        if let Some(rest) = place.map(|place| &rest[place..]).filter(|_| !self.store.is_kept(bp)) {
+            let mut bytes = 0;
+            let fits = |bp: &&BlkPtr| {
+                bytes += bp.lsize();
+                bytes <= AHEAD_BYTES
+            };
+            let together = rest.iter().take_while(fits).count().max(1);
+            let missing = |bp: &&BlkPtr| !bp.is_crypt() && !self.store.is_kept(bp);
+            let wanted = rest[..together].iter().filter(missing).map(|bp| (0, *bp)).collect();
+            let left = rest.len() - together;
+            ahead.read = ahead.blocks.len() - left;
+            let mut flight = self.store.plan(0, wanted);
+            // Without memory for them they are read one by one.
+            if let Some(memory) = self.store.streams().room(flight.bytes()) {
+                self.store.start(&mut flight, true, Some(memory));
+                self.store.land_in_cache(flight);
+            }
+        }
+        self.bytes_of(bp)
     }
 
     /// What is in a block that leads to others; nothing if it is lost, or of the other byte order: whoever examines
