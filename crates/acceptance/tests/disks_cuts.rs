@@ -1,5 +1,5 @@
 //! A cut after any write while disks come and go leaves the old pool or the new one: each opens, and every block is
-//! where the pool says.
+//! where the pool says. Seen red: with labels of a vdev that has left, or is not there yet, taken for the pool's.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@
 mod rig;
 
 use device::sim::{Cut, SimSet};
-use pool::{NewLeaf, Pool, ScanAnswer, ScanStep, Trouble};
+use pool::{Additions, Joined, NewLeaf, NewTop, Pool, ScanAnswer, ScanStep, Stored, Trouble};
 use rt::sync::Arc;
 use verify::FindingKind;
 
@@ -52,6 +52,11 @@ fn shape_of(set: &SimSet) -> Result<String, String> {
     for spare in pool.spares().map_err(|e| e.to_string())? {
         let path = String::from_utf8_lossy(spare.path.as_deref().unwrap_or_default()).into_owned();
         shape += &format!("+{} ", path.trim_start_matches("/sim/d0"));
+    }
+    let tree = pool.store().tree();
+    let mut tops = tree.tops().iter().zip(&config.vdev_tree.children);
+    if let Some((top, _)) = tops.find(|(top, config)| top.config.guid != config.guid) {
+        return Err(format!("{shape}: by its label vdev {} is another", top.id()));
     }
     pool.close().map_err(|e| e.to_string())?;
     let scan = rig::scan(set, &all);
@@ -136,7 +141,8 @@ fn a_cut_while_spares_stand_in_and_back_leaves_the_old_pool_or_the_new_one() {
         );
         assert_eq!(pool.scan_run(&mut |_| true).unwrap(), ScanStep::Done);
     };
-    pool.add_spares(vec![leaf(&set, 2)]).unwrap();
+    let spares = |spares| pool.add(Additions { spares, ..Additions::default() }).unwrap();
+    spares(vec![leaf(&set, 2)]);
     step("mirror 0 1 +2");
     engage(1, 2, Trouble::Faulted);
     step("mirror 0 spare !1 2 +2");
@@ -158,10 +164,49 @@ fn a_cut_while_spares_stand_in_and_back_leaves_the_old_pool_or_the_new_one() {
     fill();
     pool.detach(guid_on(&pool, 1)).unwrap();
     step("mirror 3 2");
-    pool.add_spares(vec![leaf(&set, 0), leaf(&set, 1)]).unwrap();
+    spares(vec![leaf(&set, 0), leaf(&set, 1)]);
     step("mirror 3 2 +0 +1");
-    pool.remove_spare(spare(0)).unwrap();
+    pool.remove_aux(spare(0)).unwrap();
     step("mirror 3 2 +1");
+    pool.close().unwrap();
+    drop(pool);
+    assert_cuts_leave(&set, &shapes);
+}
+
+#[test]
+fn a_cut_while_vdevs_come_and_go_leaves_the_old_pool_or_the_new_one() {
+    let set = SimSet::new(6, rig::MIRROR.disk_bytes);
+    drop(rig::create_on(&set, rig::MIRROR, &[0, 1]).unwrap());
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    set.record();
+    let mut mark = 0;
+    let mut shapes = vec!["mirror 0 1".to_owned()];
+    let mut step = |shape: &str| {
+        // What comes next is put on all that there is then.
+        let value = Stored::Number(mark % 2);
+        pool.set_pool_property("listsnapshots", Some(value)).unwrap();
+        mark += 1;
+        set.mark(mark);
+        shapes.push(shape.into());
+    };
+    let top = |joined: Joined, disks: &[usize], is_log: bool| {
+        let leaves = disks.iter().map(|disk| leaf(&set, *disk)).collect();
+        (NewTop { joined, leaves, is_log }, 9)
+    };
+    let add = |tops: Vec<(NewTop, u32)>| pool.add(Additions { tops, ..Additions::default() });
+    let remove = |disk: usize| pool.remove_log(guid_on(&pool, disk));
+    add(vec![top(Joined::Mirror, &[2, 3], false)]).unwrap();
+    step("mirror 0 1 mirror 2 3");
+    add(vec![top(Joined::Single, &[4], true), top(Joined::Single, &[5], true)]).unwrap();
+    step("mirror 0 1 mirror 2 3 4 5");
+    assert!(remove(2).is_err(), "what holds data stays");
+    remove(4).unwrap();
+    step("mirror 0 1 mirror 2 3 hole 5");
+    // What comes takes the place of what has gone.
+    add(vec![top(Joined::Single, &[4], false)]).unwrap();
+    step("mirror 0 1 mirror 2 3 4 5");
+    remove(5).unwrap();
+    step("mirror 0 1 mirror 2 3 4 hole");
     pool.close().unwrap();
     drop(pool);
     assert_cuts_leave(&set, &shapes);

@@ -197,26 +197,25 @@ pub struct NewPool {
     pub options: OpenOptions,
 }
 
-type DevicesByGuid = BTreeMap<u64, Arc<dyn WriteDevice>>;
+pub(crate) type DevicesByGuid = BTreeMap<u64, Arc<dyn WriteDevice>>;
 
-/// The vdev tree of a new pool, and its devices by guid.
-fn vdevs(
-    new: &mut NewPool,
-    pool_guid: u64,
-    random: &mut impl FnMut() -> u64,
-) -> Result<(VdevConfig, DevicesByGuid)> {
-    let mut devices = BTreeMap::new();
-    let mut root = VdevConfig::new(VdevKind::Root, 0, pool_guid);
-    root.create_txg = TXG_INITIAL;
-    for (id, top) in new.tops.iter_mut().enumerate() {
+impl NewTop {
+    /// The config of the vdev, with this number and sectors, made in this txg; it has no objects yet. Its devices come
+    /// among `devices`.
+    pub(crate) fn config(
+        self,
+        (id, ashift, txg): (u64, u32, u64),
+        devices: &mut DevicesByGuid,
+        random: &mut impl FnMut() -> u64,
+    ) -> VdevConfig {
         let mut smallest = u64::MAX;
         let mut leaves = Vec::new();
-        for (index, leaf) in top.leaves.drain(..).enumerate() {
+        for (index, leaf) in self.leaves.into_iter().enumerate() {
             let guid = random();
             let kind = if leaf.is_disk { VdevKind::Disk } else { VdevKind::File };
             let mut config = VdevConfig::new(kind, index as u64, guid);
             config.path = Some(leaf.path);
-            config.create_txg = TXG_INITIAL;
+            config.create_txg = txg;
             if leaf.is_disk {
                 config.whole_disk = Some(false);
             }
@@ -225,32 +224,46 @@ fn vdevs(
             devices.insert(guid, leaf.device);
         }
         let count = leaves.len() as u64;
-        let (mut config, asize) = match top.joined {
+        let (mut config, asize) = match self.joined {
             Joined::Single => {
                 let mut leaf = leaves.remove(0);
-                leaf.id = Some(id as u64);
+                leaf.id = Some(id);
                 (leaf, smallest)
             }
-            Joined::Mirror => (VdevConfig::new(VdevKind::Mirror, id as u64, random()), smallest),
+            Joined::Mirror => (VdevConfig::new(VdevKind::Mirror, id, random()), smallest),
             Joined::Raidz(parity) => {
-                let mut config = VdevConfig::new(VdevKind::Raidz, id as u64, random());
+                let mut config = VdevConfig::new(VdevKind::Raidz, id, random());
                 config.nparity = Some(parity.into());
                 (config, smallest * count)
             }
         };
-        config.create_txg = TXG_INITIAL;
+        config.create_txg = txg;
         config.children = leaves;
         config.top = Some(TopConfig {
             metaslab_array: 0,
             metaslab_shift: vdev::sizes::metaslab_shift(asize).into(),
-            ashift: new.ashift.into(),
+            ashift: ashift.into(),
             asize,
-            is_log: top.is_log,
+            is_log: self.is_log,
             removing: false,
         });
-        root.children.push(config);
+        config
     }
-    Ok((root, devices))
+}
+
+/// The vdev tree of a new pool, and its devices by guid.
+fn vdevs(
+    new: &mut NewPool,
+    pool_guid: u64,
+    random: &mut impl FnMut() -> u64,
+) -> (VdevConfig, DevicesByGuid) {
+    let mut devices = BTreeMap::new();
+    let mut root = VdevConfig::new(VdevKind::Root, 0, pool_guid);
+    root.create_txg = TXG_INITIAL;
+    for (id, top) in (0..).zip(new.tops.drain(..)) {
+        root.children.push(top.config((id, new.ashift, TXG_INITIAL), &mut devices, random));
+    }
+    (root, devices)
 }
 
 impl Pool {
@@ -259,7 +272,7 @@ impl Pool {
         let mut rng = rt::random::Rng::new(rt::random::seed_from_system());
         let mut random = || rng.next_u64() | 1;
         let pool_guid = random();
-        let (tree, devices) = vdevs(&mut new, pool_guid, &mut random)?;
+        let (tree, devices) = vdevs(&mut new, pool_guid, &mut random);
         let leaves: Vec<(u64, Arc<dyn WriteDevice>)> =
             devices.iter().map(|(guid, device)| (*guid, device.clone())).collect();
         let out = WriteTree::open(&tree, devices)?;
@@ -434,28 +447,41 @@ fn label<T>(result: std::result::Result<T, vdev::label::LabelError>) -> Result<T
 /// Metaslab arrays and vdev ZAPs, noted in the config.
 fn vdev_objects(mos: &Mos, tx: &Tx<'_>, config: &mut PoolConfig) -> Result<()> {
     let map = mos.create_zap(tx, ObjectType::ZAP_METADATA, 0)?;
-    let zap = || -> Result<Zap> {
-        let zap = mos.create_zap(tx, ObjectType::ZAP_METADATA, 0)?;
-        map.add_int(tx, zap.number())?;
-        Ok(zap)
-    };
     for top in &mut config.vdev_tree.children {
-        let of_top = zap()?;
-        if top.top.as_ref().is_some_and(|top| top.is_log) {
-            of_top.put(tx, ALLOCATION_BIAS, &Value::string(b"log"))?;
-        }
-        top.zap_top = Some(of_top.number());
-        if top.children.is_empty() {
-            top.zap_leaf = Some(zap()?.number());
-        }
-        for leaf in &mut top.children {
-            leaf.zap_leaf = Some(zap()?.number());
-        }
-        let array =
-            mos.objset.allocate(tx, ObjectType::OBJECT_ARRAY, 512, ObjectType::NONE, &[], 1)?;
-        if let Some(top) = &mut top.top {
-            top.metaslab_array = array.number();
-        }
+        top_objects(mos, tx, Some(&map), top)?;
     }
     mos.set(tx, key::VDEV_ZAP_MAP, map.number())
+}
+
+/// The metaslab array of a new top-level vdev, and the ZAPs of it and its leaves, noted in its config and in `map`; no
+/// ZAPs without that.
+pub(crate) fn top_objects(
+    mos: &Mos,
+    tx: &Tx<'_>,
+    map: Option<&Zap>,
+    vdev: &mut VdevConfig,
+) -> Result<()> {
+    if let Some(map) = map {
+        let zap = || -> Result<Zap> {
+            let zap = mos.create_zap(tx, ObjectType::ZAP_METADATA, 0)?;
+            map.add_int(tx, zap.number())?;
+            Ok(zap)
+        };
+        let of_top = zap()?;
+        if vdev.top.is_some_and(|top| top.is_log) {
+            of_top.put(tx, ALLOCATION_BIAS, &Value::string(b"log"))?;
+        }
+        vdev.zap_top = Some(of_top.number());
+        if vdev.children.is_empty() {
+            vdev.zap_leaf = Some(zap()?.number());
+        }
+        for leaf in &mut vdev.children {
+            leaf.zap_leaf = Some(zap()?.number());
+        }
+    }
+    let array = mos.objset.allocate(tx, ObjectType::OBJECT_ARRAY, 512, ObjectType::NONE, &[], 1)?;
+    if let Some(top) = &mut vdev.top {
+        top.metaslab_array = array.number();
+    }
+    Ok(())
 }

@@ -11,6 +11,7 @@ use dmu::{SpaceMap, Tx};
 use format::ObjectType;
 use format::features::Feature;
 use format::space_map::{Action, Run};
+use rt::sync::atomic::Ordering;
 use store::{Pending, RangeSet, SlabSummary};
 
 use crate::error::{PoolError, Result};
@@ -94,11 +95,22 @@ impl Logs {
         Ok(out)
     }
 
-    /// A top-level vdev has more metaslabs than before, of which no log tells anything.
-    pub(crate) fn grow(&mut self, top: u32, ms_count: u64) {
-        if let Some(own) = self.tops.iter_mut().find(|own| own.top == top) {
-            own.since.resize(own.since.len().max(ms_count as usize), 0);
+    /// The top-level vdevs are these from now on. Of metaslabs that are new no log tells anything.
+    pub(crate) fn set_tops(&mut self, tops: &[(Slabs, u64)]) {
+        self.tops.retain(|own| tops.iter().any(|(now, _)| now.top == own.top));
+        for (Slabs { top, ms_count, .. }, zap) in tops {
+            let count = *ms_count as usize;
+            match self.tops.iter_mut().find(|own| own.top == *top) {
+                Some(own) => own.since.resize(own.since.len().max(count), 0),
+                None => {
+                    let since = vec![0; count];
+                    self.tops.push(Top { top: *top, zap: *zap, object: None, since });
+                }
+            }
         }
+        let known = |top: u32| tops.iter().any(|(now, _)| now.top == top);
+        self.deltas.retain(|(top, _), _| known(*top));
+        self.ranges = self.deltas.values().map(Delta::ranges).sum();
     }
 
     fn change(
@@ -226,8 +238,9 @@ impl PoolSpaceMaps {
         if !wanted(cx.features)? {
             return Ok(());
         }
+        let all = self.flush_all.swap(false, Ordering::Relaxed) || all;
         let due = logs.due(cx.tx.txg(), all);
-        if due.is_empty() {
+        if due.is_empty() && (!all || logs.logs.is_empty()) {
             return Ok(());
         }
         // Their unflushed txg will be this one, so it must have a log.

@@ -32,6 +32,7 @@ pub mod key {
     pub const POOL_PROPS: &[u8] = b"pool_props";
     pub const LOG_SPACEMAP_ZAP: &[u8] = b"com.delphix:log_spacemap_zap";
     pub const SPARES: &[u8] = b"spares";
+    pub const L2CACHE: &[u8] = b"l2cache";
     pub const BPTREE: &[u8] = b"bptree_obj";
     pub const SCAN: &[u8] = b"scan";
     pub const ERRLOG_LAST: &[u8] = b"errlog_last";

@@ -5,7 +5,7 @@
 
 use dmu::{Objset, Policy, Txgs};
 use format::SPA_VERSION;
-use format::config::PoolConfig;
+use format::config::{PoolConfig, VdevConfig};
 use format::features::Feature;
 use format::uberblock::Uberblock;
 use rt::buf::BufPool;
@@ -124,6 +124,23 @@ pub(crate) fn slabs(config: &PoolConfig) -> Result<Vec<(Slabs, u64)>> {
         out.push((slabs, child.zap_top.unwrap_or(0)));
     }
     Ok(out)
+}
+
+impl Slabs {
+    /// What the allocator must know of them, with the bytes that are allocated in each.
+    pub(crate) fn space(&self, root: &VdevConfig, allocated: Vec<u64>) -> TopSpace {
+        let config = root.children.get(self.top as usize).and_then(|child| child.top);
+        let in_use = config.filter(|top| !top.removing);
+        TopSpace {
+            top: self.top,
+            ashift: self.ashift,
+            ms_shift: self.ms_shift,
+            ms_count: self.ms_count,
+            allocated,
+            usable: in_use.is_some_and(|top| !top.is_log),
+            is_log: in_use.is_some_and(|top| top.is_log),
+        }
+    }
 }
 
 impl Pool {
@@ -354,24 +371,15 @@ pub(crate) fn writing(
     let mut spaces = Vec::new();
     let mut min_alloc = u64::MAX;
     for slabs in &slabs {
-        let child = config.vdev_tree.children.get(slabs.top as usize);
-        let usable = child.and_then(|c| c.top.as_ref()).is_some_and(|t| !t.is_log && !t.removing);
-        if usable {
-            min_alloc = min_alloc.min(1 << slabs.ashift);
-        }
         let mut allocated = Vec::with_capacity(slabs.ms_count as usize);
         for index in 0..slabs.ms_count {
             allocated.push(maps.allocated(slabs.top, index)?);
         }
-        spaces.push(TopSpace {
-            top: slabs.top,
-            ashift: slabs.ashift,
-            ms_shift: slabs.ms_shift,
-            ms_count: slabs.ms_count,
-            allocated,
-            usable,
-            is_log: child.and_then(|c| c.top.as_ref()).is_some_and(|t| t.is_log && !t.removing),
-        });
+        let space = slabs.space(&config.vdev_tree, allocated);
+        if space.usable {
+            min_alloc = min_alloc.min(1 << slabs.ashift);
+        }
+        spaces.push(space);
     }
     let count = workers.count() + 1;
     let allocator = Arc::new(Allocator::new(spaces, count));
@@ -407,6 +415,7 @@ pub(crate) fn writing(
         suspended: Mutex::default(),
         log_dying: Mutex::default(),
         closing: AtomicBool::new(false),
+        without_logs: AtomicBool::new(false),
         bell: Arc::default(),
         thread: Mutex::default(),
     })
@@ -507,7 +516,7 @@ fn unwritable(
     }
     for vdev in config.vdev_tree.walk() {
         let kind = String::from_utf8_lossy(vdev.kind.name()).into_owned();
-        if matches!(kind.as_str(), "draid" | "dspare" | "indirect" | "hole") {
+        if matches!(kind.as_str(), "draid" | "dspare" | "indirect") {
             return Ok(Some(format!("it has a vdev of kind {kind}")));
         }
         // Nothing but logs is written to a log device.

@@ -54,6 +54,8 @@ pub(crate) struct Writing {
     pub(crate) log_dying: Mutex<Vec<Dying>>,
     /// The next sync leaves no intent logs.
     pub(crate) closing: AtomicBool,
+    /// Intent logs end and none begins, until somebody has taken a log vdev away.
+    pub(crate) without_logs: AtomicBool,
     /// Wakes the syncing thread.
     pub(crate) bell: Arc<Bell>,
     pub(crate) thread: Mutex<Option<rt::thread::JoinHandle<()>>>,
@@ -62,6 +64,11 @@ pub(crate) struct Writing {
 impl Writing {
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Shall intent logs end, and none begin?
+    pub(crate) fn leaves_no_logs(&self) -> bool {
+        self.is_closing() || self.without_logs.load(Ordering::SeqCst)
     }
 
     /// Takes the tasks for the sync of `txg`: one that came later waits for a later txg, which has what its
@@ -400,7 +407,7 @@ impl Pool {
     /// Shall nobody find an intent log after the next txg?
     pub(crate) fn logs_end(&self) -> bool {
         let active = self.config.lock().state == PoolState::Active;
-        !active || self.writing.as_ref().is_some_and(Writing::is_closing)
+        !active || self.writing.as_ref().is_some_and(Writing::leaves_no_logs)
     }
 
     /// Opens the data set object `object` called `name`, once.

@@ -10,6 +10,7 @@ use dmu::{DmuError, SpaceMap, Tx};
 use format::ObjectType;
 use format::features::Feature;
 use format::space_map::{Action, Geometry, Run};
+use rt::sync::atomic::{AtomicBool, Ordering};
 use rt::sync::{Arc, Mutex};
 use store::{
     Allocator, DEFER_TXGS, MapError, Metaslab, Pending, RangeSet, SlabSummary, SpaceMaps,
@@ -50,6 +51,8 @@ pub(crate) struct PoolSpaceMaps {
     unflushed: Mutex<Unflushed>,
     /// The logs, of a pool that is open for writing.
     pub(crate) logs: Mutex<Option<Logs>>,
+    /// The next txg leaves no log that is older.
+    pub(crate) flush_all: AtomicBool,
     /// The txg of the uberblock that was opened: what was freed shortly before it still rests.
     opened: u64,
 }
@@ -91,20 +94,26 @@ impl PoolSpaceMaps {
         opened: u64,
     ) -> Arc<PoolSpaceMaps> {
         let (slabs, unflushed) = (Mutex::new(slabs), Mutex::new(unflushed));
-        Arc::new(PoolSpaceMaps { mos, slabs, unflushed, logs: Mutex::default(), opened })
+        let flush_all = AtomicBool::new(false);
+        Arc::new(PoolSpaceMaps { mos, slabs, unflushed, logs: Mutex::default(), flush_all, opened })
     }
 
     pub(crate) fn mos(&self) -> &Mos {
         &self.mos
     }
 
-    /// A top-level vdev has more metaslabs than before, which have no maps yet.
-    pub(crate) fn grow(&self, top: u32, ms_count: u64) {
-        if let Some(own) = self.slabs.lock().iter_mut().find(|own| own.top == top) {
-            own.ms_count = own.ms_count.max(ms_count);
+    /// The top-level vdevs are these from now on, with the ZAP of each. Those that are new, and metaslabs that are,
+    /// have no maps yet; of those that have gone no log will tell anything, nor of who had the number of a new one.
+    pub(crate) fn set_tops(&self, tops: &[(Slabs, u64)]) {
+        let stays = |top: u32| tops.iter().any(|(now, _)| now.top == top);
+        let now = tops.iter().map(|(slabs, _)| slabs.clone()).collect();
+        let before: Vec<Slabs> = std::mem::replace(&mut *self.slabs.lock(), now);
+        if before.len() != tops.len() || !before.iter().all(|own| stays(own.top)) {
+            self.flush_all.store(true, Ordering::Relaxed);
         }
+        self.unflushed.lock().retain(|(top, _), _| stays(*top));
         if let Some(logs) = self.logs.lock().as_mut() {
-            logs.grow(top, ms_count);
+            logs.set_tops(tops);
         }
     }
 

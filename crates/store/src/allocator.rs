@@ -8,7 +8,7 @@
 //! Lock order: a lease, then the books, then nothing (see ARCHITECTURE.md).
 
 use format::{BlkPtr, Dva};
-use rt::sync::atomic::{AtomicU64, Ordering};
+use rt::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use rt::sync::{Arc, Mutex, Weak};
 
 use crate::error::{Result, StoreError};
@@ -18,6 +18,7 @@ use crate::ranges::RangeSet;
 use crate::read::Store;
 
 mod log;
+mod tops;
 
 /// Bytes of a lease, at most.
 const LEASE_MAX: u64 = 2 << 20;
@@ -63,6 +64,8 @@ struct TopBooks {
     slabs: Vec<Slab>,
     /// Metaslab that leases are taken from first, per copy.
     active: [u64; COPIES],
+    /// It comes with the txg that is being synced: nothing is put there before that is on stable storage.
+    coming: bool,
 }
 
 struct Books {
@@ -102,7 +105,7 @@ pub struct Allocator {
     /// For tests, see [`Allocator::force_gangs`].
     forced: Mutex<Option<Forced>>,
     /// Number of top-level vdevs that take data.
-    tops: usize,
+    tops: AtomicUsize,
     /// Bytes of a lease, at most, per worker.
     lease_max: Vec<AtomicU64>,
 }
@@ -114,13 +117,7 @@ impl Allocator {
     /// An allocator over `tops` for `workers` workers.
     pub fn new(tops: Vec<TopSpace>, workers: usize) -> Self {
         let usable = tops.iter().filter(|space| space.usable).count();
-        let tops = tops.into_iter().map(|space| {
-            let slabs = (0..space.ms_count).map(|i| Slab {
-                allocated: space.allocated.get(i as usize).copied().unwrap_or(0),
-                loaded: None,
-            });
-            TopBooks { slabs: slabs.collect(), space, active: [0; COPIES] }
-        });
+        let tops = tops.into_iter().map(|space| TopBooks::new(space, false));
         Allocator {
             books: Mutex::new(Books { tops: tops.collect(), next_top: 0, pass_top: 0 }),
             leases: (0..workers).map(|_| Default::default()).collect(),
@@ -129,7 +126,7 @@ impl Allocator {
             holds: Mutex::default(),
             too_large: AtomicU64::new(u64::MAX),
             forced: Mutex::new(None),
-            tops: usable,
+            tops: AtomicUsize::new(usable),
             lease_max: (0..workers).map(|_| AtomicU64::new(LEASE_MAX)).collect(),
         }
     }
@@ -148,7 +145,7 @@ impl Allocator {
     /// A top-level vdev that takes data, for estimates.
     pub(crate) fn some_top(&self) -> u32 {
         let books = self.books.lock();
-        books.tops.iter().find(|top| top.space.usable).map_or(0, |top| top.space.top)
+        books.tops.iter().find(|top| top.takes_data()).map_or(0, |top| top.space.top)
     }
 
     /// From now on each `every`-th block of `least_bytes` and more becomes a gang, room or not (0: none):
@@ -166,16 +163,6 @@ impl Allocator {
         };
         forced.seen += 1;
         forced.seen.is_multiple_of(forced.every)
-    }
-
-    /// A top-level vdev has more metaslabs than before, all of them free.
-    pub fn grow(&self, top: u32, ms_count: u64) {
-        let mut books = self.books.lock();
-        let Some(top) = books.tops.iter_mut().find(|own| own.space.top == top) else { return };
-        let more = ms_count.saturating_sub(top.space.ms_count);
-        top.slabs.extend((0..more).map(|_| Slab { allocated: 0, loaded: None }));
-        top.space.ms_count += more;
-        self.too_large.store(u64::MAX, Ordering::Relaxed);
     }
 
     /// Tells where space maps come from; before that every metaslab must be empty.
@@ -201,7 +188,8 @@ impl Allocator {
         if let Some(lease) = slot.as_mut() {
             let asize = asize_of(lease.top, psize);
             // Leases move on one by one: two of them may have come to the same vdev.
-            let meets = avoid.iter().any(|dva| dva.vdev == lease.top) && self.tops > avoid.len();
+            let meets = avoid.iter().any(|dva| dva.vdev == lease.top)
+                && self.tops.load(Ordering::Relaxed) > avoid.len();
             if lease.end - lease.cursor >= asize && !meets {
                 let offset = lease.cursor;
                 lease.cursor += asize;
@@ -260,7 +248,7 @@ impl Allocator {
                 let index = (books.next_top + turn) % count;
                 let books_of_top = &mut books.tops[index];
                 let top = books_of_top.space.top;
-                if !books_of_top.space.usable {
+                if !books_of_top.takes_data() {
                     continue;
                 }
                 if strictness == 2 && avoid.iter().any(|d| d.vdev == top) {
@@ -494,6 +482,7 @@ impl Allocator {
 
     /// An uberblock with all changes so far is on stable storage.
     pub fn txg_done(&self) {
+        self.let_come();
         let mut books = self.books.lock();
         let held = self.is_held(&books);
         for slab in books.tops.iter_mut().flat_map(|t| &mut t.slabs) {
@@ -577,8 +566,21 @@ impl SlabSummary {
 }
 
 impl TopBooks {
+    fn new(space: TopSpace, coming: bool) -> TopBooks {
+        let slabs = (0..space.ms_count).map(|i| Slab {
+            allocated: space.allocated.get(i as usize).copied().unwrap_or(0),
+            loaded: None,
+        });
+        TopBooks { slabs: slabs.collect(), space, active: [0; COPIES], coming }
+    }
+
+    /// May data be put there now?
+    fn takes_data(&self) -> bool {
+        self.space.usable && !self.coming
+    }
+
     fn available(&self) -> u64 {
-        if !self.space.usable {
+        if !self.takes_data() {
             return 0;
         }
         let size = 1u64 << self.space.ms_shift;

@@ -501,8 +501,9 @@ fn put_together<'a>(
     let last = tops.keys().next_back().map_or(0, |id| id + 1);
     let count = newest.vdev_children.unwrap_or(last).min(TOPS_MAX);
     let top = |id: u64| match tops.get(&id) {
+        // Whatever was there, or was to be there by a write that was cut off.
+        _ if newest.holes.contains(&id) => VdevConfig::new(VdevKind::Hole, id, 0),
         Some(config) => config.vdev_tree.clone(),
-        None if newest.holes.contains(&id) => VdevConfig::new(VdevKind::Hole, id, 0),
         None => VdevConfig::new(VdevKind::Missing, id, 0),
     };
     let mut root = VdevConfig::new(VdevKind::Root, 0, newest.pool_guid);

@@ -294,7 +294,9 @@ impl Tree {
             }
         }
         for (top, before) in tree.tops.iter_mut().zip(&old.tops) {
-            top.lost = before.lost.clone();
+            if before.layout.is_some() {
+                top.lost = before.lost.clone();
+            }
         }
         Ok(tree)
     }

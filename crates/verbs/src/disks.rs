@@ -56,7 +56,9 @@ pub struct Add {
     pub name: String,
     /// What it gets.
     pub layout: Layout,
-    /// Devices are taken though they seem to be in use.
+    /// log2 of the size of its sectors; `None`: as the pool's property says, or the devices.
+    pub ashift: Option<u32>,
+    /// Devices are taken though they seem to be in use, or do not fit the pool's redundancy.
     pub force: bool,
     /// Nothing is done.
     pub dry_run: bool,

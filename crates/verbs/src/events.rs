@@ -43,6 +43,8 @@ pub const VDEV_REMOVE: &str = "sysevent.fs.zfs.vdev_remove";
 pub const VDEV_SPARE: &str = "sysevent.fs.zfs.vdev_spare";
 /// Vdevs were added.
 pub const VDEV_ADD: &str = "sysevent.fs.zfs.vdev_add";
+/// A log vdev was removed.
+pub const VDEV_REMOVE_DEV: &str = "sysevent.fs.zfs.vdev_remove_dev";
 /// A spare left the list.
 pub const VDEV_REMOVE_AUX: &str = "sysevent.fs.zfs.vdev_remove_aux";
 /// A disk is used again.

@@ -52,15 +52,17 @@ pub fn usage(path: &Path, state: &State) -> device::Result<Option<InUse>> {
 /// that name.
 pub fn check(name: &str, layout: &Layout, force: bool, state: &State) -> Result<()> {
     check_used(&Doing::Create(name.into()), layout, force, state)?;
-    let facts = |path: &PathBuf| {
-        let file = ReadFile::open(path);
-        let is_file = file.as_ref().is_ok_and(|file| !file.is_block_device());
-        Facts { is_file, size: file.map_or(0, |file| file.size()) }
-    };
     if let Some(text) = unsound(layout, facts).filter(|_| !force) {
         return Err(Error::Vdevs { forced: false, list: vec![text] });
     }
     Ok(())
+}
+
+/// What a layout's soundness depends on, of a device.
+pub(crate) fn facts(path: &PathBuf) -> Facts {
+    let file = ReadFile::open(path);
+    let is_file = file.as_ref().is_ok_and(|file| !file.is_block_device());
+    Facts { is_file, size: file.map_or(0, |file| file.size()) }
 }
 
 /// Checks that devices are not in use.
@@ -92,30 +94,31 @@ pub fn check_devices(name: &str, layout: &Layout, state: &State) -> Result<()> {
     if state.pool(name).is_some() {
         return Err(cannot(Why::PoolExists));
     }
+    let small = Why::TooSmall { least: DEVICE_SIZE_MIN };
+    check_different(&Doing::Create(name.into()), layout, (Why::SameDevice, small))
+}
+
+/// Checks that each device is there once and large enough.
+///
+/// # Errors
+/// [`Error::Cannot`]: one of these two.
+pub fn check_different(doing: &Doing, layout: &Layout, (same, small): (Why, Why)) -> Result<()> {
+    let cannot = |why| Error::cannot(doing.clone(), why);
     let mut seen = Vec::new();
     for path in layout.devices() {
         let meta = std::fs::metadata(path).map_err(|e| cannot(Why::Host(e.to_string())))?;
         let block = std::os::unix::fs::FileTypeExt::is_block_device(&meta.file_type());
         let id = if block { (meta.rdev(), 0) } else { (meta.dev(), meta.ino()) };
         if seen.contains(&id) {
-            return Err(cannot(Why::SameDevice));
+            return Err(cannot(same));
         }
         seen.push(id);
     }
-    check_sizes(&Doing::Create(name.into()), layout)
-}
-
-/// Checks that each device is large enough.
-///
-/// # Errors
-/// [`Error::Cannot`].
-pub fn check_sizes(doing: &Doing, layout: &Layout) -> Result<()> {
-    let cannot = |why| Error::cannot(doing.clone(), why);
     for path in layout.devices() {
         let size = ReadFile::open(path).map(|file| file.size());
         let size = size.map_err(|e| cannot(Why::Host(e.to_string())))?;
         if size < DEVICE_SIZE_MIN {
-            return Err(cannot(Why::TooSmall { least: DEVICE_SIZE_MIN }));
+            return Err(cannot(small));
         }
     }
     Ok(())

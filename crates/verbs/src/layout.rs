@@ -261,34 +261,9 @@ const SIZE_FUZZ: u64 = 16 << 20;
 /// What is unsound about a layout, or `None`: each text is the whole message. Making the pool
 /// anyway takes force.
 #[must_use]
-pub fn unsound(layout: &Layout, mut facts: impl FnMut(&PathBuf) -> Facts) -> Option<String> {
-    let mut last: Option<(GroupKind, &'static str, usize)> = None;
-    for group in layout.groups.iter().filter(|group| group.class != Class::Log) {
-        let known: Vec<Facts> = group.devices.iter().map(&mut facts).collect();
-        let any_file = known.iter().any(|f| f.is_file);
-        let name = match group.kind {
-            GroupKind::Single if any_file => "file",
-            kind => kind.name(),
-        };
-        if group.kind != GroupKind::Single {
-            if any_file && !known.iter().all(|f| f.is_file) {
-                return Some(format!(
-                    "mismatched replication level: {name} contains both files and devices"
-                ));
-            }
-            let least = known.iter().map(|f| f.size).min().unwrap_or(0);
-            let most = known.iter().map(|f| f.size).max().unwrap_or(0);
-            if most - least > SIZE_FUZZ {
-                return Some(format!("{name} contains devices of different sizes"));
-            }
-        }
-        let count = group.devices.len();
-        if let Some((kind, last_name, last_count)) = last
-            && let Some(text) = mismatch((kind, last_name, last_count), (group.kind, name, count))
-        {
-            return Some(format!("mismatched replication level: {text}"));
-        }
-        last = Some((group.kind, name, count));
+pub fn unsound(layout: &Layout, facts: impl FnMut(&PathBuf) -> Facts) -> Option<String> {
+    if let Err(text) = replication(&grouped(layout, facts)) {
+        return Some(text);
     }
     if !layout.groups.iter().any(|group| group.class == Class::Normal) {
         return Some("at least one general top-level vdev must be specified".into());
@@ -296,7 +271,86 @@ pub fn unsound(layout: &Layout, mut facts: impl FnMut(&PathBuf) -> Facts) -> Opt
     None
 }
 
+/// What is unsound about what a pool is to get besides the groups that it has, its log left out.
+#[must_use]
+pub fn unsound_beside(
+    pool: &[(GroupKind, Vec<Facts>)],
+    layout: &Layout,
+    facts: impl FnMut(&PathBuf) -> Facts,
+) -> Option<String> {
+    // A pool that is not sound itself asks nothing of what it gets.
+    let pool = replication(pool).ok()?;
+    match (pool, replication(&grouped(layout, facts))) {
+        (_, Err(text)) => Some(text),
+        (Some(pool), Ok(Some(new))) => {
+            mismatch_beside(pool, new).map(|text| format!("mismatched replication level: {text}"))
+        }
+        (_, Ok(_)) => None,
+    }
+}
+
+fn grouped(
+    layout: &Layout,
+    mut facts: impl FnMut(&PathBuf) -> Facts,
+) -> Vec<(GroupKind, Vec<Facts>)> {
+    let groups = layout.groups.iter().filter(|group| group.class != Class::Log);
+    groups.map(|group| (group.kind, group.devices.iter().map(&mut facts).collect())).collect()
+}
+
+/// What all the groups are like, if there are any and they are alike; else what is wrong.
+fn replication(groups: &[(GroupKind, Vec<Facts>)]) -> Result<Option<Replication>, String> {
+    let mut last: Option<Replication> = None;
+    for (kind, known) in groups {
+        let any_file = known.iter().any(|f| f.is_file);
+        let name = match kind {
+            GroupKind::Single if any_file => "file",
+            kind => kind.name(),
+        };
+        if *kind != GroupKind::Single {
+            if any_file && !known.iter().all(|f| f.is_file) {
+                return Err(format!(
+                    "mismatched replication level: {name} contains both files and devices"
+                ));
+            }
+            let least = known.iter().map(|f| f.size).min().unwrap_or(0);
+            let most = known.iter().map(|f| f.size).max().unwrap_or(0);
+            if most - least > SIZE_FUZZ {
+                return Err(format!("{name} contains devices of different sizes"));
+            }
+        }
+        let this = (*kind, name, known.len());
+        if let Some(text) = last.and_then(|last| mismatch(last, this)) {
+            return Err(format!("mismatched replication level: {text}"));
+        }
+        last = Some(this);
+    }
+    Ok(last)
+}
+
 type Replication = (GroupKind, &'static str, usize);
+
+/// In what a new group differs from those of the pool.
+fn mismatch_beside(pool: Replication, new: Replication) -> Option<String> {
+    use GroupKind::{Mirror, Raidz};
+    match (pool, new) {
+        ((Raidz(p), a, _), (Mirror, b, n)) | ((Mirror, b, n), (Raidz(p), a, _)) => {
+            let other = n - 1;
+            (usize::from(p) != other).then(|| {
+                format!(
+                    "pool and new vdev with different redundancy, {a} and {b} vdevs, \
+                     {p} vs. {other} ({n}-way)"
+                )
+            })
+        }
+        ((_, a, _), (_, b, _)) if a != b => Some(format!("pool uses {a} and new vdev is {b}")),
+        ((Raidz(p), ..), (Raidz(q), ..)) if p != q => {
+            Some(format!("pool uses {p} device parity and new vdev uses {q}"))
+        }
+        ((_, a, n), (_, b, m)) => {
+            (n != m).then(|| format!("pool uses {n}-way {a} and new vdev uses {m}-way {b}"))
+        }
+    }
+}
 
 fn mismatch(last: Replication, this: Replication) -> Option<String> {
     use GroupKind::{Mirror, Raidz};

@@ -130,6 +130,11 @@ pub(crate) fn resolve(word: &OsStr) -> Result<PathBuf, LeafError> {
 /// The sector size asked for must be one before anything is looked at.
 fn check_shift(typed: &Typed) -> Result<(), Stop> {
     let Some((_, value)) = typed.iter().find(|(name, _)| name == b"ashift") else { return Ok(()) };
+    shift_of(value).map(drop)
+}
+
+/// The sector size of a word, as a power of two; `None`: whatever the devices have.
+pub(super) fn shift_of(value: &[u8]) -> Result<Option<u32>, Stop> {
     let Ok(shift) = verbs::props::parse_number(value) else {
         return Err(Stop::Said("ashift must be a number.".into(), 1));
     };
@@ -138,7 +143,7 @@ fn check_shift(typed: &Typed) -> Result<(), Stop> {
             format!("invalid 'ashift={shift}' property: only values between 9 and 16 are allowed.");
         return Err(Stop::Said(message, 1));
     }
-    Ok(())
+    Ok(u32::try_from(shift).ok().filter(|shift| *shift != 0))
 }
 
 /// `zpool create`.
@@ -237,12 +242,6 @@ fn plan(request: &pools::Create) -> Vec<u8> {
     let name = &request.name;
     let head = format!("would create '{name}' with the following layout:\n\n\t{name}\n");
     let mut out = head.into_bytes();
-    let device = |out: &mut Vec<u8>, depth: usize, path: &Path| {
-        out.extend_from_slice(b"\t");
-        out.resize(out.len() + depth, b' ');
-        out.extend_from_slice(path.as_os_str().as_bytes());
-        out.push(b'\n');
-    };
     let sections = [
         (Class::Normal, ""),
         (Class::Dedup, "dedup"),
@@ -250,31 +249,44 @@ fn plan(request: &pools::Create) -> Vec<u8> {
         (Class::Log, "logs"),
     ];
     for (class, heading) in sections {
-        let mut groups = request.layout.groups.iter().filter(|g| g.class == class).peekable();
-        if groups.peek().is_some() && !heading.is_empty() {
+        let any = request.layout.groups.iter().any(|group| group.class == class);
+        if any && !heading.is_empty() {
             out.extend_from_slice(format!("\t{heading}\n").as_bytes());
         }
-        for group in groups {
-            let word = match group.kind {
-                GroupKind::Single => None,
-                GroupKind::Mirror => Some("mirror".to_string()),
-                GroupKind::Raidz(parity) => Some(format!("raidz{parity}")),
-            };
-            let depth = if word.is_some() { 4 } else { 2 };
-            if let Some(word) = word {
-                out.extend_from_slice(format!("\t  {word}\n").as_bytes());
-            }
-            group.devices.iter().for_each(|path| device(&mut out, depth, path));
-        }
+        planned(&mut out, &request.layout, class);
     }
     for (heading, devices) in [("cache", &request.layout.cache), ("spares", &request.layout.spares)]
     {
         if !devices.is_empty() {
             out.extend_from_slice(format!("\t{heading}\n").as_bytes());
         }
-        devices.iter().for_each(|path| device(&mut out, 2, path));
+        devices.iter().for_each(|path| planned_device(&mut out, 2, path));
     }
     out
+}
+
+/// The rows of groups that are to be.
+pub(super) fn planned(out: &mut Vec<u8>, layout: &Layout, class: Class) {
+    for group in layout.groups.iter().filter(|group| group.class == class) {
+        let word = match group.kind {
+            GroupKind::Single => None,
+            GroupKind::Mirror => Some("mirror".to_string()),
+            GroupKind::Raidz(parity) => Some(format!("raidz{parity}")),
+        };
+        let depth = if word.is_some() { 4 } else { 2 };
+        if let Some(word) = word {
+            out.extend_from_slice(format!("\t  {word}\n").as_bytes());
+        }
+        group.devices.iter().for_each(|path| planned_device(out, depth, path));
+    }
+}
+
+/// The row of a device that is to be.
+pub(super) fn planned_device(out: &mut Vec<u8>, depth: usize, path: &Path) {
+    out.extend_from_slice(b"\t");
+    out.resize(out.len() + depth, b' ');
+    out.extend_from_slice(path.as_os_str().as_bytes());
+    out.push(b'\n');
 }
 
 /// `zpool destroy`.

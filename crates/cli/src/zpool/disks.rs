@@ -4,10 +4,10 @@ use std::ffi::OsString;
 
 use verbs::Error;
 use verbs::disks::{Act, Add, Change, Labelclear};
-use verbs::layout::{Layout, LayoutError};
+use verbs::layout::{Class, Layout, LayoutError};
 use verbs::pools::PoolReport;
 
-use super::create::resolve;
+use super::create::{planned, planned_device, resolve};
 use super::known_name;
 use super::scrub::with_progress;
 use super::vdevs::{self, Naming};
@@ -162,6 +162,7 @@ pub(crate) fn remove(door: &mut Door<'_>, words: &[OsString]) -> Ran {
 pub(crate) fn add(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let words = sort(words, "fgLno:P", &[]);
     let (mut force, mut dry_run, mut naming) = (false, false, Naming::default());
+    let mut ashift = None;
     for opt in &words.opts {
         match opt {
             Opt::Flag('f') => force = true,
@@ -169,8 +170,10 @@ pub(crate) fn add(door: &mut Door<'_>, words: &[OsString]) -> Ran {
             Opt::Flag('g') => naming.guids = true,
             Opt::Flag('L') => naming.follow = true,
             Opt::Flag('P') => naming.full = true,
-            // The only property is that of the sectors, and spares have none.
-            Opt::Value('o', word) if text(word).starts_with("ashift=") => {}
+            Opt::Value('o', word) if text(word).starts_with("ashift=") => {
+                let typed = text(word);
+                ashift = super::create::shift_of(&typed.as_bytes()["ashift=".len()..])?;
+            }
             Opt::Value('o', word) => {
                 let message = format!("property '{}' is not valid here", text(word));
                 return Err(Stop::Said(message, 1));
@@ -186,7 +189,7 @@ pub(crate) fn add(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     known_name(&name)?;
     let layout = Layout::parse(devices, resolve).map_err(Error::from)?;
     let (places, command) = (door.places.clone(), door.command.clone());
-    let request = Add { name, layout, force, dry_run, places, command };
+    let request = Add { name, layout, ashift, force, dry_run, places, command };
     if let Some(before) = door.engine.pool_add(&request)? {
         door.print(plan(&request, &before, naming))?;
     }
@@ -198,13 +201,25 @@ fn plan(request: &Add, before: &PoolReport, naming: Naming) -> Vec<u8> {
     let name = &request.name;
     let head = format!("would update '{name}' to the following configuration:\n\n\t{name}\n");
     let mut out = head.into_bytes();
-    vdevs::names(&mut out, &before.tree, naming);
-    if !(before.spares.is_empty() && request.layout.spares.is_empty()) {
-        out.extend_from_slice(b"\tspares\n");
+    vdevs::names(&mut out, &before.tree, Class::Normal, naming);
+    planned(&mut out, &request.layout, Class::Normal);
+    for (class, heading) in vdevs::SECTIONS {
+        let had = vdevs::of_class(&before.tree, class).next().is_some();
+        if had || request.layout.groups.iter().any(|group| group.class == class) {
+            out.extend_from_slice(format!("\t{heading}\n").as_bytes());
+        }
+        vdevs::names(&mut out, &before.tree, class, naming);
+        planned(&mut out, &request.layout, class);
     }
-    before.spares.iter().for_each(|spare| vdevs::name_row(&mut out, spare, naming));
-    for spare in &request.layout.spares {
-        out.extend_from_slice(&[b"\t  ", spare.as_os_str().as_encoded_bytes(), b"\n"].concat());
+    let layout = &request.layout;
+    for (heading, had, new) in
+        [("cache", &before.cache, &layout.cache), ("spares", &before.spares, &layout.spares)]
+    {
+        if !(had.is_empty() && new.is_empty()) {
+            out.extend_from_slice(format!("\t{heading}\n").as_bytes());
+        }
+        had.iter().for_each(|vdev| vdevs::name_row(&mut out, vdev, naming));
+        new.iter().for_each(|path| planned_device(&mut out, 2, path));
     }
     out
 }

@@ -91,16 +91,9 @@ pub(super) fn of_class(tree: &Vdev, class: Class) -> impl Iterator<Item = &Vdev>
     tree.children.iter().filter(move |v| v.class == class).filter(shown)
 }
 
-/// The names of a tree's vdevs, each in its row, indented (`zpool add -n`).
-pub fn names(out: &mut Vec<u8>, tree: &Vdev, naming: Naming) {
-    of_class(tree, Class::Normal).for_each(|vdev| name_row(out, vdev, naming));
-    for (class, heading) in SECTIONS {
-        let mut vdevs = of_class(tree, class).peekable();
-        if vdevs.peek().is_some() {
-            out.extend_from_slice(format!("\t{heading}\n").as_bytes());
-        }
-        vdevs.for_each(|vdev| name_row(out, vdev, naming));
-    }
+/// The names of a tree's vdevs of a class, each in its row, indented (`zpool add -n`).
+pub fn names(out: &mut Vec<u8>, tree: &Vdev, class: Class, naming: Naming) {
+    of_class(tree, class).for_each(|vdev| name_row(out, vdev, naming));
 }
 
 /// The name of a vdev that is not below another, with those of all below it.

@@ -9,14 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dmu::SpaceMap;
 use format::ObjectType;
-use format::config::{PoolConfig, VdevConfig};
+use format::config::{PoolConfig, TopConfig, VdevConfig};
 use format::dtl::Dtl;
 use format::features::Feature;
 use vdev::VdevError;
 
-use super::DevicesByGuid;
+use super::lists::List;
 use super::shape;
+use crate::create::{DevicesByGuid, top_objects};
 use crate::error::{PoolError, Result};
+use crate::logmaps::UNFLUSHED_TXGS;
 use crate::mos::key;
 use crate::pool::Pool;
 use crate::sync::TaskContext;
@@ -33,10 +35,12 @@ pub(super) struct Change {
     pub(super) labelled: BTreeSet<u64>,
     /// What new leaves lack.
     pub(super) lacks: Vec<(u64, Dtl)>,
-    /// Leaves that have left.
+    /// Guids of top-level vdevs that are new.
+    pub(super) new_tops: BTreeSet<u64>,
+    /// Leaves and top-level vdevs that have left.
     gone: Vec<VdevConfig>,
-    /// The spares there are from now on, if that changes.
-    pub(super) spares: Option<Vec<VdevConfig>>,
+    /// The spares and caches there are from now on, where that changes.
+    pub(super) lists: Vec<(List, Vec<VdevConfig>)>,
     /// For the history: what it is called, and of what.
     pub(super) told: Vec<(&'static str, String)>,
 }
@@ -55,6 +59,11 @@ impl Change {
     pub(super) fn take_out(&mut self, leaf: u64) {
         self.offline.remove(&leaf);
         self.gone.extend(shape::take_out(&mut self.tree, leaf));
+    }
+
+    /// Takes the top-level vdev of this number out.
+    pub(super) fn take_top(&mut self, top: usize) {
+        self.gone.extend(shape::take_top(&mut self.tree, top));
     }
 
     /// The tree as readers and writers see it.
@@ -87,8 +96,9 @@ impl Pool {
                 devices: BTreeMap::new(),
                 labelled: BTreeSet::new(),
                 lacks: Vec::new(),
+                new_tops: BTreeSet::new(),
                 gone: Vec::new(),
-                spares: None,
+                lists: Vec::new(),
                 told: Vec::new(),
             };
             let done = plan(cx, &mut change)?;
@@ -103,6 +113,7 @@ fn carry_out(cx: &TaskContext<'_>, mut change: Change) -> Result<()> {
     let config = PoolConfig {
         txg: 0,
         vdev_children: Some(change.tree.children.len() as u64),
+        holes: shape::holes(&change.tree),
         vdev_tree: change.tree.clone(),
         ..pool.config.lock().clone()
     };
@@ -113,20 +124,20 @@ fn carry_out(cx: &TaskContext<'_>, mut change: Change) -> Result<()> {
         let written = vdev::label::write_fresh(&**device, &label.to_nvlist());
         written.map_err(|error| PoolError::Invalid(VdevError::from(error).to_string()))?;
     }
-    for leaf in &change.gone {
-        forget(cx, leaf)?;
+    for vdev in &change.gone {
+        forget(cx, vdev)?;
     }
     let mut tree =
         std::mem::replace(&mut change.tree, VdevConfig::new(config.vdev_tree.kind, 0, 0));
+    give_objects(cx, &mut tree, &change.new_tops)?;
     give_zaps(cx, &mut tree)?;
     change.tree = tree;
     let out = cx.writing.writer.out();
     out.exchange(&change.in_use(), std::mem::take(&mut change.devices))?;
-    for (slabs, _) in crate::open::slabs(&PoolConfig { vdev_tree: change.tree.clone(), ..config })?
-    {
-        cx.writing.space_maps.grow(slabs.top, slabs.ms_count);
-        cx.writing.writer.allocator().grow(slabs.top, slabs.ms_count);
-    }
+    let tops = crate::open::slabs(&PoolConfig { vdev_tree: change.tree.clone(), ..config })?;
+    cx.writing.space_maps.set_tops(&tops);
+    let spaces = tops.iter().map(|(slabs, _)| slabs.space(&change.tree, Vec::new())).collect();
+    cx.writing.writer.allocator().set_tops(spaces);
     let now = out.tree();
     for (guid, lacks) in change.lacks {
         if let Some(place) = now.leaf_by_guid(guid) {
@@ -137,12 +148,13 @@ fn carry_out(cx: &TaskContext<'_>, mut change: Change) -> Result<()> {
         let mut config = pool.config.lock();
         let same = config.vdev_tree == change.tree;
         config.vdev_children = Some(change.tree.children.len() as u64);
+        config.holes = shape::holes(&change.tree);
         config.vdev_tree = change.tree;
         *pool.config_dirty.lock() |= !same;
     }
     *pool.offline_for_now.lock() = change.offline;
-    if let Some(spares) = &change.spares {
-        super::spares::write(cx, spares)?;
+    for (list, vdevs) in &change.lists {
+        list.write(cx, vdevs)?;
     }
     let host = pool.config.lock().hostname.clone().unwrap_or_default();
     let host = String::from_utf8_lossy(&host).into_owned();
@@ -153,14 +165,19 @@ fn carry_out(cx: &TaskContext<'_>, mut change: Change) -> Result<()> {
     Ok(())
 }
 
-/// Frees the objects of a leaf that has left.
-fn forget(cx: &TaskContext<'_>, leaf: &VdevConfig) -> Result<()> {
+/// Frees the objects of a leaf or of a top-level vdev that has left.
+fn forget(cx: &TaskContext<'_>, vdev: &VdevConfig) -> Result<()> {
     let (mos, tx) = (cx.making.mos, cx.tx);
-    for leaf in leaf.leaves() {
-        if let Some(zap) = leaf.zap_leaf.filter(|zap| *zap != 0) {
+    if let Some(top) = vdev.top {
+        forget_maps(cx, vdev, top)?;
+    }
+    for vdev in vdev.walk() {
+        for zap in [vdev.zap_top, vdev.zap_leaf].into_iter().flatten().filter(|zap| *zap != 0) {
             mos.zap(mos.expect(key::VDEV_ZAP_MAP)?)?.remove_int(tx, zap)?;
             mos.objset.free(tx, zap)?;
         }
+    }
+    for leaf in vdev.leaves() {
         if let Some(dtl) = leaf.dtl.filter(|dtl| *dtl != 0) {
             let (_, histogram) = SpaceMap::open(&mos.objset, dtl)?.phys()?;
             mos.objset.free(tx, dtl)?;
@@ -168,6 +185,42 @@ fn forget(cx: &TaskContext<'_>, leaf: &VdevConfig) -> Result<()> {
                 cx.pool.features.add(tx, Feature::SpacemapHistogram, -1)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Frees the space maps of a top-level vdev, and what is noted of its metaslabs.
+fn forget_maps(cx: &TaskContext<'_>, vdev: &VdevConfig, top: TopConfig) -> Result<()> {
+    let (mos, tx) = (cx.making.mos, cx.tx);
+    let number = vdev.id.unwrap_or(u64::MAX) as u32;
+    let count = top.asize.checked_shr(top.metaslab_shift as u32).unwrap_or(0);
+    for index in 0..count {
+        let object = cx.writing.space_maps.object(number, index)?;
+        if object != 0 {
+            let (_, histogram) = SpaceMap::open(&mos.objset, object)?.phys()?;
+            mos.objset.free(tx, object)?;
+            if histogram {
+                cx.pool.features.add(tx, Feature::SpacemapHistogram, -1)?;
+            }
+        }
+    }
+    if top.metaslab_array != 0 {
+        mos.objset.free(tx, top.metaslab_array)?;
+    }
+    if let Some(zap) = vdev.zap_top.filter(|zap| *zap != 0)
+        && let Some(object) = mos.zap(zap)?.get_u64(UNFLUSHED_TXGS)?
+    {
+        mos.objset.free(tx, object)?;
+    }
+    Ok(())
+}
+
+/// Makes the objects of top-level vdevs that are new.
+fn give_objects(cx: &TaskContext<'_>, tree: &mut VdevConfig, new: &BTreeSet<u64>) -> Result<()> {
+    let (mos, tx) = (cx.making.mos, cx.tx);
+    let map = mos.find(key::VDEV_ZAP_MAP)?.map(|map| mos.zap(map)).transpose()?;
+    for top in tree.children.iter_mut().filter(|top| new.contains(&top.guid)) {
+        top_objects(mos, tx, map.as_ref(), top)?;
     }
     Ok(())
 }

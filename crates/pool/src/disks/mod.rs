@@ -6,11 +6,12 @@
 
 mod change;
 mod expand;
+mod lists;
+mod logs;
 mod need;
 mod shape;
 mod spares;
-
-use std::collections::BTreeMap;
+mod tops;
 
 use device::WriteDevice;
 use format::config::{PoolConfig, VdevConfig, VdevKind};
@@ -24,6 +25,7 @@ use crate::pool::Pool;
 use crate::sync::TaskContext;
 pub(crate) use change::marked_offline;
 pub use spares::Trouble;
+pub use tops::Additions;
 
 /// Txgs that may be written at once (INV-6): so many may still miss a leaf that is new.
 const TXGS_ALIVE: u64 = 3;
@@ -180,11 +182,20 @@ impl Pool {
             Ok(())
         })?;
         // Only now: before its uberblock the pool was still that with the leaf in it.
-        let before = PoolConfig { txg: 0, ..before };
+        self.label_gone(&before, devices)
+    }
+
+    /// Devices of leaves that have left get the labels of spares, or of no pool.
+    fn label_gone(
+        &self,
+        before: &PoolConfig,
+        devices: Vec<(u64, Option<Arc<dyn WriteDevice>>)>,
+    ) -> Result<()> {
+        let before = PoolConfig { txg: 0, ..before.clone() };
         for (leaf, device) in devices {
             let was_spare = before.vdev_tree.find(leaf).is_some_and(|leaf| leaf.is_spare);
             let label = match was_spare {
-                true => Some(spares::label(leaf)),
+                true => Some(lists::List::Spares.label(leaf)),
                 false => before.for_leaf(leaf).map(|config| config.to_nvlist()),
             };
             if let (Some(device), Some(label)) = (device, label) {
@@ -314,6 +325,3 @@ fn new_leaf(new: &NewLeaf, guid: u64) -> VdevConfig {
     config.whole_disk = new.is_disk.then_some(false);
     config
 }
-
-/// Devices of leaves by guid.
-type DevicesByGuid = BTreeMap<u64, Arc<dyn WriteDevice>>;

@@ -6,7 +6,7 @@
 //! and its ZAP, whoever has its place; one that a leaf inherits also keeps its guid, so that labels which were not
 //! rewritten do not look like those of another vdev.
 
-use format::config::{VdevConfig, VdevKind};
+use format::config::{TopConfig, VdevConfig, VdevKind};
 
 /// Children from the root down to the vdev of this guid.
 fn path_to(vdev: &VdevConfig, guid: u64) -> Option<Vec<usize>> {
@@ -89,6 +89,35 @@ pub(super) fn take_out(root: &mut VdevConfig, leaf: u64) -> Option<VdevConfig> {
     Some(gone)
 }
 
+/// Puts a top-level vdev where a hole is, or behind the others. The number that it will have there: [`next_id`].
+pub(super) fn put_top(root: &mut VdevConfig, top: VdevConfig) {
+    match root.children.iter_mut().find(|vdev| vdev.kind == VdevKind::Hole) {
+        Some(hole) => *hole = top,
+        None => root.children.push(top),
+    }
+}
+
+/// The number of the next top-level vdev.
+pub(super) fn next_id(root: &VdevConfig) -> u64 {
+    let hole = root.children.iter().position(|vdev| vdev.kind == VdevKind::Hole);
+    hole.unwrap_or(root.children.len()) as u64
+}
+
+/// Takes the top-level vdev of this number out: a hole keeps its place, so that the others keep theirs.
+pub(super) fn take_top(root: &mut VdevConfig, top: usize) -> Option<VdevConfig> {
+    let vdev = root.children.get_mut(top)?;
+    let mut hole = VdevConfig::new(VdevKind::Hole, vdev.id, 0);
+    hole.whole_disk = Some(false);
+    (hole.top, hole.is_hole) = (Some(TopConfig::default()), true);
+    Some(std::mem::replace(vdev, hole))
+}
+
+/// Numbers of the holes.
+pub(super) fn holes(root: &VdevConfig) -> Vec<u64> {
+    let holes = root.children.iter().filter(|vdev| vdev.kind == VdevKind::Hole);
+    holes.filter_map(|hole| hole.id).collect()
+}
+
 /// The spare that keeps the place of the leaf for good when that is detached from `parent`.
 pub(super) fn spare_for(parent: &VdevConfig, leaf: u64) -> Option<u64> {
     let first = parent.children.first().is_some_and(|first| first.guid == leaf);
@@ -153,7 +182,6 @@ pub(super) fn least_asize(root: &VdevConfig, leaf: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use format::config::TopConfig;
 
     fn leaf(id: u64, guid: u64) -> VdevConfig {
         VdevConfig { create_txg: 4, ..VdevConfig::new(VdevKind::File, id, guid) }
@@ -237,6 +265,22 @@ mod tests {
         assert_eq!(told(&tree), "0:root100(0:mirror50(0:spare60(0:1 1:3 2:5) 1:2))");
         assert_eq!(done(&tree, &[5]), [[3]]);
         assert_eq!(done(&tree, &[1, 5]), [[3, 5]]);
+    }
+
+    #[test]
+    fn a_top_level_vdev_that_goes_leaves_a_hole_for_the_next() {
+        let mut tree = mirror();
+        for guid in [3, 4] {
+            let id = next_id(&tree);
+            put_top(&mut tree, leaf(id, guid));
+        }
+        assert_eq!(take_top(&mut tree, 1).unwrap().guid, 3);
+        assert_eq!(told(&tree), "0:root100(0:mirror50(0:1 1:2) 1:0 2:4)");
+        assert_eq!((holes(&tree), next_id(&tree)), (vec![1], 1));
+        put_top(&mut tree, leaf(1, 5));
+        assert_eq!(told(&tree), "0:root100(0:mirror50(0:1 1:2) 1:5 2:4)");
+        assert_eq!((holes(&tree), next_id(&tree)), (vec![], 3));
+        assert!(take_top(&mut tree, 9).is_none());
     }
 
     #[test]

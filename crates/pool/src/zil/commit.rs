@@ -115,7 +115,7 @@ impl Pool {
             return Ok(());
         }
         let mut state = log.state.lock();
-        if log.is_recording() || !state.chain.blocks.is_empty() || writing.is_closing() {
+        if log.is_recording() || !state.chain.blocks.is_empty() || writing.leaves_no_logs() {
             return Ok(());
         }
         // Who enters a txg from here on tells of its changes; those who are in one may not.
@@ -179,6 +179,7 @@ impl Pool {
     fn may_commit(&self, writing: &Writing, state: &State) -> bool {
         let synced = writing.txgs.last_synced();
         state.chain.is_live(synced)
+            && !writing.without_logs.load(Ordering::SeqCst)
             && state.incomplete_until <= synced
             && state.chain.bytes() <= LOG_MAX_BYTES
     }

@@ -33,7 +33,7 @@ impl Allocator {
         for on_log in [true, false] {
             for turn in 0..count {
                 let top = &mut books.tops[(books.next_top + turn) % count];
-                let fits = if on_log { top.space.is_log } else { top.space.usable };
+                let fits = if on_log { top.takes_logs() } else { top.takes_data() };
                 if !fits {
                     continue;
                 }

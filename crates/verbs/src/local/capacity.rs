@@ -3,11 +3,10 @@
 //! A line of the report is for people to choose a layout by; OpenZFS has nothing like it.
 
 use device::{Device, ReadFile};
-use pool::Joined;
 use pool::capacity::{PlannedTop, foretell};
 use pool::props::nice_bytes;
 
-use crate::layout::{Class, GroupKind};
+use crate::layout::Class;
 use crate::pools::Create;
 use crate::{Doing, Error, Result, Why};
 
@@ -16,11 +15,7 @@ pub(super) fn foretold(request: &Create) -> Result<Vec<String>> {
     let mut tops = Vec::new();
     let mut sector = None;
     for group in request.layout.groups.iter().filter(|group| group.class == Class::Normal) {
-        let joined = match group.kind {
-            GroupKind::Single => Joined::Single,
-            GroupKind::Mirror => Joined::Mirror,
-            GroupKind::Raidz(parity) => Joined::Raidz(parity),
-        };
+        let joined = super::lifecycle::joined(group.kind);
         let mut device_bytes = Vec::new();
         for path in &group.devices {
             let file = ReadFile::open(path).map_err(|e| {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use device::queue::LeafQueue;
 use device::{Device, DeviceError, WriteDevice, WriteFile};
 use format::NvList;
-use format::config::VdevConfig;
+use format::config::{VdevConfig, VdevKind};
 use format::label::{LABEL_SIZE, LABELS, label_offset};
 use pool::devices::{Labels, queue_buffers};
 use pool::{NewLeaf, Pool, PoolError, Trouble};
@@ -35,7 +35,7 @@ fn doing(request: &Change) -> Doing {
 }
 
 /// A change that the pool refused says why in OpenZFS's words.
-fn refused(doing: Doing, error: PoolError) -> Error {
+pub(super) fn refused(doing: Doing, error: PoolError) -> Error {
     match error {
         PoolError::Invalid(why) => Error::cannot(doing, Why::Host(why)),
         other => pool_error(doing, other),
@@ -48,6 +48,41 @@ fn find(session: &Session, name: &str) -> Option<VdevConfig> {
     config.vdev_tree.leaves().find(|leaf| is_called(session, leaf, name)).cloned()
 }
 
+/// The log vdev that is to be removed: by its own name, or that of its one device, which is `leaf`.
+fn log_vdev(session: &Session, request: &Change, leaf: Option<VdevConfig>) -> Result<VdevConfig> {
+    let cannot = |why| Err(Error::cannot(doing(request), why));
+    let config = session.pool.config();
+    let tops = &config.vdev_tree.children;
+    let guid = leaf.as_ref().map(|leaf| leaf.guid);
+    let is_it = |top: &&VdevConfig| Some(top.guid) == guid || is_numbered(top, &request.device);
+    let Some(vdev) = tops.iter().find(is_it) else {
+        return match guid {
+            Some(_) => cannot(Why::WrongPoolKind),
+            None => cannot(Why::NoDevice),
+        };
+    };
+    if vdev.top.is_some_and(|top| top.is_log) {
+        return Ok(vdev.clone());
+    }
+    if tops.iter().any(|top| top.kind == VdevKind::Raidz) {
+        let why =
+            "invalid config; all top-level vdevs must have the same sector size and not be raidz.";
+        return cannot(Why::Host(why.into()));
+    }
+    cannot(Why::NotDone("vdevs that hold data cannot be removed yet".into()))
+}
+
+/// Is it what a top-level vdev that is no leaf is called?
+fn is_numbered(top: &VdevConfig, name: &str) -> bool {
+    let id = top.id.unwrap_or(u64::MAX);
+    let numbered = match top.kind {
+        VdevKind::Mirror => format!("mirror-{id}"),
+        VdevKind::Raidz => format!("raidz{}-{id}", top.nparity.unwrap_or(0)),
+        _ => return false,
+    };
+    name == numbered || name == top.guid.to_string()
+}
+
 /// Is it the vdev of this name, by guid or path?
 fn is_called(session: &Session, vdev: &VdevConfig, name: &str) -> bool {
     let typed = std::fs::canonicalize(name).ok();
@@ -56,11 +91,18 @@ fn is_called(session: &Session, vdev: &VdevConfig, name: &str) -> bool {
 }
 
 /// The spare of a name, waiting or in use.
-pub(super) fn find_spare(session: &Session, name: &str) -> Result<Option<VdevConfig>> {
-    let spares = session.pool.spares();
-    let spares =
-        spares.map_err(|error| pool_error(Doing::Open(session.pool.name().into()), error))?;
+fn find_spare(session: &Session, name: &str) -> Result<Option<VdevConfig>> {
+    let fail = |error| pool_error(Doing::Open(session.pool.name().into()), error);
+    let spares = session.pool.spares().map_err(fail)?;
     Ok(spares.into_iter().find(|spare| is_called(session, spare, name)))
+}
+
+/// The spare or cache device of a name.
+pub(super) fn find_aux(session: &Session, name: &str) -> Result<Option<VdevConfig>> {
+    let fail = |error| pool_error(Doing::Open(session.pool.name().into()), error);
+    let caches = session.pool.caches().map_err(fail)?;
+    let cache = caches.into_iter().find(|cache| is_called(session, cache, name));
+    cache.map_or_else(|| find_spare(session, name), |cache| Ok(Some(cache)))
 }
 
 /// Makes the change; without a server, or if that is asked for, it stays until what a disk lacks is filled, and
@@ -74,15 +116,13 @@ pub(super) fn change(
     let session = session::open(here, &request.name, &request.places, For::Writing)?;
     let doing = doing(request);
     let fail = |error| refused(doing.clone(), error);
-    let spare = find_spare(&session, &request.device)?;
+    let spare = match request.act {
+        Act::Remove => find_aux(&session, &request.device)?,
+        _ => find_spare(&session, &request.device)?,
+    };
     let old = match (find(&session, &request.device), spare) {
         (_, Some(spare)) if request.act == Act::Remove => spare,
-        (Some(_), None) if request.act == Act::Remove => {
-            return Err(Error::cannot(
-                doing,
-                Why::NotDone("only spares can be removed yet".into()),
-            ));
-        }
+        (leaf, None) if request.act == Act::Remove => log_vdev(&session, request, leaf)?,
         (Some(leaf), _) => leaf,
         (None, Some(_)) => {
             let why = "device is reserved as a hot spare";
@@ -107,8 +147,12 @@ pub(super) fn change(
             session.pool.detach(old.guid).map_err(fail)?;
             events::VDEV_REMOVE
         }
+        Act::Remove if old.top.is_some() => {
+            session.pool.remove_log(old.guid).map_err(fail)?;
+            events::VDEV_REMOVE_DEV
+        }
         Act::Remove => {
-            session.pool.remove_spare(old.guid).map_err(fail)?;
+            session.pool.remove_aux(old.guid).map_err(fail)?;
             events::VDEV_REMOVE_AUX
         }
         Act::Replace(Some(path)) if let Some(spare) = find_spare(&session, &text(path))? => {
@@ -132,6 +176,9 @@ pub(super) fn change(
     };
     session.told.iter().for_each(|told| told.tell_leaf(&session.pool, class, &old));
     session.note(&request.command).map_err(|error| pool_error(doing.clone(), error))?;
+    if request.act == Act::Remove {
+        session.forget(here, &old)?;
+    }
     drop(alone);
     if !matches!(request.act, Act::Offline { .. } | Act::Detach | Act::Remove) {
         let filled = scrub::fill(here, &session, request.wait, progress);

@@ -37,6 +37,15 @@ pub(super) fn leaf(doing: &Doing, path: &Path) -> Result<NewLeaf> {
     Ok(NewLeaf { path: leaf_path(path), is_disk, device: Arc::new(file) })
 }
 
+/// How the devices of a group are joined.
+pub(super) fn joined(kind: GroupKind) -> Joined {
+    match kind {
+        GroupKind::Single => Joined::Single,
+        GroupKind::Mirror => Joined::Mirror,
+        GroupKind::Raidz(parity) => Joined::Raidz(parity),
+    }
+}
+
 /// What the config of a leaf at this path says.
 pub(super) fn leaf_path(path: &Path) -> Vec<u8> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
@@ -92,12 +101,8 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
     let doing = Doing::Create(name.clone());
     let mut tops = Vec::new();
     for group in &request.layout.groups {
-        let joined = match group.kind {
-            GroupKind::Single => Joined::Single,
-            GroupKind::Mirror => Joined::Mirror,
-            GroupKind::Raidz(parity) => Joined::Raidz(parity),
-        };
         let leaves: Result<Vec<NewLeaf>> = group.devices.iter().map(|p| leaf(&doing, p)).collect();
+        let joined = joined(group.kind);
         tops.push(NewTop { joined, leaves: leaves?, is_log: group.class == Class::Log });
     }
     let spares: Result<Vec<NewLeaf>> =

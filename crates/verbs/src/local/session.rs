@@ -368,16 +368,37 @@ impl Session {
     pub(super) fn remember(&self, here: &Here, new: &[PathBuf]) -> Result<()> {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let new: Vec<PathBuf> = new.iter().map(absolute).collect();
-        if let Some(mut known) = self.known.clone().filter(|_| !new.is_empty()) {
-            known.paths.retain(|path| !new.contains(path));
-            known.paths.extend(new.iter().cloned());
-            here.state.change(|state| state.remember(known))?;
+        if self.known.is_some() && !new.is_empty() {
+            self.change_known(here, |paths| {
+                paths.retain(|path| !new.contains(path));
+                paths.extend(new.iter().cloned());
+            })?;
         }
         if let Some(held) = here.held.as_ref().filter(|_| self.held) {
             let places = self.places().into_iter().chain(new).collect();
             held.look_for_devices(self.pool.name(), places);
         }
         Ok(())
+    }
+
+    /// A vdev has left the pool: its devices are anybody's.
+    pub(super) fn forget(&self, here: &Here, gone: &VdevConfig) -> Result<()> {
+        let paths = self.paths();
+        let gone: Vec<_> = gone.leaves().filter_map(|leaf| paths.get(&leaf.guid)).collect();
+        match self.known {
+            Some(_) => self.change_known(here, |paths| paths.retain(|path| !gone.contains(&path))),
+            None => Ok(()),
+        }
+    }
+
+    /// Changes the paths that are remembered, as they are now: what the session was opened with may be old.
+    fn change_known(&self, here: &Here, change: impl FnOnce(&mut Vec<PathBuf>)) -> Result<()> {
+        let guid = self.pool.guid();
+        here.state.change(|state| {
+            if let Some(known) = state.pools.iter_mut().find(|known| known.guid == guid) {
+                change(&mut known.paths);
+            }
+        })
     }
 
     /// Ends the session: what was changed is on disk.

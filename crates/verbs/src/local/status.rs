@@ -45,7 +45,7 @@ pub(crate) fn report(session: &Session, mounted: &[(String, PathBuf)]) -> Result
     };
     let tree = health::tree(&config.vdev_tree, true, &mut known);
     let spares = others(pool, key::SPARES, "spares", &paths)?;
-    let cache = others(pool, b"l2cache", "l2cache", &paths)?;
+    let cache = others(pool, key::L2CACHE, "l2cache", &paths)?;
     let scan = pool.scan_status()?.as_ref().map(of_scan);
     let resilvering = scan.is_some_and(|scan| scan.resilver && scan.end.is_none());
     let (error_count, damaged) = damaged::named(&session.pool, mounted)?;
@@ -108,7 +108,7 @@ pub(crate) fn found_others(scan: &Devices, found: &FoundPool) -> (Vec<Vdev>, Vec
         let paths = paths.filter_map(|aux| Some((aux.label.guid, aux.candidate.shown_path()?)));
         let paths = paths.collect();
         let spares = others(&pool, key::SPARES, "spares", &paths)?;
-        Ok((spares, others(&pool, b"l2cache", "l2cache", &paths)?))
+        Ok((spares, others(&pool, key::L2CACHE, "l2cache", &paths)?))
     };
     open().unwrap_or_default()
 }
