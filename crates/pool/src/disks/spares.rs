@@ -43,7 +43,7 @@ impl Pool {
     /// as far as others have what it has.
     ///
     /// # Errors
-    /// [`PoolError::Invalid`] says what does not fit; then nothing was done.
+    /// [`PoolError::Invalid`](crate::PoolError::Invalid) says what does not fit; then nothing was done.
     pub fn engage(
         &self,
         old: u64,
