@@ -210,6 +210,14 @@ fn a_disk_with_errors_is_named_and_passed_over() {
         } else {
             let Err(VdevError::Lost { unreadable, .. }) = result else { panic!("{result:?}") };
             assert_eq!(unreadable, 3);
+            // Who gave what he was asked for is not blamed for what others did not give.
+            let wrong = |leaf: &vdev::Leaf| leaf.errors.get().checksum;
+            assert!(tree.leaves().iter().all(|leaf| wrong(leaf) == 0));
+            let mut scratch = ReadScratch::default();
+            let check = &mut |bytes: &[u8]| bytes == data;
+            let examined = tree.examine(0, 0, 0, &mut buf, &mut scratch, check).unwrap();
+            tree.count_new(&examined, &[]);
+            assert!(examined.lost.is_some() && tree.leaves().iter().all(|leaf| wrong(leaf) == 0));
         }
     }
 }
