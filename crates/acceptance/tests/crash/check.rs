@@ -85,6 +85,21 @@ pub(crate) fn report(set: &SimSet, disks: &[usize]) -> Result<verify::Report, St
     verify::verify_pool(found, &verify::Options::default(), &mut |_| {}).map_err(|e| e.to_string())
 }
 
+/// The judge finds nothing but labels, and no disk that gives anything wrong or not at all, those in want aside.
+pub(crate) fn is_sound(set: &SimSet, disks: &[usize], wanting: &[usize]) -> Result<(), String> {
+    let report = report(set, disks)?;
+    let other = report.findings.iter().find(|finding| finding.kind != FindingKind::Label);
+    let excused: Vec<String> = wanting.iter().map(|disk| format!("d{disk:02}")).collect();
+    let device = report.devices.iter().find(|device| {
+        let excused = excused.iter().any(|name| device.device.ends_with(name));
+        !excused && device.read_errors + device.bad_blocks > 0
+    });
+    if report.blocks == 0 || report.lost_blocks > 0 || other.is_some() || device.is_some() {
+        return Err(format!("verify: {:?}, {other:?}, {device:?}", report.verdict));
+    }
+    Ok(())
+}
+
 /// The state that the pool's txg belongs to: that of the mark or the next.
 fn which(pool: &Pool, history: &History, mark: Option<usize>) -> Result<usize, String> {
     let states = &history.states;

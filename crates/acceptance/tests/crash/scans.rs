@@ -12,7 +12,6 @@ use pool::Pool;
 use rt::sync::Mutex;
 use rt::{Rng, Workers};
 use testkit::rounds;
-use verify::FindingKind;
 
 use crate::rig::{self, HOSTS, MIRROR, RAIDZ, RAIDZ2, Shape};
 use crate::story::{self, Step, Told};
@@ -207,16 +206,7 @@ impl Case {
         });
         let number = number.ok_or(wrong)?;
         pool.close().map_err(|e| e.to_string())?;
-        let report = check::report(set, disks)?;
-        let other = report.findings.iter().find(|finding| finding.kind != FindingKind::Label);
-        let excused: Vec<String> = wanting.iter().map(|disk| format!("d{disk:02}")).collect();
-        let device = report.devices.iter().find(|device| {
-            let excused = excused.iter().any(|name| device.device.ends_with(name));
-            !excused && device.read_errors + device.bad_blocks > 0
-        });
-        if report.blocks == 0 || report.lost_blocks > 0 || other.is_some() || device.is_some() {
-            return Err(format!("verify: {:?}, {other:?}, {device:?}", report.verdict));
-        }
+        check::is_sound(set, disks, wanting)?;
         Ok(number)
     }
 

@@ -28,7 +28,6 @@ use format::scan::ScanFunction;
 use pool::{Joined, Pool, ScanAnswer, ScanStatus, ScanStep};
 use rt::sync::Arc;
 use testkit::{Vm, tool, vm};
-use verify::FindingKind;
 
 use rig::{MIRROR, RAIDZ, RAIDZ2, Shape};
 use story::{State, Step};
@@ -80,16 +79,7 @@ impl Told {
         let (pool, _) = opened.ok_or("no pool was found")?;
         check::holds(&pool, &self.state)?;
         pool.close().map_err(|e| e.to_string())?;
-        let report = check::report(set, disks)?;
-        let other = report.findings.iter().find(|finding| finding.kind != FindingKind::Label);
-        let excused: Vec<String> = wanting.iter().map(|disk| format!("d{disk:02}")).collect();
-        let device = report.devices.iter().find(|device| {
-            let excused = excused.iter().any(|name| device.device.ends_with(name));
-            !excused && device.read_errors + device.bad_blocks > 0
-        });
-        if report.blocks == 0 || report.lost_blocks > 0 || other.is_some() || device.is_some() {
-            return Err(format!("verify: {:?}, {other:?}, {device:?}", report.verdict));
-        }
+        check::is_sound(set, disks, wanting)?;
         Ok(())
     }
 

@@ -1,0 +1,101 @@
+//! What the allocator gives, keeps back and takes again.
+
+use super::*;
+
+fn allocator(tops: u32) -> Allocator {
+    let space = |top| TopSpace {
+        top,
+        ashift: 12,
+        ms_shift: 24,
+        ms_count: 3,
+        allocated: vec![],
+        usable: true,
+        is_log: false,
+    };
+    Allocator::new((0..tops).map(space).collect(), 2)
+}
+
+fn plain(_: u32, psize: u64) -> u64 {
+    psize.next_multiple_of(4096)
+}
+
+#[test]
+fn consecutive_blocks_lie_next_to_each_other() {
+    let a = allocator(1);
+    let first = a.allocate(0, 0, 131_072, &[], &plain).unwrap();
+    let second = a.allocate(0, 0, 512, &[], &plain).unwrap();
+    assert_eq!(second.offset, first.offset + first.asize);
+    assert_eq!(second.asize, 4096);
+    a.settle_all();
+    assert_eq!(a.allocated(), 135_168);
+}
+
+#[test]
+fn what_is_freed_is_held_until_space_gets_scarce() {
+    let a = allocator(1);
+    let hold = a.hold();
+    let mut freed: Vec<Dva> = Vec::new();
+    while !hold.is_broken() {
+        let dva = a.allocate(0, 0, 1 << 20, &[], &plain).unwrap();
+        assert!(freed.iter().all(|old| old.offset != dva.offset), "handed out while held");
+        a.settle_all();
+        a.free_dva(dva).unwrap();
+        freed.push(dva);
+        a.txg_done();
+    }
+    assert!(freed.len() > 10, "broken after {} MiB of 48", freed.len());
+    assert_eq!(hold.during(|| ()), None);
+    let held = a.hold();
+    assert_eq!(held.during(|| 1), Some(1));
+}
+
+#[test]
+fn copies_go_to_different_vdevs_and_else_to_different_metaslabs() {
+    let a = allocator(2);
+    let mut dvas = vec![];
+    for copy in 0..3 {
+        dvas.push(a.allocate(0, copy, 4096, &dvas, &plain).unwrap());
+    }
+    assert_ne!(dvas[0].vdev, dvas[1].vdev);
+    let same = dvas[..2].iter().find(|d| d.vdev == dvas[2].vdev).unwrap();
+    assert_ne!(same.offset >> 24, dvas[2].offset >> 24);
+}
+
+/// However many leases are used up: while there is room, copies never share a vdev.
+#[test]
+fn copies_stay_on_different_vdevs_as_leases_move_on() {
+    let a = allocator(2);
+    for block in 0..900 {
+        let psize = if block % 3 == 0 { 131_072 } else { 4096 };
+        let first = a.allocate(0, 0, psize, &[], &plain).unwrap();
+        if block % 2 == 0 {
+            let second = a.allocate(0, 1, psize, &[first], &plain).unwrap();
+            assert_ne!(first.vdev, second.vdev, "block {block}");
+        }
+    }
+}
+
+#[test]
+fn every_byte_can_be_allocated_once_and_then_no_space_is_said() {
+    let a = allocator(1);
+    let mut seen = RangeSet::new();
+    let mut count = 0;
+    loop {
+        match a.allocate(count % 2, 0, 131_072, &[], &plain) {
+            Ok(dva) => assert!(seen.add(dva.offset, dva.asize)),
+            Err(StoreError::NoSpace { .. }) => break,
+            Err(e) => panic!("{e}"),
+        }
+        count += 1;
+    }
+    assert_eq!(seen.total(), 3 << 24);
+}
+
+#[test]
+fn a_block_is_freed_once() {
+    let a = allocator(1);
+    let dva = a.allocate(0, 0, 4096, &[], &plain).unwrap();
+    a.settle_all();
+    a.free_dva(dva).unwrap();
+    assert!(matches!(a.free_dva(dva), Err(StoreError::Map { .. })));
+}
