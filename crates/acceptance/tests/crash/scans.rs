@@ -1,15 +1,17 @@
-//! Scrubs, resilvers and replacements in the workload: a cut after any write, or any I/O that fails once, while one of
-//! them is under way and the pool is written beneath it.
+//! Scrubs, resilvers, replacements and spares in the workload: a cut after any write, or any I/O that fails once, while one
+//! of them is under way and the pool is written beneath it.
 //!
 //! The one idea: a scan changes nothing that people see, so what a cut leaves is a state of the story; and once somebody
 //! has gone on with it to its end, as many *other* disks may be lost as ever.
+//!
+//! Seen red, of the spare: one that is said to lack nothing, and a resilver that leaves out a block in five.
 
 use device::Device;
 use device::sim::{Cut, Fault, Kind, On, SimSet};
 use format::label::DATA_AT;
 use format::scan::ScanFunction;
-use pool::Pool;
-use rt::sync::Mutex;
+use pool::{Additions, Pool, Trouble};
+use rt::sync::{Arc, Mutex};
 use rt::{Rng, Workers};
 use testkit::rounds;
 
@@ -35,6 +37,8 @@ enum Work {
     ReplaceDead,
     /// A new disk beside one.
     Attach,
+    /// A spare stands in for one that is gone.
+    Spare,
 }
 
 /// The work, on what, and which disks are in want afterwards.
@@ -50,21 +54,23 @@ const fn case(work: Work, shape: Shape, wanting: &'static [usize]) -> Case {
 }
 
 /// As many disks in want as may be.
-const CUT: [Case; 5] = [
+const CUT: [Case; 6] = [
     case(Work::Scrub, RAIDZ2, &[0, 2]),
     case(Work::Resilver, RAIDZ2, &[1, 3]),
     case(Work::Replace, RAIDZ, &[1]),
     case(Work::ReplaceDead, RAIDZ, &[2]),
     case(Work::Attach, MIRROR, &[0]),
+    case(Work::Spare, RAIDZ, &[1]),
 ];
 
 /// So many that one more failure is survived.
-const FAILING: [Case; 5] = [
+const FAILING: [Case; 6] = [
     case(Work::Scrub, RAIDZ2, &[2]),
     case(Work::Resilver, RAIDZ2, &[1]),
     case(Work::Replace, RAIDZ, &[1]),
     case(Work::ReplaceDead, RAIDZ2, &[0]),
     case(Work::Attach, MIRROR, &[0]),
+    case(Work::Spare, RAIDZ2, &[3]),
 ];
 
 impl Case {
@@ -75,7 +81,8 @@ impl Case {
 
     /// The disks that somebody finds who opens the pool: not one that is dead.
     fn there(&self) -> Vec<usize> {
-        let dead = |disk: &usize| self.work == Work::ReplaceDead && self.wanting.contains(disk);
+        let one_is_dead = matches!(self.work, Work::ReplaceDead | Work::Spare);
+        let dead = |disk: &usize| one_is_dead && self.wanting.contains(disk);
         (0..=self.shape.disks).filter(|disk| !dead(disk)).collect()
     }
 
@@ -101,7 +108,12 @@ impl Case {
         let mut told = story::tell(&set, self.shape, &story::steps(seed)[..FIRST], |_| {});
         assert_eq!(told.error, None);
         match self.work {
-            Work::Scrub | Work::ReplaceDead => {
+            Work::Scrub | Work::ReplaceDead | Work::Spare => {
+                if self.work == Work::Spare {
+                    let spares = vec![rig::new_leaf(&set, self.new_disk())];
+                    let more = Additions { spares, ..Additions::default() };
+                    told.pool.as_ref().unwrap().add(more).unwrap();
+                }
                 told.pool.take().unwrap().close().unwrap();
                 if self.work == Work::Scrub {
                     self.wanting.iter().for_each(|disk| garble(&set, *disk, seed));
@@ -134,6 +146,11 @@ impl Case {
                 pool.attach(guid(self.wanting[0]), new(), true).map(drop)?;
             }
             Work::Attach => pool.attach(guid(self.wanting[0]), new(), false).map(drop)?,
+            Work::Spare => {
+                let spare = pool.spares()?[0].guid;
+                let device = Arc::new(set.disk(self.new_disk()));
+                pool.engage(guid(self.wanting[0]), spare, device, Trouble::Unnoted)?;
+            }
         }
         let scrub = self.work == Work::Scrub;
         let what = if scrub { ScanFunction::Scrub } else { ScanFunction::Resilver };
