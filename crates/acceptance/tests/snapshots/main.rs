@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod disks;
+
 use std::collections::BTreeSet;
 
 use acceptance::forest::Forest;
