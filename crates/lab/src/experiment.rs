@@ -19,17 +19,17 @@ use crate::drive::{Drive, SECTOR};
 use crate::faults::{Fault, Layout, Row};
 
 const POOL: &str = "lab";
-const DISK_BYTES: u64 = 64 << 20;
+pub(crate) const DISK_BYTES: u64 = 64 << 20;
 const RECORD: usize = 32 << 10;
 const FILES: usize = 10;
 /// Sectors that are tried until one is found that somebody needs.
 const ATTEMPTS: usize = 24;
 
-type Done<T> = Result<T, String>;
+pub(crate) type Done<T> = Result<T, String>;
 /// Files by name, with their bytes.
-type Files = BTreeMap<String, Vec<u8>>;
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-fn told(error: impl std::fmt::Display) -> String {
+pub(crate) fn told(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -46,21 +46,26 @@ fn found(scan: &Scan) -> Done<&FoundPool> {
     scan.pools.first().ok_or_else(|| "the pool is gone".into())
 }
 
-fn create(drives: &[Arc<Drive>], layout: Layout) -> Done<Arc<Pool>> {
+/// A top-level vdev of these disks.
+pub(crate) fn top<D: WriteDevice + 'static>(disks: &[Arc<D>], layout: Layout) -> NewTop {
     let joined = match layout {
         Layout::Single => Joined::Single,
         Layout::Mirror => Joined::Mirror,
         Layout::Raidz(parity) => Joined::Raidz(parity),
     };
-    let leaf = |drive: &Arc<Drive>| NewLeaf {
-        path: format!("/lab/{}", drive.name()).into_bytes(),
+    let leaf = |disk: &Arc<D>| NewLeaf {
+        path: format!("/lab/{}", disk.name()).into_bytes(),
         is_disk: false,
-        device: drive.clone(),
+        device: disk.clone(),
     };
+    NewTop { joined, leaves: disks.iter().map(leaf).collect(), is_log: false }
+}
+
+pub(crate) fn create(tops: Vec<NewTop>) -> Done<Arc<Pool>> {
     let props = [("compression", 2), ("recordsize", RECORD as u64)];
     let new = NewPool {
         name: POOL.into(),
-        tops: vec![NewTop { joined, leaves: drives.iter().map(leaf).collect(), is_log: false }],
+        tops,
         spares: vec![],
         ashift: SECTOR.trailing_zeros(),
         features: pool::Feature::ALL.to_vec(),
@@ -100,7 +105,7 @@ fn is_whole(drives: &[Arc<Drive>]) -> Done<bool> {
 }
 
 /// Writes files, some over others, in two txgs.
-fn load(pool: &Arc<Pool>, files: &mut Files, rng: &mut Rng, round: u64) -> Done<()> {
+pub(crate) fn load(pool: &Arc<Pool>, files: &mut Files, rng: &mut Rng, round: u64) -> Done<()> {
     let fs = Filesystem::open(pool, POOL).map_err(told)?;
     for index in 0..FILES {
         let name = if index % 2 == 0 { format!("f{index}") } else { format!("f{index}.{round}") };
@@ -126,7 +131,7 @@ fn load(pool: &Arc<Pool>, files: &mut Files, rng: &mut Rng, round: u64) -> Done<
 }
 
 /// Reads all files; those that could not be read, and those whose bytes were wrong.
-fn read(pool: &Arc<Pool>, files: &Files) -> Done<(u64, u64)> {
+pub(crate) fn read(pool: &Arc<Pool>, files: &Files) -> Done<(u64, u64)> {
     let (mut lost, mut wrong) = (0, 0);
     let Ok(fs) = Filesystem::open(pool, POOL) else { return Ok((files.len() as u64, 0)) };
     for (name, bytes) in files {
@@ -168,7 +173,7 @@ pub(crate) fn run(fault: Fault, layout: Layout, seed: u64, row: &mut Row) -> Don
         set.disks().into_iter().map(|disk| Drive::new(disk, rng.next_u64())).collect();
     let victim = &drives[rng.index(disks)];
     let mut files = Files::new();
-    let pool = create(&drives, layout)?;
+    let pool = create(vec![top(&drives, layout)])?;
     load(&pool, &mut files, &mut rng, 0)?;
 
     // Half of what is hurt on its way is hurt when it is read.

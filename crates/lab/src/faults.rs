@@ -1,6 +1,6 @@
 //! `thumper lab faults`: kinds of damage, what of it is detected, healed and lost, and what a disk's own checksum sees.
 
-use crate::experiment;
+use crate::{experiment, sluggish};
 
 /// Ways in which a disk hurts what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +23,13 @@ pub enum Fault {
     TornWrite,
     /// The disk is gone for a while, and misses what is written.
     Vanished,
+    /// It takes five times as long as its siblings, and makes no mistakes.
+    Slow,
 }
 
 impl Fault {
     /// All of them, in the order of the table.
-    pub const ALL: [Fault; 9] = [
+    pub const ALL: [Fault; 10] = [
         Fault::BitRot,
         Fault::PhantomWrite,
         Fault::MisdirectedRead,
@@ -37,6 +39,7 @@ impl Fault {
         Fault::LatentError,
         Fault::TornWrite,
         Fault::Vanished,
+        Fault::Slow,
     ];
 
     /// Its name.
@@ -52,6 +55,7 @@ impl Fault {
             Fault::LatentError => "latent sector error",
             Fault::TornWrite => "torn write",
             Fault::Vanished => "vanished disk",
+            Fault::Slow => "slow disk",
         }
     }
 }
@@ -94,9 +98,10 @@ pub struct Row {
     pub layout: Layout,
     /// How often it was put in, and hurt what somebody may want.
     pub injected: u64,
-    /// It was noticed.
+    /// It was noticed; of a slow disk: it was named, and no other.
     pub detected: u64,
-    /// Every byte was right, and afterwards all copies and columns were.
+    /// Every byte was right, and afterwards all copies and columns were; nobody waits for a slow disk to read what
+    /// others have.
     pub healed: u64,
     /// Something could not be read, and was named.
     pub lost: u64,
@@ -143,13 +148,22 @@ pub fn run(seeds: u64, tell: &mut dyn FnMut(&Row)) -> Result<Vec<Row>, String> {
                 wrong: 0,
                 control: 0,
             };
+            let told =
+                |seed, why| format!("{} on {}, seed {seed}: {why}", fault.name(), layout.name());
+            if fault == Fault::Slow {
+                sluggish::run_all(layout, seeds, &mut row)
+                    .map_err(|(seed, why)| told(seed, why))?;
+                tell(&row);
+                rows.push(row);
+                continue;
+            }
             for seed in 0..seeds {
-                let told =
-                    |why| format!("{} on {}, seed {seed}: {why}", fault.name(), layout.name());
                 // One that hurts nothing shows nothing.
                 for attempt in 0..ATTEMPTS {
                     let seed = seed | attempt << 32;
-                    if experiment::run(fault, layout, seed, &mut row).map_err(told)? {
+                    if experiment::run(fault, layout, seed, &mut row)
+                        .map_err(|why| told(seed, why))?
+                    {
                         break;
                     }
                 }

@@ -10,4 +10,5 @@ mod experiment;
 pub mod faults;
 pub mod rebuild;
 mod replay;
+mod sluggish;
 mod sparse;

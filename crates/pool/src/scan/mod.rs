@@ -17,6 +17,8 @@ mod slice;
 mod status;
 mod walk;
 
+use std::time::Duration;
+
 use format::BlkPtr;
 use format::dtl::Dtl;
 use format::scan::{Bookmark, Scan, ScanFunction};
@@ -84,6 +86,8 @@ struct State {
     given_up: Vec<(u64, Dtl)>,
     /// Leaves that did not take what they were given.
     refusing: Vec<u64>,
+    /// How often it is put to disk where a scan is, if somebody has said so.
+    save_every: Option<Duration>,
 }
 
 /// A scan that is under way, or paused.

@@ -22,7 +22,7 @@ const MEMORY_SHARE: u64 = 64;
 const MEMORY_LEAST: u64 = 256 << 10;
 /// Txgs that a resilver waits for, at most, so that all that leaves lack was written before it begins.
 const TXGS_BEFORE: u64 = 4;
-/// How often it is put to disk where a scan is.
+/// How often it is put to disk where a scan is, ordinarily.
 const SAVE: Duration = Duration::from_secs(5);
 
 /// What came of a slice.
@@ -243,6 +243,7 @@ impl Pool {
     ) -> Result<Step> {
         let (flush, save) = {
             let mut state = self.scan.state.lock();
+            let save_every = state.save_every.unwrap_or(SAVE);
             let same =
                 |running: &&mut Running| (running.scan.start_time, running.scan.function) == seen;
             let Some(running) = state.running.as_mut().filter(same) else {
@@ -272,7 +273,7 @@ impl Pool {
             }
             self.scan_lost(&sums.lost, running.scan.function == ScanFunction::Scrub);
             let end = running.position.is_end();
-            let save = end || running.saved.elapsed() >= SAVE;
+            let save = end || running.saved.elapsed() >= save_every;
             let flush = save && std::mem::take(&mut running.unflushed);
             for leaf in &sums.unwritten {
                 let guid = tree.leaves()[*leaf].guid();
@@ -290,6 +291,11 @@ impl Pool {
             self.task(|cx| cx.scan_save())?;
         }
         Ok(Step::More)
+    }
+
+    /// It is put to disk so often where a scan is, as far as slices end then: for disks whose time is not ours.
+    pub fn set_scan_save(&self, every: Duration) {
+        self.scan.state.lock().save_every = Some(every);
     }
 
     /// Puts to disk where the scan is.
