@@ -126,6 +126,21 @@ impl Row {
 /// How often a seed is tried.
 const ATTEMPTS: u64 = 6;
 
+/// Does the experiments of all seeds with a disk that hurts what it holds, and adds them to the row. An error comes with
+/// its seed.
+fn damage(fault: Fault, layout: Layout, seeds: u64, row: &mut Row) -> Result<(), (u64, String)> {
+    for number in 0..seeds {
+        // One that hurts nothing shows nothing.
+        for attempt in 0..ATTEMPTS {
+            let seed = number | attempt << 32;
+            if experiment::run(fault, layout, seed, row).map_err(|why| (number, why))? {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Does all experiments for seeds `0..seeds`; `tell` hears of each row.
 ///
 /// # Errors
@@ -148,26 +163,13 @@ pub fn run(seeds: u64, tell: &mut dyn FnMut(&Row)) -> Result<Vec<Row>, String> {
                 wrong: 0,
                 control: 0,
             };
-            let told =
-                |seed, why| format!("{} on {}, seed {seed}: {why}", fault.name(), layout.name());
-            if fault == Fault::Slow {
-                sluggish::run_all(layout, seeds, &mut row)
-                    .map_err(|(seed, why)| told(seed, why))?;
-                tell(&row);
-                rows.push(row);
-                continue;
-            }
-            for seed in 0..seeds {
-                // One that hurts nothing shows nothing.
-                for attempt in 0..ATTEMPTS {
-                    let seed = seed | attempt << 32;
-                    if experiment::run(fault, layout, seed, &mut row)
-                        .map_err(|why| told(seed, why))?
-                    {
-                        break;
-                    }
-                }
-            }
+            let done = match fault {
+                Fault::Slow => sluggish::run_all(layout, seeds, &mut row),
+                _ => damage(fault, layout, seeds, &mut row),
+            };
+            done.map_err(|(seed, why)| {
+                format!("{} on {}, seed {seed}: {why}", fault.name(), layout.name())
+            })?;
             tell(&row);
             rows.push(row);
         }

@@ -1,6 +1,7 @@
 //! Every kind of damage is noticed, and healed where redundancy allows; a disk's own checksum misses most.
 //!
-//! Seen red: with who lied at first, and was right when he was asked again, not blamed for it.
+//! Seen red: with who lied at first, and was right when he was asked again, not blamed for it; and with a slow disk that
+//! is as fast as the others.
 #![allow(clippy::unwrap_used)]
 
 use lab::faults::{Fault, Layout, run};
