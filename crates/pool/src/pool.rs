@@ -383,17 +383,17 @@ impl Pool {
     pub fn close(&self) -> Result<()> {
         let Some(writing) = &self.writing else { return Ok(()) };
         self.stop_healing();
-        self.scan_ends();
+        let scan_left = self.scan_ends(writing);
         let suspended = writing.suspended.lock().is_some();
         writing.closing.store(true, Ordering::SeqCst);
-        let result = if suspended { Ok(()) } else { self.sync().map(|_| ()) };
+        let synced = if suspended { Ok(()) } else { self.sync().map(|_| ()) };
         writing.txgs.close();
         writing.bell.stop();
         let thread = writing.thread.lock().take();
         if let Some(thread) = thread {
             thread.join();
         }
-        result
+        scan_left.and(synced)
     }
 
     /// Heads that `txg` has changed.

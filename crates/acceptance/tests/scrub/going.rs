@@ -44,11 +44,13 @@ fn it_is_paused_and_stopped_across_opens() {
     assert!(done.examined <= done.to_examine / 10 * 11, "{done:?}");
     assert_eq!(pool.scan_start(ScanFunction::Scrub).unwrap(), ScanAnswer::Done);
     assert_eq!(pool.scan_step_within(1 << 20).unwrap(), ScanStep::More);
+    let examined = pool.scan_status().unwrap().unwrap().scan.examined;
     session.close().unwrap();
     drop(session);
     let mut session = Session::open(images.path(), POOL, POOL).unwrap();
     let pool = session.pool();
     assert!(pool.is_scanning());
+    assert_eq!(pool.scan_status().unwrap().unwrap().scan.examined, examined);
     assert_eq!(pool.scan_stop().unwrap(), ScanAnswer::Done);
     assert_eq!(pool.scan_status().unwrap().unwrap().scan.state, ScanState::Canceled);
     assert_eq!(pool.scan_stop().unwrap(), ScanAnswer::NoScan);
@@ -56,6 +58,29 @@ fn it_is_paused_and_stopped_across_opens() {
     drop(session);
     assert_verified(images.path(), POOL);
     judge(&images, POOL, 1, 3);
+}
+
+/// Opened for one slice, closed, and opened again: it comes to its end, and each block is examined once.
+#[test]
+fn it_goes_on_where_an_orderly_close_left_it() {
+    let (images, mut session) = Session::create(shape("raidz1"), 128 << 10);
+    session.run(&load(3, "a", 40));
+    assert_eq!(session.pool().scan_start(ScanFunction::Scrub).unwrap(), ScanAnswer::Done);
+    let to_examine = session.pool().scan_status().unwrap().unwrap().scan.to_examine;
+    let mut opens = 1;
+    while session.pool().scan_step_within(to_examine / 20).unwrap() != ScanStep::Done {
+        session.close().unwrap();
+        drop(session);
+        session = Session::open(images.path(), POOL, POOL).unwrap();
+        opens += 1;
+        assert!(opens < 100, "it does not come to its end");
+    }
+    assert!(opens > 10, "{opens} opens");
+    let done = session.pool().scan_status().unwrap().unwrap().scan;
+    assert!(done.examined <= done.to_examine / 10 * 11, "{done:?}");
+    session.close().unwrap();
+    drop(session);
+    assert_verified(images.path(), POOL);
 }
 
 /// Whoever works on it dies again and again; what was done is not done anew, and nothing is left out.

@@ -108,10 +108,14 @@ impl Pool {
         self.scan.hush.store(hush, Ordering::SeqCst);
     }
 
-    /// The pool is being closed: nothing is begun any more, and what is under way has ended.
-    pub(crate) fn scan_ends(&self) {
+    /// The pool is being closed: nothing is begun any more, what is under way has ended, and where the scan is goes
+    /// to disk for whoever opens the pool next.
+    pub(crate) fn scan_ends(&self, writing: &Writing) -> Result<()> {
         self.scan_hush(true);
         drop(self.scan.stepping.lock());
+        let unsaved = |running: &Running| running.unsaved;
+        let unsaved = self.scan.state.lock().running.as_ref().is_some_and(unsaved);
+        if unsaved && writing.suspended.lock().is_none() { self.scan_save() } else { Ok(()) }
     }
 
     /// Is there a leaf that lacks what a resilver could give it?
