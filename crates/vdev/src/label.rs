@@ -14,8 +14,8 @@ use device::{Device, DeviceError, WriteDevice};
 use format::bootenv::BootEnv;
 use format::config::{Label, PoolConfig};
 use format::label::{
-    BOOTENV_AT, CONFIG_AT, CONFIG_SIZE, LABEL_SIZE, LABELS, RING_AT, RING_SIZE, build_config,
-    label_offset, parse_config,
+    BOOTENV_AT, CONFIG_AT, CONFIG_SIZE, LABEL_SIZE, LABELS, RING_AT, build_config, label_offset,
+    parse_config,
 };
 use format::uberblock::{slot_of_txg, slot_size};
 use format::{FormatError, NvList, Uberblock};
@@ -54,22 +54,19 @@ pub struct Labels {
 impl Labels {
     /// Reads the labels of a device. What cannot be read says why; nothing makes this fail.
     pub fn read(device: &dyn Device) -> Labels {
-        let none = || Err(LabelError::TooSmall { size: device.size() });
-        let mut labels = Labels { configs: [(); LABELS].map(|()| none()), uberblocks: Vec::new() };
-        let mut bytes = vec![0; LABEL_SIZE as usize];
-        for label in 0..LABELS {
-            let Some(offset) = label_offset(label, device.size()) else { continue };
-            if let Err(error) = device.read_at(offset, &mut bytes) {
-                labels.configs[label] = Err(error.into());
-                continue;
-            }
-            let config = &bytes[CONFIG_AT as usize..][..CONFIG_SIZE];
-            labels.configs[label] = read_config(config, offset + CONFIG_AT);
-            let ring = &bytes[RING_AT as usize..][..RING_SIZE];
-            read_ring(ring, offset + RING_AT, &mut labels.uberblocks);
-        }
-        sort_uberblocks(&mut labels.uberblocks);
-        labels
+        const TO_END: usize = (LABEL_SIZE - CONFIG_AT) as usize;
+        let mut uberblocks = Vec::new();
+        let configs = each_label(device, TO_END, |bytes, at| {
+            read_ring(&bytes[CONFIG_SIZE..], at + CONFIG_SIZE as u64, &mut uberblocks);
+            read_config(&bytes[..CONFIG_SIZE], at)
+        });
+        sort_uberblocks(&mut uberblocks);
+        Labels { configs, uberblocks }
+    }
+
+    /// The config of each label, or why there is none: for whoever does not need the rings.
+    pub fn read_configs(device: &dyn Device) -> [std::result::Result<Label, LabelError>; LABELS] {
+        each_label(device, CONFIG_SIZE, read_config)
     }
 
     /// The configs that can be used, of whatever label.
@@ -115,6 +112,21 @@ pub(crate) fn sort_uberblocks(list: &mut Vec<Uberblock>) {
     list.dedup();
 }
 
+/// What `take` makes of so many bytes of each label, from its config on, and of where they are.
+fn each_label<T>(
+    device: &dyn Device,
+    len: usize,
+    mut take: impl FnMut(&[u8], u64) -> std::result::Result<T, LabelError>,
+) -> [std::result::Result<T, LabelError>; LABELS] {
+    let mut bytes = vec![0; len];
+    std::array::from_fn(|label| {
+        let too_small = LabelError::TooSmall { size: device.size() };
+        let at = label_offset(label, device.size()).ok_or(too_small)? + CONFIG_AT;
+        device.read_at(at, &mut bytes)?;
+        take(&bytes, at)
+    })
+}
+
 fn read_config(region: &[u8], offset: u64) -> std::result::Result<Label, LabelError> {
     embedded::check(Place::Label { offset }, region)?;
     Ok(Label::from_nvlist(&parse_config(region)?)?)
@@ -133,7 +145,9 @@ fn read_ring(ring: &[u8], offset: u64, found: &mut Vec<Uberblock>) {
             if uberblock.txg.get() == 0 {
                 continue;
             }
-            if embedded::check(Place::Label { offset: at }, slot).is_ok() {
+            // Nor is it taken of what another ring has vouched for.
+            let known = found.contains(&uberblock);
+            if !known && embedded::check(Place::Label { offset: at }, slot).is_ok() {
                 found.push(uberblock);
             }
         }

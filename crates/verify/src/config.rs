@@ -103,9 +103,9 @@ pub(crate) fn leaves(
             lacks_txgs: leaf.lacks.txgs().count(),
         };
         if let Some(device) = leaf.device() {
-            let labels = Labels::read(&**device);
+            let labels = Labels::read_configs(&**device);
             let mut good = [const { None }; LABELS];
-            for (number, label) in (0u8..).zip(labels.configs) {
+            for (number, label) in (0u8..).zip(labels) {
                 match label {
                     Ok(Label::Member(config))
                         if config.label.map(|ids| ids.guid) == Some(leaf.guid()) =>

@@ -8,6 +8,7 @@ use pool::{Pool, PoolError, Stored};
 use rt::sync::Arc;
 use testkit::model::{Content, Form, Node, Tree};
 use testkit::truth::UNKNOWN_TIME;
+use vdev::import::Scan;
 use verify::FindingKind;
 
 use crate::rig;
@@ -22,8 +23,18 @@ pub(crate) fn check(
     history: &History,
     mark: Option<usize>,
 ) -> Result<Option<usize>, String> {
+    check_found(set, &rig::scan(set, disks), history, mark)
+}
+
+/// The same, of what a scan of the disks has found.
+pub(crate) fn check_found(
+    set: &SimSet,
+    scan: &Scan,
+    history: &History,
+    mark: Option<usize>,
+) -> Result<Option<usize>, String> {
     let before = set.writes();
-    let (pool, held) = match (rig::open_to_read(set, disks, u64::MAX), mark) {
+    let (pool, held) = match (rig::open_found(scan, u64::MAX), mark) {
         (Ok(Some(opened)), _) => opened,
         (Ok(None), None) => return Ok(None),
         (Ok(None), Some(_)) => return Err("no pool was found".into()),
@@ -69,7 +80,12 @@ pub(crate) fn rewinds(
 /// Does our own judge find every block and all accounts right? A label in the middle of which the
 /// power went is no damage: the others count.
 pub(crate) fn verified(set: &SimSet, disks: &[usize]) -> Result<(), String> {
-    let report = report(set, disks)?;
+    verified_found(&rig::scan(set, disks))
+}
+
+/// The same, of what a scan of the disks has found.
+pub(crate) fn verified_found(scan: &Scan) -> Result<(), String> {
+    let report = report_found(scan)?;
     let other = report.findings.iter().find(|finding| finding.kind != FindingKind::Label);
     let device = report.devices.iter().find(|d| d.missing || d.read_errors + d.bad_blocks > 0);
     if report.blocks == 0 || report.lost_blocks > 0 || other.is_some() || device.is_some() {
@@ -80,7 +96,10 @@ pub(crate) fn verified(set: &SimSet, disks: &[usize]) -> Result<(), String> {
 
 /// The judgement on the pool of these disks.
 pub(crate) fn report(set: &SimSet, disks: &[usize]) -> Result<verify::Report, String> {
-    let scan = rig::scan(set, disks);
+    report_found(&rig::scan(set, disks))
+}
+
+fn report_found(scan: &Scan) -> Result<verify::Report, String> {
     let found = scan.pools.iter().find(|pool| pool.name() == rig::POOL).ok_or("no pool")?;
     verify::verify_pool(found, &verify::Options::default(), &mut |_| {}).map_err(|e| e.to_string())
 }

@@ -93,9 +93,10 @@ impl Run {
         index: u64,
     ) -> Result<(), String> {
         let set = SimSet::from_images(images.to_vec());
-        let state = check::check(&set, &rig::all(&set), &self.told.history, mark)?;
+        let found = rig::scan(&set, &rig::all(&set));
+        let state = check::check_found(&set, &found, &self.told.history, mark)?;
         if let Some(state) = state {
-            check::verified(&set, &rig::all(&set))?;
+            check::verified_found(&found)?;
             if index % 8 == 3 {
                 check::rewinds(&set, &rig::all(&set), &self.told.history, state)?;
             }

@@ -65,10 +65,12 @@ pub(crate) const HOSTS: [u64; 2] = [0x7468_756d, 0xb0b];
 /// So few that what was destroyed is freed by several txgs, which are those of the next steps.
 const BLOCKS_PER_TXG: u64 = 12;
 
-/// One worker: the writes come in the same order every time.
+/// One worker: the writes come in the same order every time. And little memory: the pools are small, there are
+/// thousands of them, and making room for a large one takes longer than reading one of these.
 fn options(host_id: u64) -> OpenOptions {
     let host_name = format!("host-{host_id:x}");
-    OpenOptions { workers: 1, host_id, host_name, new_name: None, memory: None }
+    let memory = Some(pool::account(pool::CAP_LEAST));
+    OpenOptions { workers: 1, host_id, host_name, new_name: None, memory }
 }
 
 /// Makes the pool on the first disks of the set.
@@ -143,7 +145,11 @@ pub(crate) fn open_to_read(
     disks: &[usize],
     until: u64,
 ) -> Result<Option<(Arc<Pool>, Held)>, String> {
-    let scan = scan(set, disks);
+    open_found(&scan(set, disks), until)
+}
+
+/// The same, of the pool that a scan has found.
+pub(crate) fn open_found(scan: &Scan, until: u64) -> Result<Option<(Arc<Pool>, Held)>, String> {
     // One that was destroyed is found, too.
     let Some(found) = scan.pools.iter().find(|pool| pool.name() == POOL) else { return Ok(None) };
     let in_time = found.uberblocks.iter().filter(|uberblock| uberblock.txg.get() <= until);
