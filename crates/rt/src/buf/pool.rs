@@ -20,6 +20,9 @@ const CLASS_MAX: usize = 16 << 20;
 /// Pools of an account that keep less than this cut no regions: a region stays as long as one of its buffers is in use, and
 /// where little memory is to be had the others are missed.
 const REGIONS_LEAST: usize = 256 << 20;
+/// So many bytes of buffers are made one by one before regions are cut: a pool that is opened for a few blocks would
+/// take a huge page for each of their sizes, and filling one in takes longer than reading them.
+const SINGLY: usize = 16 << 20;
 /// Idle bytes are leased in steps: most that go and come are no matter of the account's.
 const STEP: u64 = 4 << 20;
 /// Number of classes.
@@ -51,6 +54,8 @@ fn region_size(size: usize) -> usize {
 struct Idle {
     classes: Vec<Vec<Piece>>,
     bytes: usize,
+    /// Bytes of buffers that were made one by one.
+    singly: usize,
     /// Regions of which every buffer lies idle.
     regions: usize,
     /// For them, if the pool belongs to an account.
@@ -94,7 +99,7 @@ impl BufPool {
     fn make(idle_max: usize, lease: Option<Grant>) -> BufPool {
         let classes = std::iter::repeat_with(Vec::new).take(CLASSES).collect();
         let leased = lease.is_some();
-        let idle = Mutex::new(Idle { classes, bytes: 0, regions: 0, lease });
+        let idle = Mutex::new(Idle { classes, bytes: 0, singly: 0, regions: 0, lease });
         BufPool(Arc::new(Shared { idle, idle_max, leased }))
     }
 
@@ -114,7 +119,7 @@ impl BufPool {
         // A small pool (a test's, a tool's) takes no huge pages: they would be most of it.
         let region = region_size(size);
         let least = if self.0.leased { REGIONS_LEAST.max(8 * region) } else { 8 * region };
-        let bytes = if self.0.idle_max >= least { region } else { size };
+        let bytes = if self.0.idle_max >= least && !self.is_little(size) { region } else { size };
         let mut pieces = Memory::zeroed(bytes).carve(size);
         let piece = pieces.pop().expect("a region holds at least one buffer");
         let mut idle = self.0.idle.lock();
@@ -123,6 +128,13 @@ impl BufPool {
         drop(idle);
         drop(freed);
         piece
+    }
+
+    /// Is it little that was asked for until now, with `size` bytes more?
+    fn is_little(&self, size: usize) -> bool {
+        let mut idle = self.0.idle.lock();
+        idle.singly = idle.singly.saturating_add(size);
+        idle.singly <= SINGLY
     }
 
     /// A buffer of `len` zero bytes.

@@ -72,6 +72,20 @@ fn resident() -> usize {
 }
 
 #[test]
+fn whoever_asks_for_little_gets_no_more() {
+    let pool = BufPool::new(1 << 30);
+    let few: Vec<_> = [4 << 10, 16 << 10, 128 << 10, 1 << 20].map(|len| pool.get(len)).into();
+    drop(few);
+    assert_eq!(pool.state().idle_bytes, (4 + 16 + 128 + 1024) << 10);
+    // And then the others of a region come with the one.
+    let many: Vec<_> = (0..200).map(|_| pool.get(100 << 10)).collect();
+    let before = pool.state().idle_bytes;
+    let one = pool.get(64 << 10);
+    assert!(pool.state().idle_bytes > before + (1 << 20));
+    drop((one, many));
+}
+
+#[test]
 fn regions_go_back_to_the_system_as_a_whole() {
     const MANY: usize = (1_000 * 128) << 10;
     let pool = BufPool::new(64 << 20);
