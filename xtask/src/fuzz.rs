@@ -22,13 +22,16 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
      -Cllvm-args=-sanitizer-coverage-trace-compares \
      -Ccodegen-units=1";
 
+/// From here on it is worth to build the targets for speed, in seconds for each.
+const LONG: u32 = 30;
+
 /// Runs `only` (all targets if there is none), each for `seconds`.
 pub(crate) fn fuzz(only: Option<&str>, seconds: u32) -> Result<()> {
     let targets = targets()?;
     let wanted: Vec<_> = targets.iter().filter(|t| only.is_none_or(|o| o == t.as_str())).collect();
     ensure!(!wanted.is_empty(), "no such target; there are: {}", targets.join(" "));
     packages::ensure(&[&packages::FUZZER])?;
-    let programs = build()?;
+    let programs = build(seconds)?;
     let failed = Mutex::new(Vec::new());
     side_by_side(&wanted, cores(), |target| {
         let (about, ended) = match run_target(&programs, target, seconds) {
@@ -72,30 +75,25 @@ fn targets() -> Result<Vec<String>> {
 }
 
 /// Builds all targets; gives the directory where they are.
-fn build() -> Result<PathBuf> {
-    let (mut command, programs) = building()?;
+fn build(seconds: u32) -> Result<PathBuf> {
+    let (mut command, programs) = building(seconds)?;
     run(&mut command)?;
     Ok(programs)
 }
 
-/// What builds all targets, and where they will be.
-pub(crate) fn building() -> Result<(Command, PathBuf)> {
+/// What builds all targets to run for so many seconds each, and where they will be.
+pub(crate) fn building(seconds: u32) -> Result<(Command, PathBuf)> {
     let about = read(Command::new("rustc").arg("-vV"))?;
     let host = about.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV")?;
     let target = target_dir().join("fuzz");
+    let profile = if seconds < LONG { "brief" } else { "release" };
     let mut command = cargo();
-    command.args([
-        "build",
-        "--quiet",
-        "--release",
-        "--locked",
-        "--manifest-path",
-        "fuzz/Cargo.toml",
-    ]);
+    command.args(["build", "--quiet", "--locked", "--profile", profile]);
+    command.args(["--manifest-path", "fuzz/Cargo.toml"]);
     // a named target keeps the flags away from build scripts
     command.args(["--bins", "--target", host]).env("RUSTFLAGS", FLAGS);
     command.env("CARGO_TARGET_DIR", &target);
-    Ok((command, target.join(host).join("release")))
+    Ok((command, target.join(host).join(profile)))
 }
 
 /// Runs a target; what it says of its work.

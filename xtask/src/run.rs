@@ -156,6 +156,18 @@ fn build_tests(command: &mut Command) -> Result<Vec<TestProgram>> {
     Ok(programs)
 }
 
+/// Programs that take longest, the longest first: what is begun last should not be waited for.
+const LONGEST: &[&str] = &["crash", "cramped", "snapshots", "additions", "damage", "kernel_replay"];
+
+impl TestProgram {
+    /// Its place among those that take longest.
+    fn turn(&self) -> usize {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let is = |longest: &&str| name.rsplit_once('-').is_some_and(|(name, _)| name == *longest);
+        LONGEST.iter().position(is).unwrap_or(LONGEST.len())
+    }
+}
+
 /// Builds the tests of a `cargo test` command and runs their programs, one more at a time than there are
 /// cores: some of them wait for a VM, for zdb or for a clock most of the time. What a program prints is shown
 /// when it ends. `meanwhile` is done beside them.
@@ -164,7 +176,8 @@ pub(crate) fn run_side_by_side(
     tally: &mut Tally,
     meanwhile: impl FnOnce() + Send,
 ) -> Result<()> {
-    let programs = build_tests(command)?;
+    let mut programs = build_tests(command)?;
+    programs.sort_by_key(TestProgram::turn);
     let done = Mutex::new((tally, Vec::new()));
     let one = |program: &TestProgram| -> Result<()> {
         let mut test = Command::new(&program.path);

@@ -6,11 +6,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::fuzz;
 use crate::packages;
-use crate::run::{Steps, cargo, run, run_side_by_side, run_tests, target_dir};
+use crate::run::{Steps, cargo, run, run_side_by_side, run_tests};
 
-/// What also runs under the simulator's scheduler: crates, and the one test of the whole that is made for it.
+/// What also runs under the simulator's scheduler: crates, and the tests of the whole that are made for it.
 const SIMULATED: &[&[&str]] =
-    &[&["-p", "rt", "-p", "device"], &["-p", "acceptance", "--test", "interleavings"]];
+    &[&["-p", "rt", "-p", "device", "--features", "sim"], WHOLE_SIMULATED];
+
+const WHOLE_SIMULATED: &[&str] = &["-p", "interleavings", "--features", "sim"];
 
 /// How long each fuzz target runs in `cargo xtask test`, in seconds.
 const FUZZ_SECONDS: u32 = 3;
@@ -76,13 +78,10 @@ pub(crate) fn test(kernel: bool) -> Result<()> {
     steps.close(&left_out.join("; "))
 }
 
-/// Tests that know the simulator, built for it, in a directory of their own.
+/// Tests that know the simulator, built for it.
 fn simulated(what: &[&str]) -> Command {
     let mut command = cargo();
     command.args(["test", "--locked", "--no-fail-fast"]).args(what);
-    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    command.env("RUSTFLAGS", format!("{flags} --cfg sim"));
-    command.env("CARGO_TARGET_DIR", target_dir().join("sim"));
     command
 }
 
@@ -92,7 +91,7 @@ fn build_ahead() {
         drop(command.stdout(Stdio::null()).stderr(Stdio::null()).status());
     };
     SIMULATED.iter().for_each(|what| quietly(simulated(what).arg("--no-run")));
-    if let Ok((mut command, _)) = fuzz::building() {
+    if let Ok((mut command, _)) = fuzz::building(FUZZ_SECONDS) {
         quietly(&mut command);
     }
 }
@@ -138,8 +137,8 @@ pub(crate) fn interop() -> Result<()> {
         run_side_by_side(command.env("THUMPER_ROUNDS", "long"), tally, || {})
     });
     steps.step("simulated", |tally| {
-        let what = ["-p", "acceptance", "--test", "interleavings", "--release"];
-        run_tests(simulated(&what).env("THUMPER_ROUNDS", "long"), tally)
+        let mut command = simulated(WHOLE_SIMULATED);
+        run_tests(command.arg("--release").env("THUMPER_ROUNDS", "long"), tally)
     });
     steps.close(if uproot { "" } else { "uproot (not to be had)" })
 }

@@ -56,7 +56,7 @@ fn fold_bytes(hash: u64, bytes: &[u8]) -> u64 {
     words.remainder().iter().fold(hash, |hash, &byte| fold(hash, byte.into()))
 }
 
-#[cfg(all(test, sim))]
+#[cfg(all(test, feature = "sim"))]
 mod schedules;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 //! Place: below every storey; the only crate that names a thread, a lock, a clock or a random
 //! number (INV-10).
 //! The one idea: the engine is ordinary blocking code, and whatever could make two runs of it
-//! differ comes through here. In production that is `std`; built with `--cfg sim` it is a seeded
+//! differ comes through here. In production that is `std`; with the feature `sim` it is a seeded
 //! scheduler with virtual time, so one seed gives one history.
 #![deny(missing_docs)]
 
@@ -11,7 +11,7 @@ pub mod buf;
 pub mod machine;
 pub mod mem;
 pub mod random;
-#[cfg(sim)]
+#[cfg(feature = "sim")]
 pub mod sim;
 pub mod sync;
 pub mod thread;
@@ -27,7 +27,7 @@ pub use workers::Workers;
 /// in production.
 #[inline]
 pub fn note(word: u64) {
-    #[cfg(sim)]
+    #[cfg(feature = "sim")]
     if sim::is_running() {
         sim::note(word);
     }

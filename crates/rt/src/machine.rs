@@ -11,7 +11,7 @@ const UNKNOWN_BYTES: u64 = 4 << 30;
 /// Bytes of memory that this process may count on.
 pub fn memory_bytes() -> u64 {
     static FOUND: AtomicU64 = AtomicU64::new(0);
-    #[cfg(sim)]
+    #[cfg(feature = "sim")]
     if crate::sim::is_running() {
         return UNKNOWN_BYTES;
     }

@@ -83,7 +83,7 @@ impl Rng {
 
 /// A seed from the system's entropy; in the simulation, from the run's seed.
 pub fn seed_from_system() -> u64 {
-    #[cfg(sim)]
+    #[cfg(feature = "sim")]
     if crate::sim::is_running() {
         return crate::sim::draw();
     }

@@ -8,8 +8,7 @@
 //! Outside [`run`] the same types are the ones of production, so that what needs no schedule (a
 //! parser's test, the setting up of a run) needs no change.
 //!
-//! Built only with `RUSTFLAGS='--cfg sim'`, into a target directory of its own:
-//! `RUSTFLAGS='--cfg sim' CARGO_TARGET_DIR=target/sim cargo test -p rt -p device`.
+//! Built only with the feature `sim`: `cargo test -p rt -p device --features sim`.
 
 pub(crate) mod clock;
 mod gate;

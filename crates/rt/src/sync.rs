@@ -3,10 +3,10 @@
 //! The one idea: `lock()` gives the guard. A lock whose holder panicked is a broken invariant, so
 //! the panic goes on to whoever asks for the lock next; nobody handles poison.
 
-#[cfg(sim)]
+#[cfg(feature = "sim")]
 #[path = "sync/sim.rs"]
 mod form;
-#[cfg(not(sim))]
+#[cfg(not(feature = "sim"))]
 #[path = "sync/std.rs"]
 mod form;
 

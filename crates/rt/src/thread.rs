@@ -5,7 +5,7 @@
 #[derive(Debug)]
 enum Form<T> {
     System(std::thread::JoinHandle<T>),
-    #[cfg(sim)]
+    #[cfg(feature = "sim")]
     Simulated(shuttle::thread::JoinHandle<T>),
 }
 
@@ -26,7 +26,7 @@ impl<T> JoinHandle<T> {
     pub fn try_join(self) -> std::thread::Result<T> {
         match self.0 {
             Form::System(handle) => handle.join(),
-            #[cfg(sim)]
+            #[cfg(feature = "sim")]
             Form::Simulated(handle) => handle.join(),
         }
     }
@@ -54,7 +54,7 @@ pub fn try_spawn<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<JoinHandle<T>> {
     let name = name.into();
-    #[cfg(sim)]
+    #[cfg(feature = "sim")]
     if crate::sim::is_running() {
         let handle = shuttle::thread::Builder::new().name(name).spawn(run)?;
         return Ok(JoinHandle(Form::Simulated(handle)));
@@ -64,7 +64,7 @@ pub fn try_spawn<T: Send + 'static>(
 
 /// Lets another thread go on.
 pub fn yield_now() {
-    #[cfg(sim)]
+    #[cfg(feature = "sim")]
     if crate::sim::is_running() {
         return shuttle::thread::yield_now();
     }
@@ -73,7 +73,7 @@ pub fn yield_now() {
 
 /// Cores that this process may use, at least 1. Obeys the affinity mask and the cgroup's quota.
 pub fn available_cores() -> usize {
-    if cfg!(sim) {
+    if cfg!(feature = "sim") {
         return 2; // the same history on every machine
     }
     std::thread::available_parallelism().map_or(1, usize::from)

@@ -6,7 +6,7 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-#[cfg(sim)]
+#[cfg(feature = "sim")]
 use crate::sim;
 
 mod system {
@@ -69,7 +69,7 @@ impl Sub for Instant {
 
 /// Now, on the monotonic clock.
 pub fn now() -> Instant {
-    #[cfg(sim)]
+    #[cfg(feature = "sim")]
     if sim::is_running() {
         return Instant(sim::clock::since_start());
     }
@@ -78,7 +78,7 @@ pub fn now() -> Instant {
 
 /// Now, on the wall clock: time since 1970-01-01 UTC.
 pub fn wall_clock() -> Duration {
-    #[cfg(sim)]
+    #[cfg(feature = "sim")]
     if sim::is_running() {
         return sim::clock::wall_clock();
     }
@@ -87,7 +87,7 @@ pub fn wall_clock() -> Duration {
 
 /// Waits for `duration`.
 pub fn sleep(duration: Duration) {
-    #[cfg(sim)]
+    #[cfg(feature = "sim")]
     if sim::is_running() {
         return sim::clock::sleep(duration);
     }

@@ -51,6 +51,11 @@ pub(crate) const STOREYS: &[Storey] = &[
         uses: &["testkit", "rt", "device", "vdev", "pool", "fs", "verify"],
         tests_use: HOUSE,
     },
+    Storey {
+        name: "interleavings",
+        uses: &["rt"],
+        tests_use: &["testkit", "acceptance", "device", "vdev", "pool", "fs", "verify"],
+    },
     Storey { name: "bench", uses: HOUSE, tests_use: &[] },
     Storey { name: "xtask", uses: &[], tests_use: &[] },
 ];

@@ -87,10 +87,10 @@ fn engine_foreign(
         };
         for dependency in dependencies {
             let kinds = dependency["dep_kinds"].as_array().cloned().unwrap_or_default();
-            // tests, builds, the simulator and other systems do not ship
+            // tests, builds and other systems do not ship; the simulator is a feature that nobody asks for by default
             let ships = kinds.iter().any(|kind| {
                 let target = kind["target"].as_str().unwrap_or("");
-                kind["kind"].is_null() && !target.contains("sim") && !target.contains("windows")
+                kind["kind"].is_null() && !target.contains("windows")
             });
             // what a door brings is the door's: the mount is one, though a verb opens it
             let is_door = |id: &str| inside.contains(id) && !is_engine(&id);

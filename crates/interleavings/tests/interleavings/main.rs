@@ -1,4 +1,4 @@
-//! Writers, readers, snapshots and syncs at once, under the seeded scheduler (`--cfg sim`): one seed, one
+//! Writers, readers, snapshots and syncs at once, under the seeded scheduler (the feature `sim`): one seed, one
 //! interleaving. Without the simulator the same story is told by threads of the system.
 //!
 //! The one idea: every operation notes when it began and when it ended. What a snapshot, or a crash, has of a
@@ -174,9 +174,9 @@ fn one(seed: u64) {
         let told = tell(&set, seed);
         *out.lock() = Some((set, told));
     };
-    #[cfg(sim)]
+    #[cfg(feature = "sim")]
     rt::sim::run(seed, body);
-    #[cfg(not(sim))]
+    #[cfg(not(feature = "sim"))]
     body();
     let (set, told) = outcome.lock().take().unwrap();
     judge(set.crash(Cut::ALL[(seed / 2 % 4) as usize], seed), &told);
@@ -185,7 +185,7 @@ fn one(seed: u64) {
 #[test]
 fn every_interleaving_is_some_order_of_what_was_done() {
     let only = std::env::var("THUMPER_ONLY").ok().map(|n| n.parse::<u64>().unwrap());
-    let seeds = if cfg!(sim) { rounds(25, 1000) } else { rounds(8, 40) };
+    let seeds = if cfg!(feature = "sim") { rounds(25, 1000) } else { rounds(8, 40) };
     for seed in only.map_or(0..seeds, |only| only..only + 1) {
         let tried = std::panic::catch_unwind(|| one(seed));
         if let Err(payload) = tried {

@@ -182,7 +182,7 @@ pub(crate) fn branch(pool: &Arc<Pool>, fs: &Filesystem, told: &Told, mut writer:
 pub(crate) fn dawdle(rng: &mut Rng) {
     if rng.one_in(2) {
         // The scheduler lets who sleeps for long go on after some thousand steps of the others.
-        let most = if cfg!(sim) { 3_000_000 } else { 500 };
+        let most = if cfg!(feature = "sim") { 3_000_000 } else { 500 };
         rt::time::sleep(Duration::from_micros(rng.between(most / 20, most)));
     }
 }
