@@ -78,19 +78,29 @@ mod tests {
         assert_eq!(resident_in("Name:\tx\n"), None);
     }
 
-    #[test]
-    fn what_was_freed_is_given_back() {
-        let before = resident().expect("the system says").anonymous;
-        // Other tests come and go meanwhile. Small blocks, which come from arenas, and one that keeps their end from being cut off.
+    /// Bytes resident before 100 MB of blocks are made, with them, and after they were freed.
+    fn before_full_after() -> [u64; 3] {
+        let resident = || resident().expect("the system says").anonymous;
+        let before = resident();
+        // Small blocks, which come from arenas, and one that keeps their end from being cut off.
         let mut blocks: Vec<Vec<u8>> = (0..100_000).map(|_| vec![1; 1000]).collect();
         let last = vec![1; 1000];
-        let full = resident().expect("the system says").anonymous;
-        assert!(full > before + (40 << 20));
+        let full = resident();
         blocks.clear();
         give_back();
-        let after = resident().expect("the system says").anonymous;
-        assert!(after + (40 << 20) < full, "{before} {full} {after}");
+        let after = resident();
         drop(last);
+        [before, full, after]
+    }
+
+    #[test]
+    fn what_was_freed_is_given_back() {
+        // Other tests come and go meanwhile: one undisturbed look tells.
+        let looks: Vec<[u64; 3]> = (0..10).map(|_| before_full_after()).collect();
+        let is_back = |[before, full, after]: &[u64; 3]| {
+            *full > before + (40 << 20) && after + (40 << 20) < *full
+        };
+        assert!(looks.iter().any(is_back), "{looks:?}");
         assert!(cpu_time() > std::time::Duration::ZERO);
     }
 }

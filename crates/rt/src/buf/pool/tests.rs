@@ -78,11 +78,11 @@ fn whoever_asks_for_little_gets_no_more() {
     drop(few);
     assert_eq!(pool.state().idle_bytes, (4 + 16 + 128 + 1024) << 10);
     // And then the others of a region come with the one.
-    let many: Vec<_> = (0..200).map(|_| pool.get(100 << 10)).collect();
+    drop(pool.get(CLASS_MAX));
     let before = pool.state().idle_bytes;
     let one = pool.get(64 << 10);
     assert!(pool.state().idle_bytes > before + (1 << 20));
-    drop((one, many));
+    drop(one);
 }
 
 #[test]
@@ -104,8 +104,13 @@ fn regions_go_back_to_the_system_as_a_whole() {
     assert!(pool.state().idle_bytes <= 64 << 20);
     pool.trim(0);
     assert_eq!(pool.state().idle_bytes, 0);
-    // Other tests run at the same time and take some memory too.
-    assert!(resident() < before + MANY / 2, "the system has it back");
+    // Other tests run at the same time and take some memory, too, and give it back.
+    let most = before + MANY / 2;
+    let is_back = (0..100).any(|_| {
+        crate::time::sleep(std::time::Duration::from_millis(20));
+        resident() < most
+    });
+    assert!(is_back, "the system has it back");
 }
 
 #[test]
