@@ -28,8 +28,23 @@ pub fn cache() -> PathBuf {
 /// Holds the lock `name` among all threads and processes of this build until it is dropped.
 #[must_use]
 pub fn lock(name: &str) -> File {
-    let path = cache().join(format!("{name}.lock"));
-    let file = File::create(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let (path, file) = lock_file(name);
     file.lock().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     file
+}
+
+/// Holds one of as many locks `name` as there are cores, in the same way.
+#[must_use]
+pub fn lock_a_core(name: &str) -> File {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let files = || (0..cores).map(|core| lock_file(&format!("{name}-{core}")).1);
+    let free = files().find(|file| file.try_lock().is_ok());
+    // None is: who waits, waits for the one that its process has the number of.
+    free.unwrap_or_else(|| lock(&format!("{name}-{}", std::process::id() as usize % cores)))
+}
+
+fn lock_file(name: &str) -> (PathBuf, File) {
+    let path = cache().join(format!("{name}.lock"));
+    let file = File::create(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    (path, file)
 }

@@ -41,7 +41,7 @@ impl Vm {
         self
     }
 
-    /// Runs the bash `script` as root. One VM at a time: it takes all cores there are.
+    /// Runs the bash `script` as root. As many VMs run at a time as there are cores: each has one processor.
     /// `out` has what the script printed to either output, `err` what zfsvm itself said.
     ///
     /// # Panics
@@ -49,7 +49,7 @@ impl Vm {
     #[must_use]
     pub fn run(&self, script: &str) -> Ran {
         use std::io::Write;
-        let _held = paths::lock("vm");
+        let _held = paths::lock_a_core("vm");
         let zfsvm = paths::repository().join("tools/zfsvm");
         let mut command = Command::new(&zfsvm);
         command.args(&self.options).arg("-").env("ZFSVM_DIR", &self.dir);
