@@ -8,6 +8,7 @@ use device::sim::{Cut, Fault, Image, Kind as Failure, On, SimSet};
 use device::{Device, ReadFile, WriteDevice, WriteFile};
 use format::config::{LabelIds, PoolConfig, PoolState, VdevConfig, VdevKind};
 use format::label::{CONFIG_AT, CONFIG_SIZE, LABEL_SIZE, LABELS, RING_AT, RING_SIZE, label_offset};
+use format::uberblock::{slot_of_txg, slot_size};
 use format::{BlkPtr, NvList, Uberblock};
 use rt::Rng;
 use rt::sync::Arc;
@@ -108,8 +109,8 @@ fn wipe(path: &std::path::Path, txg: u64, ashift: u64) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     let size = file.metadata().unwrap().len();
-    let slot = format::uberblock::slot_of_txg(txg, ashift, false);
-    let slot_size = format::uberblock::slot_size(ashift);
+    let slot = slot_of_txg(txg, ashift, false);
+    let slot_size = slot_size(ashift);
     for label in 0..LABELS {
         let at = label_offset(label, size).unwrap();
         file.write_all_at(&[0xaa; CONFIG_SIZE], at + CONFIG_AT).unwrap();
@@ -215,6 +216,26 @@ fn labels_ahead_of_the_uberblock_are_not_believed() {
     assert_eq!(scan.pools[0].name(), "now");
     assert_eq!(scan.pools[0].foreign_host(77), None);
     assert_eq!(scan.pools[0].foreign_host(78), Some(77));
+}
+
+/// One ring vouches for an uberblock of another only if it is the same.
+#[test]
+fn an_uberblock_with_a_wrong_sum_is_none_whatever_the_other_rings_hold() {
+    let spec = top(VdevKind::Mirror, 2, 0, 12);
+    let root = root(&spec);
+    let set = disks(2);
+    label_all(&set, &pool_config("now", 9, root.clone()));
+    let config = pool_config("now", 9, root.clone());
+    open_write(&spec, &set).commit(&uberblock(9, &root), Some(&config)).unwrap();
+    let disk = set.disk(0);
+    for label in 0..LABELS {
+        // A later txg, in the place of the one that is right, its sum still the old one's.
+        let slots = label_offset(label, disk.size()).unwrap() + RING_AT;
+        let slot = slots + (slot_of_txg(9, 12, false) * slot_size(12)) as u64;
+        disk.write_at(slot + 16, &10u64.to_le_bytes()).unwrap();
+        let txgs: Vec<u64> = Labels::read(&disk).uberblocks.iter().map(|u| u.txg.get()).collect();
+        assert_eq!(txgs, if label + 1 < LABELS { vec![9] } else { vec![] }, "after ring {label}");
+    }
 }
 
 #[test]
