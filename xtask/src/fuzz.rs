@@ -22,7 +22,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
      -Cllvm-args=-sanitizer-coverage-trace-compares \
      -Ccodegen-units=1";
 
-/// From here on it is worth to build the targets for speed, in seconds for each.
+/// Seconds for each target from which on it is worth the time to build them for speed.
 const LONG: u32 = 30;
 
 /// Runs `only` (all targets if there is none), each for `seconds`.

@@ -130,7 +130,7 @@ pub(crate) fn interop() -> Result<()> {
     let mut steps = Steps::new();
     steps.step("interop", |tally| {
         let mut command = cargo();
-        command.args(["test", "--release", "--locked", "-p", "acceptance"]);
+        command.args(["test", "--release", "--locked", "-p", "acceptance", "-p", "interleavings"]);
         if !uproot {
             command.env("THUMPER_NO_UPROOT", "1");
         }
