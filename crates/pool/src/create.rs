@@ -408,6 +408,7 @@ impl Pool {
             config_dirty: Mutex::new(true),
             writing: Some(writing),
             offline_for_now: Mutex::default(),
+            unlabelled: Mutex::default(),
             read_only_because: None,
             logs_to_replay: Mutex::default(),
             in_memory: false,

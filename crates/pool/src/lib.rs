@@ -51,7 +51,7 @@ mod zil;
 pub use create::{Joined, MakeFilesystem, NewLeaf, NewPool, NewTop};
 pub use dataset::Dataset;
 pub use dedup::DedupSpace;
-pub use disks::{Additions, Trouble};
+pub use disks::{Additions, Trouble, Unlabelled};
 pub use dsl::bookmark::Mark;
 pub use dsl::limits::Counted;
 pub use dsl::property::{Change, Source, Stored};

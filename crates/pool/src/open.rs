@@ -304,6 +304,7 @@ impl Pool {
             config_dirty: Mutex::new(false),
             writing,
             offline_for_now: Mutex::default(),
+            unlabelled: Mutex::default(),
             read_only_because,
             in_memory,
             heads: Mutex::default(),

@@ -144,6 +144,8 @@ pub struct Pool {
     pub(crate) writing: Option<Writing>,
     /// Leaves that are offline until the pool is opened the next time, by guid.
     pub(crate) offline_for_now: Mutex<BTreeSet<u64>>,
+    /// Devices that have left and could not be given labels that say so.
+    pub(crate) unlabelled: Mutex<Vec<disks::Unlabelled>>,
     /// Why it can only be read, if so.
     pub(crate) read_only_because: Option<String>,
     /// What is written stays in memory.

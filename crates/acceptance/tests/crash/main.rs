@@ -14,6 +14,7 @@
 mod check;
 mod faults;
 mod fsyncs;
+mod gone;
 mod rig;
 mod scans;
 mod story;

@@ -48,7 +48,8 @@ impl Pool {
         }
         done?;
         // Only now: before its uberblock the pool was still that with the vdev in it.
-        self.label_gone(&before, devices)
+        self.label_gone(&before, devices);
+        Ok(())
     }
 
     /// Has all logs end, until none has a block on this vdev.

@@ -33,6 +33,17 @@ const TXGS_ALIVE: u64 = 3;
 /// What OpenZFS appends to the path of a leaf that is replaced by what is at the same path.
 const OLD: &[u8] = b"/old";
 
+/// A device that has left the pool and did not take a label that says so.
+#[derive(Clone, Debug)]
+pub struct Unlabelled {
+    /// The guid of the leaf that it was.
+    pub leaf: u64,
+    /// Where it was.
+    pub path: String,
+    /// Why not.
+    pub error: String,
+}
+
 fn refused<T>(why: &str) -> Result<T> {
     Err(PoolError::Invalid(why.into()))
 }
@@ -182,15 +193,13 @@ impl Pool {
             Ok(())
         })?;
         // Only now: before its uberblock the pool was still that with the leaf in it.
-        self.label_gone(&before, devices)
+        self.label_gone(&before, devices);
+        Ok(())
     }
 
-    /// Devices of leaves that have left get the labels of spares, or of no pool.
-    fn label_gone(
-        &self,
-        before: &PoolConfig,
-        devices: Vec<(u64, Option<Arc<dyn WriteDevice>>)>,
-    ) -> Result<()> {
+    /// Devices of leaves that have left get the labels of spares, or of no pool. They have left, whether they take them
+    /// or not: a disk often goes because it takes nothing any more. Who does not is noted.
+    fn label_gone(&self, before: &PoolConfig, devices: Vec<(u64, Option<Arc<dyn WriteDevice>>)>) {
         let before = PoolConfig { txg: 0, ..before.clone() };
         for (leaf, device) in devices {
             let was_spare = before.vdev_tree.find(leaf).is_some_and(|leaf| leaf.is_spare);
@@ -198,11 +207,18 @@ impl Pool {
                 true => Some(lists::List::Spares.label(leaf)),
                 false => before.for_leaf(leaf).map(|config| config.to_nvlist()),
             };
-            if let (Some(device), Some(label)) = (device, label) {
-                vdev::label::write_fresh(&*device, &label).map_err(vdev::VdevError::from)?;
+            if let (Some(device), Some(label)) = (device, label)
+                && let Err(error) = vdev::label::write_fresh(&*device, &label)
+            {
+                let path = before.vdev_tree.find(leaf).map(path_of).unwrap_or_default();
+                self.unlabelled.lock().push(Unlabelled { leaf, path, error: error.to_string() });
             }
         }
-        Ok(())
+    }
+
+    /// Devices that have left since somebody asked, and still have labels that say that they belong to the pool.
+    pub fn take_unlabelled(&self) -> Vec<Unlabelled> {
+        std::mem::take(&mut *self.unlabelled.lock())
     }
 
     /// Lets go what was replaced and spares that are no longer needed, if whoever filled leaves did not come to it.
@@ -221,12 +237,11 @@ impl Pool {
                 || leaf.is_some_and(|leaf| leaf.state.is_online() && is_whole(leaf))
         };
         let groups = shape::done_with(&self.config.lock().vdev_tree, &whole);
-        for group in groups {
-            match self.take_leaves(group, false) {
-                Err(error) if error.is_refusal() => {}
-                result => result?,
-            }
-        }
+        // What becomes of one says nothing of the others.
+        let done: Vec<Result<()>> =
+            groups.into_iter().map(|group| self.take_leaves(group, false)).collect();
+        let is_refusal = |done: &Result<()>| done.as_ref().is_err_and(|error| error.is_refusal());
+        done.into_iter().filter(|done| !is_refusal(done)).collect::<Result<()>>()?;
         // The smallest leaf may be gone.
         let autoexpand =
             |(name, value): &(String, Stored)| name == "autoexpand" && *value != Stored::Number(0);

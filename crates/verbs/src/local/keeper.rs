@@ -30,6 +30,14 @@ pub(super) fn say(line: &str) {
     TELL.get().into_iter().for_each(|tell| tell(line));
 }
 
+/// Says which devices have left a pool and still look like parts of it.
+pub(super) fn say_unlabelled(pool: &Pool) {
+    for gone in pool.take_unlabelled() {
+        let (pool, path, error) = (pool.name(), gone.path, gone.error);
+        say(&format!("pool '{pool}': '{path}' has left it and keeps its label: {error}"));
+    }
+}
+
 /// Makes an open pool wait for its devices, if its property says so.
 pub(super) fn keep(pool: &Arc<Pool>) -> Result<(), PoolError> {
     let properties = pool.pool_properties()?;

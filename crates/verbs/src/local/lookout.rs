@@ -140,6 +140,7 @@ impl Watched {
             self.config = Some(config);
             telling.pool(events::CONFIG_SYNC, NvList::new());
         }
+        keeper::say_unlabelled(pool);
         let tree = pool.store().tree();
         for leaf in tree.leaves() {
             let path = paths.get(&leaf.guid());

@@ -403,6 +403,7 @@ impl Session {
 
     /// Ends the session: what was changed is on disk.
     pub(crate) fn close(self, doing: Doing) -> Result<()> {
+        keeper::say_unlabelled(&self.pool);
         if self.held {
             return self.sync().map_err(|error| pool_error(doing, error));
         }
