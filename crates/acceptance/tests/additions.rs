@@ -352,3 +352,28 @@ fn assert_said_alike(stage: &Stage, said: &str) {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// A pool can do without a log device that is missing; what that may hold goes when somebody says so.
+#[test]
+fn a_pool_goes_on_without_its_log_device() {
+    let stage = Stage::new(3, 96 * MIB);
+    drop(stage.ok("zpool create -o ashift=12 -O sync=always tank mirror $D/d00 $D/d01 log $D/d02"));
+    let server = Server::start(&stage.aside("pools"));
+    fill(&stage, "tank", "files", 1);
+    server.kill();
+    let left = Stage::with(stage.images.without(&[2]));
+    let ran = left.run("zpool import -f -d $D tank").expect_ok();
+    assert!(ran.err.contains("is imported read-only") && ran.err.contains("import -m"), "{ran}");
+    drop(left.ok("zpool export tank"));
+    drop(left.ok("zpool import -f -m -d $D tank"));
+    fill(&left, "tank", "more", 1);
+    let status = left.ok("zpool status tank").out;
+    assert!(status.contains("state: DEGRADED") && status.contains("UNAVAIL"), "{status}");
+    let gone = stage.images.disks()[2].display().to_string();
+    drop(left.ok(&format!("zpool remove tank {gone}")));
+    assert_eq!(names(&left.ok("zpool status tank").out), "tank mirror-0 d00 d01");
+    assert_sound(&left, "tank");
+    // With it nothing was given up.
+    drop(stage.ok("zpool set comment=whole tank"));
+    assert_sound(&stage, "tank");
+}

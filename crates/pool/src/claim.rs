@@ -13,6 +13,7 @@ use format::zil::{ZilFlags, ZilHeader};
 use format::{Dva, ObjsetPhys};
 use rt::sync::Arc;
 use rt::sync::atomic::Ordering;
+use vdev::Tree;
 
 use crate::dataset::Dataset;
 use crate::dsl::lookup;
@@ -28,7 +29,9 @@ pub(crate) struct Claim {
     name: String,
     /// What no space map has yet.
     places: Vec<Dva>,
-    /// The header that says that it is claimed.
+    /// A place of it that goes, if a space map has it.
+    goes: Option<Dva>,
+    /// The header that says that it is claimed; empty of one that is given up.
     header: ZilHeader,
 }
 
@@ -41,12 +44,31 @@ pub(crate) struct Left {
     pub(crate) claimed: Vec<String>,
 }
 
-/// Looks at all logs; `Err`: why the pool cannot be written.
-pub(crate) fn left(mos: &Mos, pool: &str) -> std::result::Result<Left, String> {
+/// The log device of this number, if what it holds cannot be told since it is not there.
+fn missing_log(tree: &Tree, top: u32) -> Option<String> {
+    let lost = tree.top(top).ok().filter(|top| top.is_log() && !tree.is_complete(top.id()))?;
+    let leaf = lost.slots().iter().flatten().map(|leaf| &tree.leaves()[*leaf]);
+    let mut away = leaf.filter(|leaf| !leaf.state.is_online());
+    Some(away.next().map(|leaf| leaf.name()).unwrap_or_default())
+}
+
+/// Looks at all logs; `Err`: why the pool cannot be written. `give_up`: those that cannot be read since a log device is
+/// missing are given up.
+pub(crate) fn left(mos: &Mos, pool: &str, give_up: bool) -> std::result::Result<Left, String> {
+    let tree = mos.objset.store().tree();
+    let missing = (0..tree.tops().len() as u32).find_map(|top| missing_log(&tree, top));
     let unclear = |e: PoolError| format!("its intent logs cannot be examined: {e}");
     let mut out = Left::default();
     for (path, mut header) in intent::headers(mos).map_err(unclear)? {
         let name = format!("{pool}{path}");
+        let first = header.log.dvas().next();
+        if let Some(disk) = first.and_then(|dva| missing_log(&tree, dva.vdev)) {
+            if !give_up || header.log.is_crypt() {
+                return Err(unreadable(&name, &disk));
+            }
+            out.claims.push(Claim::giving_up(name, &header));
+            continue;
+        }
         if header.claim_txg.get() != 0 {
             out.claimed.push(name);
             continue;
@@ -61,10 +83,18 @@ pub(crate) fn left(mos: &Mos, pool: &str) -> std::result::Result<Left, String> {
             continue;
         }
         let first = mos.objset.root().birth() + 1;
-        let Chain { places, last_block, last_record, written } =
-            intent::chain(mos, &header, |_| Ok(())).map_err(|e| {
-                format!("'{name}' has an intent log that cannot be claimed here: {e}")
-            })?;
+        let chain = match (intent::chain(mos, &header, |_| Ok(())), &missing) {
+            (Ok(chain), _) => chain,
+            (Err(_), Some(_)) if give_up => {
+                out.claims.push(Claim::giving_up(name, &header));
+                continue;
+            }
+            (Err(_), Some(disk)) => return Err(unreadable(&name, disk)),
+            (Err(e), None) => {
+                return Err(format!("'{name}' has an intent log that cannot be claimed here: {e}"));
+            }
+        };
+        let Chain { places, last_block, last_record, written } = chain;
         let new = places.iter().filter(|(_, birth)| *birth >= first);
         let places: BTreeSet<_> = new.map(|(dva, _)| (dva.vdev, dva.offset, dva.asize)).collect();
         if written == 0 && places.is_empty() {
@@ -77,10 +107,25 @@ pub(crate) fn left(mos: &Mos, pool: &str) -> std::result::Result<Left, String> {
         header.flags = (ZilFlags::REPLAY_NEEDED | ZilFlags::CLAIM_RECORD_SEQ_VALID).into();
         let dva = |(vdev, offset, asize)| Dva { vdev, offset, asize, gang: false };
         let places = places.into_iter().map(dva).collect();
-        out.claims.push(Claim { name: name.clone(), places, header });
+        out.claims.push(Claim { name: name.clone(), places, goes: None, header });
         out.claimed.push(name);
     }
     Ok(out)
+}
+
+impl Claim {
+    /// A log that is given up: what is on disk beyond its first block was never in a space map, or stays there.
+    fn giving_up(name: String, header: &ZilHeader) -> Claim {
+        let goes = header.log.dvas().next().filter(|dva| !dva.gang);
+        Claim { name, places: Vec::new(), goes, header: ZilHeader::default() }
+    }
+}
+
+fn unreadable(name: &str, disk: &str) -> String {
+    format!(
+        "'{name}' has an intent log that was not replayed, and log device {disk} is missing; \
+         'zpool import -m' gives up what it holds"
+    )
 }
 
 /// Takes all of them in one txg, before that has written anything else.
@@ -88,6 +133,11 @@ pub(crate) fn claim(cx: &TaskContext<'_>, claims: &[Claim]) -> Result<()> {
     let allocator = cx.writing.writer.allocator();
     for dva in claims.iter().flat_map(|claim| &claim.places) {
         allocator.claim_dva(*dva)?;
+    }
+    for dva in claims.iter().filter_map(|claim| claim.goes) {
+        if allocator.is_allocated(dva)? {
+            allocator.free_dva(dva)?;
+        }
     }
     for claim in claims {
         let found = lookup::find(cx.making.mos, &claim.name)?;

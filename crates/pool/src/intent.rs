@@ -224,8 +224,11 @@ impl Pool {
         if strange || header.claim_record_seq.get() != 0 {
             return Ok(LogState::InUse);
         }
-        if !matches!(read_block(&self.mos, bp), Block::Unwritten) {
-            return Ok(LogState::InUse);
+        match read_block(&self.mos, bp) {
+            Block::Unwritten => {}
+            // Its device has died since the pool was opened: what was in it then was claimed.
+            Block::Unknown if header.claim_txg.get() == 0 => {}
+            _ => return Ok(LogState::InUse),
         }
         let allocated = self.writing()?.writer.allocator().is_allocated(dva)?;
         Ok(if allocated { LogState::Empty(Some(dva)) } else { LogState::InUse })

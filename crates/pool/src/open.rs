@@ -3,9 +3,11 @@
 //! The newest uberblock that opens is taken. What the pool needs and we lack decides whether it
 //! opens at all, read-only or for writing (INV-12).
 
+use std::collections::BTreeMap;
+
 use dmu::{Objset, Policy, Txgs};
 use format::SPA_VERSION;
-use format::config::{PoolConfig, VdevConfig};
+use format::config::{PoolConfig, VdevConfig, VdevKind};
 use format::features::Feature;
 use format::uberblock::Uberblock;
 use rt::buf::BufPool;
@@ -14,7 +16,7 @@ use rt::sync::atomic::{AtomicBool, AtomicU64};
 use rt::sync::{Arc, Mutex};
 use rt::workers::Workers;
 use store::{Allocator, Gate, Store, Streams, TopSpace, Writer};
-use vdev::{Present, Tree, WriteTree};
+use vdev::{Present, Top, Tree, WriteTree};
 
 use crate::claim::{self, Left};
 use crate::dsl::freeing;
@@ -45,6 +47,8 @@ pub enum Devices {
     Ruins(Arc<Tree>, Box<PoolConfig>),
     /// To write.
     Writable(WriteTree),
+    /// To write, though log devices may be missing: intent logs on them are given up, with what they hold.
+    WithoutLogs(WriteTree),
     /// To write into memory: devices that keep what is written to themselves (INV-4). So intent logs are
     /// replayed to be read, unclaimed.
     InMemory(WriteTree),
@@ -54,7 +58,9 @@ impl Devices {
     fn present(&self) -> Arc<Present> {
         match self {
             Devices::ReadOnly(tree) | Devices::Ruins(tree, _) => Present::new(tree.clone()),
-            Devices::Writable(out) | Devices::InMemory(out) => out.present().clone(),
+            Devices::Writable(out) | Devices::WithoutLogs(out) | Devices::InMemory(out) => {
+                out.present().clone()
+            }
         }
     }
 }
@@ -251,6 +257,16 @@ impl Pool {
         };
         mos.objset.set_policy(policy);
         let in_memory = matches!(devices, Devices::InMemory(_));
+        let (devices, give_up) = match devices {
+            Devices::WithoutLogs(out) => (Devices::Writable(out), true),
+            devices => (devices, false),
+        };
+        if let Devices::Writable(out) | Devices::InMemory(out) = &devices
+            && out.tree().tops().iter().any(|top| top.config.kind == VdevKind::Missing)
+        {
+            // No label tells of a vdev without any: the pool does. If it says what cannot be, the labels' tree stays.
+            let _ = out.exchange(&config.vdev_tree, BTreeMap::new());
+        }
         let unknown = dtl::load(&mos, &config, &store.tree());
         // What led here was read before it was known who lacks it: they have not lied.
         let tree = store.tree();
@@ -267,7 +283,7 @@ impl Pool {
             // Whoever wrote the uberblock may have died before it was on stable storage. It has to
             // be before its frees are used (INV-3).
             match out.flush() {
-                Ok(_) => match claim::left(&mos, &name) {
+                Ok(_) => match claim::left(&mos, &name, give_up) {
                     Ok(found) => left = found,
                     Err(why) => why_not = Some(why),
                 },
@@ -282,11 +298,12 @@ impl Pool {
                 (None, Some(why.unwrap_or_else(|| "it was opened read-only".into())))
             }
             (_, Some(why)) => (None, Some(why)),
-            (Devices::Writable(out) | Devices::InMemory(out), None) => {
+            (Devices::Writable(out) | Devices::WithoutLogs(out) | Devices::InMemory(out), None) => {
                 config.hostid = options.host_id;
                 config.hostname = Some(options.host_name.clone().into_bytes());
                 config.name = name.clone().into_bytes();
                 let writing = writing((&store, gate), &mos, &config, out, txg, &workers, &tops)?;
+                writing.writer.settle_log_vdevs();
                 if in_memory {
                     writing.freeing.lock().pending = false;
                 }
@@ -453,11 +470,14 @@ const WRITABLE: &[Feature] = &[
 ];
 
 /// INV-12, too: what is written needs a place. Within redundancy leaves may be away: their DTLs say what they
-/// then lack.
+/// then lack. Logs go elsewhere, if those that are there do not lie on what is away: [`claim::left`] sees to that.
 fn lacking(tree: &Tree) -> Option<String> {
-    let top = (0..tree.tops().len()).find(|top| !tree.is_complete(*top as u32))?;
-    let mut leaves = tree.leaves().iter().filter(|leaf| leaf.top as usize == top);
-    let leaf = leaves.find(|leaf| !leaf.state.is_online())?;
+    let is_lost = |top: &&Top| !top.is_log() && !tree.is_complete(top.id());
+    let top = tree.tops().iter().find(is_lost)?;
+    let mut leaves = tree.leaves().iter().filter(|leaf| leaf.top == top.id());
+    let Some(leaf) = leaves.find(|leaf| !leaf.state.is_online()) else {
+        return Some(format!("top-level vdev {} is missing", top.id()));
+    };
     Some(format!("disk {} is missing or damaged, and the redundancy is used up", leaf.name()))
 }
 

@@ -4,7 +4,9 @@
 
 use format::{BlkPtr, Dva};
 
-use crate::error::Result;
+use vdev::VdevError;
+
+use crate::error::{Result, StoreError};
 use crate::write::Writer;
 
 impl Writer {
@@ -18,28 +20,49 @@ impl Writer {
     }
 
     /// Writes log blocks (the part of each that is used, where the vdev can do with that) and waits until they are
-    /// on stable storage.
+    /// on stable storage. A log vdev that does not take them gets no more.
     ///
     /// # Errors
-    /// More leaves failed than redundancy covers.
+    /// More leaves failed than redundancy covers. Nobody waits for them here: a txg makes the same stable, elsewhere or
+    /// when they are back.
     pub fn write_log(&self, blocks: &[(BlkPtr, &[u8])]) -> Result<()> {
+        let written = self.put_log(blocks);
+        if let Err(StoreError::Vdev(error)) = &written
+            && let VdevError::WriteFailed { top, .. } | VdevError::FlushFailed { top, .. } = error
+            && self.out().tree().top(*top).is_ok_and(vdev::Top::is_log)
+        {
+            self.allocator().set_log(*top, false);
+        }
+        written
+    }
+
+    fn put_log(&self, blocks: &[(BlkPtr, &[u8])]) -> Result<()> {
         let mut scratch = vdev::WriteScratch::default();
         let placed: Vec<(u32, u64, &[u8])> = blocks
             .iter()
             .filter_map(|(bp, data)| Some((bp.dvas().next()?, *data)))
             .map(|(dva, data)| (dva.vdev, dva.offset, data))
             .collect();
+        let lost = self.out().logs_lost();
         let mut rest = placed.as_slice();
         while let Some((top, ..)) = rest.first() {
             let count = rest.iter().take_while(|(other, ..)| other == top).count();
             let (now, later) = rest.split_at(count);
             let run: Vec<(u64, &[u8])> = now.iter().map(|(_, at, data)| (*at, *data)).collect();
-            self.gate().insist(|| Ok(self.out().write_urgent(*top, &run, &mut scratch)?))?;
+            self.out().write_urgent(*top, &run, &mut scratch)?;
             rest = later;
         }
         let places: Vec<_> = placed.iter().map(|(top, at, data)| (*top, *at, data.len())).collect();
-        self.out().flush_blocks(&places)?;
+        self.out().flush_blocks(&places, lost)?;
         Ok(())
+    }
+
+    /// Blocks of logs go to the log vdevs of which enough leaves are there, and to no other.
+    pub fn settle_log_vdevs(&self) {
+        let tree = self.out().tree();
+        for top in tree.tops().iter().filter(|top| top.is_log()) {
+            self.allocator().set_log(top.id(), tree.is_complete(top.id()));
+        }
     }
 
     /// May less than the whole of a block be written there, from its start on?

@@ -254,7 +254,8 @@ impl WriteTree {
     ///
     /// # Errors
     /// A leaf that fails is reported. It is an error if a top-level vdev is left without a leaf
-    /// that took the config, or the pool without one that took the uberblock. It may be tried again.
+    /// that took the config, or the pool without one that took the uberblock; logs do not count, since the pool
+    /// can do without them. It may be tried again.
     pub fn commit(
         &self,
         uberblock: &Uberblock,
@@ -349,7 +350,7 @@ impl LabelStep<'_> {
             self::pair(device, pair, &config.to_nvlist())
         })?;
         for (top, took) in self.leaves.tree().tops().iter().zip(took) {
-            if !took && top.layout.is_some() {
+            if !took && top.layout.is_some() && !top.is_log() {
                 return Err(self.nowhere());
             }
         }
@@ -363,7 +364,9 @@ impl LabelStep<'_> {
             let ashift = top.and_then(|top| top.config.top).map_or(0, |top| top.ashift);
             slots(device, uberblock, ashift)
         })?;
-        if took.contains(&true) { Ok(()) } else { Err(self.nowhere()) }
+        let mut took = tree.tops().iter().zip(took);
+        let any = took.any(|(top, took)| took && !top.is_log());
+        if any { Ok(()) } else { Err(self.nowhere()) }
     }
 
     /// The error of a step that no leaf took.

@@ -214,6 +214,11 @@ impl Top {
         self.config.top.map_or(0, |top| top.asize)
     }
 
+    /// Is it there for intent logs alone?
+    pub fn is_log(&self) -> bool {
+        self.config.top.is_some_and(|top| top.is_log)
+    }
+
     /// Numbers of the leaves of each slot: see the head of this module.
     pub fn slots(&self) -> &[Vec<usize>] {
         &self.slots

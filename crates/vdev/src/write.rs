@@ -63,8 +63,17 @@ pub struct WriteTree {
     /// What readers see; exchanged together with `writers`.
     present: Arc<Present>,
     writers: RwLock<Arc<Writers>>,
+    /// What its writers know, whatever tree they have.
+    noted: Arc<Noted>,
+}
+
+/// What is known of writes and flushes, whoever they are of.
+#[derive(Default)]
+struct Noted {
     /// The txg whose blocks are being written (INV-6: one at a time); 0: none, nothing is noted.
-    txg: Arc<AtomicU64>,
+    txg: AtomicU64,
+    /// How often a log vdev may have lost what was written to it: a device tells that once, to whoever flushes next.
+    logs_lost: AtomicU64,
 }
 
 /// A tree and those of its leaves that can be written: what one write or flush works with from its beginning to
@@ -75,21 +84,21 @@ pub(crate) struct Writers {
     writers: Vec<Option<Writer>>,
     /// The devices of all leaves that have one, by guid, those too that must not be written now.
     devices: BTreeMap<u64, Arc<dyn WriteDevice>>,
-    txg: Arc<AtomicU64>,
+    noted: Arc<Noted>,
 }
 
 impl Writers {
     fn new(
         tree: Arc<Tree>,
         devices: BTreeMap<u64, Arc<dyn WriteDevice>>,
-        txg: Arc<AtomicU64>,
+        noted: Arc<Noted>,
     ) -> Arc<Writers> {
         let writer = |leaf: &crate::tree::Leaf| {
             let device = devices.get(&leaf.guid()).filter(|_| leaf.state.is_online())?;
             Some(Writer { device: device.clone() })
         };
         let writers = tree.leaves().iter().map(writer).collect();
-        Arc::new(Writers { tree, writers, devices, txg })
+        Arc::new(Writers { tree, writers, devices, noted })
     }
 }
 
@@ -98,9 +107,9 @@ impl WriteTree {
     /// them must have been recognised by their labels (or be about to be labelled anew).
     pub fn open(root: &VdevConfig, devices: BTreeMap<u64, Arc<dyn WriteDevice>>) -> Result<Self> {
         let tree = Arc::new(Tree::open(root, found(&devices))?);
-        let txg = Arc::new(AtomicU64::new(0));
-        let writers = Writers::new(tree.clone(), devices, txg.clone());
-        Ok(WriteTree { present: Present::new(tree), writers: RwLock::new(writers), txg })
+        let noted = Arc::<Noted>::default();
+        let writers = Writers::new(tree.clone(), devices, noted.clone());
+        Ok(WriteTree { present: Present::new(tree), writers: RwLock::new(writers), noted })
     }
 
     /// The tree as it is now, to read from.
@@ -135,7 +144,7 @@ impl WriteTree {
         }
         let tree = Arc::new(Tree::after(&before.tree, root, new)?);
         devices.retain(|guid, _| tree.leaf_by_guid(*guid).is_some());
-        let writers = Writers::new(tree.clone(), devices, self.txg.clone());
+        let writers = Writers::new(tree.clone(), devices, self.noted.clone());
         let written = |place: usize| before.writers.get(place).is_some_and(Option::is_some);
         let retired = |guid| {
             let place = tree.leaf_by_guid(guid)?;
@@ -238,7 +247,7 @@ impl WriteTree {
 
     /// From here on blocks of `txg` are written: a leaf that misses one lacks the txg.
     pub fn begin(&self, txg: u64) {
-        self.txg.store(txg, Ordering::Release);
+        self.noted.txg.store(txg, Ordering::Release);
     }
 
     /// Waits until all that was written is on stable storage, on every leaf.
@@ -246,21 +255,41 @@ impl WriteTree {
     /// A leaf whose flush fails may have lost any write since its last good one: it lacks the txg that is
     /// being written, as every leaf that missed a write of it.
     ///
+    /// A log vdev has nothing that is not in the txgs, too, or was flushed by who wrote it
+    /// ([`WriteTree::flush_blocks`]): no txg waits for one.
+    ///
     /// # Errors
     /// [`VdevError::FlushFailed`] if those are more than the redundancy of their vdev covers. What failed may
     /// be gone: flushing again does not bring it back.
     pub fn flush(&self) -> Result<WriteReport> {
         let writers = self.writers();
-        writers.flush_these(0..writers.writers.len())
+        writers.flush_these(0..writers.writers.len(), false)
     }
 
     /// As [`WriteTree::flush`], of the leaves alone that hold a part of these blocks: top-level vdev, offset and
-    /// bytes of each.
+    /// bytes of each. `lost` is what [`WriteTree::logs_lost`] gave before they were written.
     ///
     /// # Errors
-    /// Those of [`WriteTree::flush`]; a place that is not on the vdev.
-    pub fn flush_blocks(&self, blocks: &[(u32, u64, usize)]) -> Result<WriteReport> {
-        self.writers().flush_blocks(blocks)
+    /// Those of [`WriteTree::flush`], of log vdevs, too; a place that is not on the vdev.
+    pub fn flush_blocks(&self, blocks: &[(u32, u64, usize)], lost: u64) -> Result<WriteReport> {
+        let report = self.writers().flush_blocks(blocks)?;
+        let tree = self.tree();
+        let on_log = blocks.iter().find(|(top, ..)| tree.top(*top).is_ok_and(Top::is_log));
+        match on_log.filter(|_| self.logs_lost() != lost) {
+            // Somebody else was told that they may be gone.
+            Some((top, ..)) => Err(VdevError::FlushFailed {
+                top: *top,
+                failed: 1,
+                parity: 0,
+                first: Box::new(LeafFailure::Missing { guid: 0, path: String::new() }),
+            }),
+            None => Ok(report),
+        }
+    }
+
+    /// How often a log vdev may have lost what was written to it.
+    pub fn logs_lost(&self) -> u64 {
+        self.noted.logs_lost.load(Ordering::Acquire)
     }
 
     /// Notes that leaves which are away lack the txg that is being written, before a block of it missed them.
@@ -401,9 +430,14 @@ impl Writers {
         }
     }
 
-    /// Notes that a leaf lacks the txg that is being written.
+    /// Notes that a leaf lacks the txg that is being written. One that is a log vdev by itself lacks nothing that
+    /// anybody could give it.
     fn missed(&self, leaf: usize) {
-        self.tree.leaves()[leaf].lacks.note(self.txg.load(Ordering::Acquire));
+        let top = self.tree.tops().get(self.tree.leaves()[leaf].top as usize);
+        if top.is_some_and(|top| top.is_log() && top.config.kind.is_leaf()) {
+            return;
+        }
+        self.tree.leaves()[leaf].lacks.note(self.noted.txg.load(Ordering::Acquire));
     }
 
     /// The first error of a report, or the first leaf that is missing.
@@ -440,7 +474,24 @@ impl Writers {
                 failed.push((leaf, error));
             }
         }
+        self.note_lost_logs(&failed);
         failed
+    }
+
+    /// A flush of these leaves failed: is that more than the redundancy of a log vdev covers?
+    fn note_lost_logs(&self, failed: &[(usize, DeviceError)]) {
+        let has_failed = |leaf: &usize| failed.iter().any(|(other, _)| other == leaf);
+        let is_lost = |leaf: &usize| has_failed(leaf) || self.writers[*leaf].is_none();
+        let of_log = |top: &&Top| {
+            let slots = || top.slots.iter();
+            let parity = top.layout.map_or(0, |layout| layout.parity());
+            top.is_log()
+                && slots().flatten().any(&has_failed)
+                && slots().filter(|slot| slot.iter().all(&is_lost)).count() > parity
+        };
+        if self.tree.tops().iter().any(|top| of_log(&top)) {
+            self.noted.logs_lost.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     fn flush_blocks(&self, blocks: &[(u32, u64, usize)]) -> Result<WriteReport> {
@@ -456,10 +507,11 @@ impl Writers {
             let slots = vdev.slots.iter().enumerate().filter(|(place, _)| holds(*place));
             leaves.extend(slots.flat_map(|(_, slot)| slot.iter().copied()));
         }
-        self.flush_these(leaves.into_iter())
+        self.flush_these(leaves.into_iter(), true)
     }
 
-    fn flush_these(&self, leaves: impl Iterator<Item = usize>) -> Result<WriteReport> {
+    /// `logs`: it is for what is on log vdevs, too.
+    fn flush_these(&self, leaves: impl Iterator<Item = usize>, logs: bool) -> Result<WriteReport> {
         let mut report = WriteReport::default();
         for (leaf, error) in self.flush_leaves(leaves) {
             self.failed(leaf, error, &mut report);
@@ -468,14 +520,14 @@ impl Writers {
         if report.failed.is_empty() {
             return Ok(report);
         }
-        let txg = self.txg.load(Ordering::Acquire);
+        let txg = self.noted.txg.load(Ordering::Acquire);
         let behind = |leaf: &usize| {
             self.writers[*leaf].is_none()
                 || self.tree.leaves()[*leaf].lacks.contains(txg)
                 || report.failed.iter().any(|(failed, _)| failed == leaf)
         };
         for top in self.tree.tops() {
-            let Some(layout) = top.layout else { continue };
+            let Some(layout) = top.layout.filter(|_| logs || !top.is_log()) else { continue };
             let failed = top.slots.iter().filter(|slot| slot.iter().all(behind)).count();
             if failed > layout.parity() {
                 return Err(VdevError::FlushFailed {

@@ -159,8 +159,11 @@ fn is_dead(vdev: &Vdev) -> bool {
 fn settle(vdev: &mut Vdev) {
     let is_member = |v: &&Vdev| !matches!(v.kind, VdevKind::Hole | VdevKind::Indirect);
     let children = || vdev.children.iter().filter(is_member);
-    let dead = children().filter(|child| is_dead(child)).count();
-    let weak = children().any(|child| child.state == State::Degraded);
+    // A pool can do without its logs.
+    let is_log = |child: &Vdev| vdev.kind == VdevKind::Root && child.class == Class::Log;
+    let dead = children().filter(|child| is_dead(child) && !is_log(child)).count();
+    let weak =
+        children().any(|child| child.state == State::Degraded || is_log(child) && is_dead(child));
     let spared = match vdev.kind {
         VdevKind::Root => 0,
         VdevKind::Raidz(parity) | VdevKind::Draid(parity) => usize::from(parity),

@@ -175,6 +175,24 @@ pub(crate) fn open_on(
     host: u64,
     deadline_ms: Option<u64>,
 ) -> Result<Arc<Pool>, String> {
+    open_with(set, disks, (host, deadline_ms), Devices::Writable)
+}
+
+/// Opens the pool on these disks to write, in a way of its own.
+pub(crate) fn open_as(
+    set: &SimSet,
+    disks: &[usize],
+    way: fn(WriteTree) -> Devices,
+) -> Result<Arc<Pool>, String> {
+    open_with(set, disks, (HOSTS[0], None), way)
+}
+
+fn open_with(
+    set: &SimSet,
+    disks: &[usize],
+    (host, deadline_ms): (u64, Option<u64>),
+    way: fn(WriteTree) -> Devices,
+) -> Result<Arc<Pool>, String> {
     let scan = scan(set, disks);
     let found = scan.pools.iter().find(|pool| pool.name() == POOL).ok_or("no such pool")?;
     let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
@@ -184,7 +202,7 @@ pub(crate) fn open_on(
         devices.insert(member.guid, attach(disk.expect("it was found in the set"), deadline_ms));
     }
     let tree = WriteTree::open(&found.root, devices).map_err(|e| e.to_string())?;
-    let devices = Devices::Writable(tree);
+    let devices = way(tree);
     let pool = Pool::open(devices, &found.uberblocks, &options(host)).map_err(|e| e.to_string())?;
     if pool.read_only_reason().is_none() {
         pool.set_freeing(BLOCKS_PER_TXG, false).map_err(|e| e.to_string())?;

@@ -138,6 +138,7 @@ fn carry_out(cx: &TaskContext<'_>, mut change: Change) -> Result<()> {
     cx.writing.space_maps.set_tops(&tops);
     let spaces = tops.iter().map(|(slabs, _)| slabs.space(&change.tree, Vec::new())).collect();
     cx.writing.writer.allocator().set_tops(spaces);
+    cx.writing.writer.settle_log_vdevs();
     let now = out.tree();
     for (guid, lacks) in change.lacks {
         if let Some(place) = now.leaf_by_guid(guid) {

@@ -37,19 +37,24 @@ impl Pool {
         let out = writing.writer.out();
         let devices: Vec<_> =
             vdev.leaves().map(|leaf| (leaf.guid, out.device(leaf.guid))).collect();
-        let allocator = writing.writer.allocator();
-        allocator.set_log(top, false);
-        writing.without_logs.store(true, Ordering::SeqCst);
-        let emptied = self.empty_log_vdev(top);
-        writing.without_logs.store(false, Ordering::SeqCst);
-        let done = emptied.and_then(|()| self.take_log_vdev(guid));
-        if done.is_err() {
-            allocator.set_log(top, true);
-        }
-        done?;
+        self.without_log(top, || self.take_log_vdev(guid))?;
         // Only now: before its uberblock the pool was still that with the vdev in it.
         self.label_gone(&before, devices);
         Ok(())
+    }
+
+    /// Does something when nothing is on this log vdev, and nothing comes there.
+    pub(super) fn without_log(&self, top: u32, what: impl FnOnce() -> Result<()>) -> Result<()> {
+        let writing = self.writing()?;
+        writing.writer.allocator().set_log(top, false);
+        writing.without_logs.store(true, Ordering::SeqCst);
+        let emptied = self.empty_log_vdev(top);
+        writing.without_logs.store(false, Ordering::SeqCst);
+        let done = emptied.and_then(|()| what());
+        if done.is_err() {
+            writing.writer.settle_log_vdevs();
+        }
+        done
     }
 
     /// Has all logs end, until none has a block on this vdev.
@@ -57,7 +62,7 @@ impl Pool {
         for _ in 0..ATTEMPTS {
             let empty = self.task(move |cx| {
                 free_empty_logs(cx, top)?;
-                Ok(cx.writing.writer.allocator().is_empty(top))
+                is_empty(cx, top)
             })?;
             if empty {
                 return Ok(());
@@ -71,7 +76,7 @@ impl Pool {
             let place = change.tree.children.iter().position(|vdev| vdev.guid == guid);
             let Some(place) = place else { return refused("no such device in pool") };
             let vdev = &change.tree.children[place];
-            if !cx.writing.writer.allocator().is_empty(place as u32) {
+            if !is_empty(cx, place as u32)? {
                 return refused("Pool busy; removal may already be in progress");
             }
             let text = format!("{} vdev (log) {}", cx.pool.name(), path_of(vdev));
@@ -80,6 +85,23 @@ impl Pool {
             Ok(())
         })
     }
+}
+
+/// Is nothing on this log vdev? On one that is not there nothing is to which no log leads: who gave up a log that could
+/// not be read knows no more of it.
+pub(super) fn is_empty(cx: &TaskContext<'_>, top: u32) -> Result<bool> {
+    let pool = cx.pool;
+    if cx.writing.writer.allocator().is_empty(top) {
+        return Ok(true);
+    }
+    if pool.store.tree().is_complete(top) {
+        return Ok(false);
+    }
+    let dying = cx.writing.log_dying.lock().iter().any(|dying| dying.vdev() == top);
+    let written = pool.heads.lock().values().any(|head| head.log.is_on(top));
+    let is_there = |dva: Dva| dva.vdev == top;
+    let mut headers = intent::headers(cx.making.mos)?.into_iter();
+    Ok(!dying && !written && !headers.any(|(_, header)| header.log.dvas().any(is_there)))
 }
 
 /// Frees blocks on this vdev of logs that are empty, and that nobody here writes to.

@@ -64,9 +64,28 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Invalid`] if blocks are on no other leaf, or there is no such leaf.
     pub fn offline(&self, leaf: u64, temporary: bool, fault: bool) -> Result<()> {
+        let config = self.config();
+        let log =
+            top_of(&config.vdev_tree, leaf).filter(|top| top.top.is_some_and(|top| top.is_log));
+        match log.and_then(|top| top.id) {
+            Some(log) if need::are_needed(&self.store.tree(), &[leaf]) => {
+                // Without this one the pool has no such log: what is in it goes first.
+                self.without_log(log as u32, || self.take_offline(leaf, temporary, fault))
+            }
+            _ => self.take_offline(leaf, temporary, fault),
+        }
+    }
+
+    fn take_offline(&self, leaf: u64, temporary: bool, fault: bool) -> Result<()> {
         self.change_vdevs(move |cx, change| {
             leaf_of(&change.tree, leaf)?;
-            if need::are_needed(&cx.pool.store.tree(), &[leaf]) {
+            let tree = cx.pool.store.tree();
+            let top = tree.leaf_by_guid(leaf).map(|place| tree.leaves()[place].top);
+            let is_spare = |top: u32| {
+                tree.top(top).is_ok_and(vdev::Top::is_log)
+                    && logs::is_empty(cx, top).is_ok_and(|is| is)
+            };
+            if need::are_needed(&tree, &[leaf]) && !top.is_some_and(is_spare) {
                 return refused("no valid replicas");
             }
             if temporary && !fault {
@@ -112,6 +131,7 @@ impl Pool {
     /// have it, a spare that stands in for one of them goes.
     pub fn use_again(&self, leaf: Option<u64>) -> Result<()> {
         self.scan_forgives(leaf);
+        self.writing()?.writer.settle_log_vdevs();
         let wanted = move |vdev: &&VdevConfig| leaf.is_none_or(|leaf| vdev.guid == leaf);
         let given_up = |vdev: &&VdevConfig| vdev.faulted || vdev.degraded || vdev.removed;
         let any = self.config.lock().vdev_tree.leaves().filter(wanted).any(|leaf| given_up(&leaf));

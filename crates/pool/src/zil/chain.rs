@@ -53,6 +53,11 @@ pub(crate) struct Dying {
 }
 
 impl Dying {
+    /// The top-level vdev on which it is.
+    pub(crate) fn vdev(&self) -> u32 {
+        self.dva.vdev
+    }
+
     /// Frees it in the sync of `txg`, if that is not too early; is it gone?
     pub(crate) fn free(&mut self, allocator: &Allocator, txg: u64) -> Result<bool> {
         if self.birth > txg {
@@ -171,6 +176,11 @@ impl Chain {
 }
 
 impl Log {
+    /// Has it a block on this top-level vdev?
+    pub(crate) fn is_on(&self, top: u32) -> bool {
+        self.state.lock().chain.blocks.iter().any(|block| block.dva.vdev == top)
+    }
+
     /// The space maps of `txg`, which is being synced, learn of the blocks that belong to it.
     pub(crate) fn births(&self, allocator: &Allocator, txg: u64) {
         if self.is_recording() {

@@ -308,7 +308,8 @@ fn import_one(here: &Here, request: &Import, guid: u64) -> Result<(String, Vec<S
         return Err(Error::cannot(doing, Why::PoolOfThatName));
     }
     let open = |scan, mode| {
-        let located = Located::found_at(scan, index, request.force || request.readonly);
+        let located = Located::found_at(scan, index, request.force || request.readonly)
+            .giving_up_logs(request.missing_log);
         open_located(here, &name, located, mode, doing.clone())
     };
     let mut notes = Vec::new();

@@ -47,6 +47,8 @@ pub(crate) struct Located {
     known: Option<Known>,
     /// Open it though another system had it last.
     forced: bool,
+    /// Open it though log devices are missing: what is in intent logs on them is given up.
+    without_logs: bool,
     /// It is open already, and stays so.
     held: Option<Arc<Pool>>,
 }
@@ -54,7 +56,19 @@ pub(crate) struct Located {
 impl Located {
     /// A pool of a scan that nobody here knows yet.
     pub(crate) fn found_at(scan: Scan, index: usize, forced: bool) -> Located {
-        Located { scan: Arc::new(scan), index, known: None, forced, held: None }
+        Located {
+            scan: Arc::new(scan),
+            index,
+            known: None,
+            forced,
+            without_logs: false,
+            held: None,
+        }
+    }
+
+    /// What is in intent logs on log devices that are missing is given up, if that is wanted.
+    pub(crate) fn giving_up_logs(self, wanted: bool) -> Located {
+        Located { without_logs: wanted, ..self }
     }
 
     /// A pool that this process holds.
@@ -64,7 +78,7 @@ impl Located {
         index: usize,
         known: Option<Known>,
     ) -> Located {
-        Located { scan, index, known, forced: false, held: Some(pool) }
+        Located { scan, index, known, forced: false, without_logs: false, held: Some(pool) }
     }
 
     /// Is it open already?
@@ -154,7 +168,7 @@ fn locate_newest(here: &Here, name: &str, places: &[PathBuf]) -> Result<Located>
         let index = scan.pools.iter().position(|pool| pool.guid() == known.guid);
         let index = index.ok_or_else(|| Error::open(name, Why::Unavailable))?;
         let (scan, known) = (Arc::new(scan), Some(known.clone()));
-        return Ok(Located { scan, index, known, forced: false, held: None });
+        return Ok(Located { scan, index, known, forced: false, without_logs: false, held: None });
     }
     if places.is_empty() {
         return Err(no_pool());
@@ -171,7 +185,14 @@ fn locate_newest(here: &Here, name: &str, places: &[PathBuf]) -> Result<Located>
         return Err(Error::open(name, Why::Ambiguous));
     }
     let known = state.pool(name).cloned();
-    Ok(Located { scan: Arc::new(scan), index, known, forced: false, held: None })
+    Ok(Located {
+        scan: Arc::new(scan),
+        index,
+        known,
+        forced: false,
+        without_logs: false,
+        held: None,
+    })
 }
 
 /// The devices of a pool, to be read as it is.
@@ -194,7 +215,7 @@ pub(crate) fn open_located(
     mode: For,
     doing: Doing,
 ) -> Result<Session> {
-    let Located { scan, index, known, forced, held } = located;
+    let Located { scan, index, known, forced, without_logs, held } = located;
     let cannot = |why: Why| Error::cannot(doing.clone(), why);
     if let Some(pool) = held {
         return match pool.read_only_reason().filter(|_| mode == For::Writing) {
@@ -254,7 +275,8 @@ pub(crate) fn open_located(
             true => as_it_is_on(found, tree),
         }),
         For::Writing => {
-            found.open_write_tree_in(&found.root, Some(&here.memory)).map(Devices::Writable)
+            let devices = if without_logs { Devices::WithoutLogs } else { Devices::Writable };
+            found.open_write_tree_in(&found.root, Some(&here.memory)).map(devices)
         }
     };
     let devices = devices.map_err(|error| pool_error(doing.clone(), error.into()))?;
