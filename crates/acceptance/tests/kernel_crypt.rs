@@ -16,7 +16,7 @@ const MAKE: &str = r#"
 set -euo pipefail
 zpool create -o cachefile=none -o ashift=12 -O compression=lz4 tank mirror /d/d00 /d/d01
 zfs create tank/plain
-root() { echo "correct horse battery staple" | zfs create -o encryption=$2 -o keyformat=passphrase tank/$1; }
+root() { echo "correct horse battery staple" | zfs create -o encryption=$2 -o keyformat=passphrase -o pbkdf2iters=100000 tank/$1; }
 fill() { for i in $(seq 12); do head -c $((i * 9321)) /dev/urandom > /tank/$1/f$i; done; mkdir /tank/$1/dir; echo $1 > /tank/$1/dir/name; }
 root s aes-256-gcm; root t aes-128-ccm; root gone aes-192-gcm; root back aes-256-gcm
 zfs create tank/s/child; zfs create tank/s/kid; zfs create -o sync=always tank/gone/below
