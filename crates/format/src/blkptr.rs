@@ -74,6 +74,12 @@ impl BlkPtr {
     /// A pointer to nothing that was never written.
     pub const ZERO: BlkPtr = BlkPtr { words: [U64::ZERO; 16] };
 
+    /// The pointers of an indirect block, where they lie in it; what is too short for one at its end is left out.
+    pub fn all_in(block: &[u8]) -> &[BlkPtr] {
+        let whole = block.as_chunks::<{ size_of::<BlkPtr>() }>().0.as_flattened();
+        <[BlkPtr]>::ref_from_bytes(whole).unwrap_or_default()
+    }
+
     fn word(&self, index: usize) -> u64 {
         self.words.get(index).map_or(0, |w| w.get())
     }

@@ -11,7 +11,6 @@ use crate::walk::{Charge, Walk, named};
 use format::dnode::DNODE_SLOT;
 use format::sa::SaHeader;
 use format::{BlkPtr, DnodePhys, ObjectType};
-use zerocopy::FromBytes;
 
 /// Where the txg of its creation stands behind the header of a file's attributes.
 const GEN_AT: usize = 16;
@@ -224,8 +223,7 @@ impl Diff<'_, '_, '_> {
             return Err(Unread("an indirect block that cannot be one".into()));
         }
         let bytes = self.walk.blocks.read(bp)?;
-        let children = bytes.as_chunks::<128>().0.iter();
-        Ok(children.filter_map(|child| BlkPtr::read_from_bytes(child).ok()).collect())
+        Ok(BlkPtr::all_in(&bytes).to_vec())
     }
 
     fn dnodes(&mut self, bp: &BlkPtr) -> Result<Vec<(usize, DnodePhys)>> {

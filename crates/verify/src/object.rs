@@ -236,10 +236,9 @@ fn below<'a>(
     }
     let Ok(bytes) = blocks.read(bp) else { return };
     if level > 0 {
-        for (index, child) in bytes.as_chunks::<128>().0.iter().enumerate() {
-            let Ok(child) = BlkPtr::read_from_bytes(child) else { continue };
+        for (index, child) in BlkPtr::all_in(&bytes).iter().enumerate() {
             let number = number.checked_shl(meta.pointers_shift()).unwrap_or(0);
-            below(blocks, meta, &child, (level - 1, number.saturating_add(index as u64)), each);
+            below(blocks, meta, child, (level - 1, number.saturating_add(index as u64)), each);
         }
         return;
     }

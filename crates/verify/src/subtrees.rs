@@ -7,7 +7,6 @@
 use crate::walk::{Object, SPILL, Walk};
 use format::BlkPtr;
 use std::collections::BTreeMap;
-use zerocopy::FromBytes;
 
 /// Sums that are kept; one takes about 80 bytes.
 const SUBTREES_MAX: usize = 1 << 18;
@@ -87,11 +86,10 @@ impl Walk<'_, '_> {
         let Ok(bytes) = self.blocks.read(bp) else { return lost };
         let shift = object.dnode.pointers_shift();
         let mut sum = Sum { dsize, ..Sum::EMPTY };
-        for (index, child) in bytes.as_chunks::<128>().0.iter().enumerate() {
-            let Ok(child) = BlkPtr::read_from_bytes(child) else { continue };
+        for (index, child) in BlkPtr::all_in(&bytes).iter().enumerate() {
             if !child.is_hole() {
                 let number = number.checked_shl(shift).unwrap_or(0).saturating_add(index as u64);
-                sum.add(self.known(object, &child, (level - 1, number)));
+                sum.add(self.known(object, child, (level - 1, number)));
             }
         }
         self.subtrees.remember(bp, sum);

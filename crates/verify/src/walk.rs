@@ -19,7 +19,6 @@ use format::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use format::space_map::SPACE_MAP_SIZE;
 use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
 use std::collections::BTreeMap;
-use zerocopy::FromBytes;
 
 /// Number of the MOS in lists of data sets; others start at 1.
 pub(crate) const MOS: u32 = 0;
@@ -410,11 +409,10 @@ impl<'a, 'p> Walk<'a, 'p> {
     ) {
         let shift = object.dnode.pointers_shift();
         let mut fill = 0u64;
-        for (index, child) in bytes.as_chunks::<128>().0.iter().enumerate() {
-            let Ok(child) = BlkPtr::read_from_bytes(child) else { continue };
+        for (index, child) in BlkPtr::all_in(bytes).iter().enumerate() {
             fill = fill.saturating_add(child.fill());
             let number = number.checked_shl(shift).unwrap_or(0).saturating_add(index as u64);
-            sum.add(self.visit(scope, object, &child, (level - 1, number), bp.birth()));
+            sum.add(self.visit(scope, object, child, (level - 1, number), bp.birth()));
         }
         if fill != bp.fill() {
             self.miscount(scope, object.number, (level, number), bp.fill(), fill);
