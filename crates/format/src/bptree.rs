@@ -97,6 +97,11 @@ impl BptreeEntry {
         view::prefix("bptree entry", bytes).map(|(entry, _)| entry)
     }
 
+    /// Where the traversal goes on; `None`: it has not begun.
+    pub fn resumes_at(&self) -> Option<BlockPlace> {
+        Some(self.resume).filter(|place| *place != BlockPlace::default())
+    }
+
     /// Offset of entry `index` in the data, in bytes; entries straddle blocks.
     pub fn offset(index: u64) -> u64 {
         index.saturating_mul(size_of::<Self>() as u64)

@@ -426,6 +426,7 @@ pub(crate) fn writing(
         labels_stale: Mutex::new(true),
         freeing: Mutex::new(Freeing {
             pending: mos.find(key::FREE_BPOBJ)?.is_some() && freeing::is_pending(mos)?,
+            last: 0,
             files: false,
             blocks_per_txg: freeing::BLOCKS_PER_TXG,
             by_itself: true,

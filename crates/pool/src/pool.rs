@@ -86,6 +86,8 @@ impl Writing {
 pub(crate) struct Freeing {
     /// Something is left of what was destroyed.
     pub(crate) pending: bool,
+    /// The last txg in which some of it came or went.
+    pub(crate) last: u64,
     /// Something is left in the delete queue of an open file system.
     pub(crate) files: bool,
     /// About so many blocks in one txg.

@@ -126,7 +126,8 @@ impl Pool {
             allocator.settle_all();
             let left = frees.load(Ordering::Relaxed).max(freeing.blocks_per_txg.div_ceil(4));
             let progress = ledger.free_portion(left)?;
-            writing.freeing.lock().pending = progress == Progress::More;
+            let mut freeing = writing.freeing.lock();
+            (freeing.pending, freeing.last) = (progress == Progress::More, txg);
         }
         self.write_errlog(tx)?;
         // Frees age by uberblocks, not by txgs that had nothing to write (INV-1).

@@ -1,9 +1,14 @@
 //! A disk that was away and is back again is given what it lacks, and no more.
 
-use acceptance::{Session, assert_verified, judge};
-use format::scan::ScanFunction;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+
+use acceptance::{Session, assert_verified, engine, judge};
+use format::label::DATA_AT;
+use format::scan::{Bookmark, ScanFunction};
 use pool::{ScanAnswer, ScanStep};
-use testkit::workload::Op;
+use testkit::data::Look;
+use testkit::workload::{Op, Workload};
 use testkit::{Compare, Images, assert_same};
 
 use crate::{POOL, files, finish, load, shape};
@@ -161,4 +166,87 @@ fn two_disks_of_raidz2_are_filled_with_kills() {
 #[test]
 fn three_disks_of_raidz3_are_filled() {
     resilvered("raidz3", &[0, 4, 8], false);
+}
+
+/// A file system of many small blocks, which one disk of a mirror has not seen, is destroyed, and little of it freed.
+fn destroyed_without_disk_1() -> (Images, Session, Vec<(u64, Vec<u8>)>) {
+    let (images, mut session) = Session::create(shape("mirror"), 512);
+    let pool = session.pool().clone();
+    let leaf = pool.store().tree().leaves()[1].guid();
+    pool.offline(leaf, false, false).unwrap();
+    let name = format!("{POOL}/large");
+    pool.create_filesystem(&name, Default::default(), fs::make_filesystem).unwrap();
+    let filesystem = fs::Filesystem::open(&pool, &name).unwrap();
+    let mut load = Workload::new(7);
+    (0..4).for_each(|i| load.file(format!("f{i}").as_bytes(), Look::Noise, 1 << 20));
+    load.ops.iter().for_each(|op| engine::change(&filesystem, op).unwrap());
+    pool.sync().unwrap();
+    // What leads to blocks of the third of them.
+    let object = filesystem.resolve(b"f2").unwrap();
+    let objset = pool.dataset(&name).unwrap().object;
+    let at = Bookmark { objset, object, level: 1, block: 0 };
+    let bp = pool.pointer_at(at).unwrap().unwrap();
+    let file = std::fs::File::open(images.disk(0)).unwrap();
+    let places = bp.dvas().map(|dva| {
+        let mut bytes = vec![0; bp.psize() as usize];
+        file.read_exact_at(&mut bytes, DATA_AT + dva.offset).unwrap();
+        (DATA_AT + dva.offset, bytes)
+    });
+    let places = places.collect();
+    drop(filesystem);
+    pool.set_freeing(200, false).unwrap();
+    pool.destroy_dataset(&name).unwrap();
+    assert!(pool.is_freeing().unwrap());
+    drop(pool);
+    session.close().unwrap();
+    drop(session);
+    let session = Session::open_freeing(images.path(), POOL, POOL, Some(200)).unwrap();
+    session.pool().online(leaf, None).unwrap();
+    (images, session, places)
+}
+
+/// The resilver is done: with disk 1 alone, and as it was left, what was destroyed becomes free.
+fn disk_1_frees_it_all(images: &Images, session: Session) {
+    assert!(!session.pool().needs_resilver());
+    drop(session);
+    let rest = images.without(&[0, 2]);
+    let mut session = Session::open(rest.path(), POOL, POOL).unwrap();
+    session.pool().finish_freeing(|_| true).unwrap();
+    assert_eq!(session.pool().freeing().unwrap(), 0);
+    session.close().unwrap();
+}
+
+/// What was destroyed and is not free yet is not left to the other disks.
+#[test]
+fn it_waits_until_what_was_destroyed_is_free() {
+    let (images, session, _) = destroyed_without_disk_1();
+    let pool = session.pool();
+    assert!(pool.is_freeing().unwrap());
+    assert_eq!(pool.scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Done);
+    assert_eq!(finish(pool).scan.errors, 0);
+    disk_1_frees_it_all(&images, session);
+}
+
+/// Nor is what cannot become free, since something in it cannot be read; nobody waits for that.
+#[test]
+fn it_gives_what_can_be_read_of_what_cannot_become_free() {
+    let (images, mut session, places) = destroyed_without_disk_1();
+    session.close().unwrap();
+    drop(session);
+    let write = |disk: usize, broken: bool| {
+        let file = OpenOptions::new().write(true).open(images.disk(disk)).unwrap();
+        for (at, bytes) in &places {
+            let bytes = if broken { vec![0x5a; bytes.len()] } else { bytes.clone() };
+            file.write_all_at(&bytes, *at).unwrap();
+        }
+    };
+    (0..3).for_each(|disk| write(disk, true));
+    let session = Session::open_freeing(images.path(), POOL, POOL, Some(200)).unwrap();
+    let pool = session.pool();
+    assert_eq!(pool.scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Done);
+    let status = finish(pool);
+    assert_eq!(status.scan.errors, 0, "{status:?}");
+    assert!(!pool.is_freeing().unwrap() && pool.freeing().unwrap() > 0, "it was readable");
+    write(1, false);
+    disk_1_frees_it_all(&images, session);
 }

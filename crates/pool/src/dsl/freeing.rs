@@ -43,11 +43,19 @@ pub(crate) fn list(mos: &Mos) -> Result<Bpobj> {
     Ok(Bpobj::open(&mos.objset, mos.expect(key::FREE_BPOBJ)?)?)
 }
 
-fn trees(mos: &Mos) -> Result<Option<(Arc<Object>, BptreePhys)>> {
+/// The trees that destroyed data sets have left, if there are any.
+pub(crate) fn trees(mos: &Mos) -> Result<Option<(Arc<Object>, BptreePhys)>> {
     let Some(number) = mos.find(key::BPTREE)? else { return Ok(None) };
     let object = mos.objset.object(number)?;
     let phys = *BptreePhys::parse(&object.bonus()?).map_err(damaged)?;
     Ok(Some((object, phys)))
+}
+
+/// One of them.
+pub(crate) fn entry(trees: &Object, index: u64) -> Result<BptreeEntry> {
+    let mut bytes = [0; size_of::<BptreeEntry>()];
+    trees.read(BptreeEntry::offset(index), &mut bytes)?;
+    Ok(*BptreeEntry::parse(&bytes).map_err(damaged)?)
 }
 
 /// The blocks that the last txg of another writer has left to the next.
@@ -164,12 +172,10 @@ impl Ledger<'_> {
                 return Ok(Progress::Done);
             }
             let at = BptreeEntry::offset(phys.begin.get());
-            let mut bytes = [0; size_of::<BptreeEntry>()];
-            object.read(at, &mut bytes)?;
-            let mut entry = *BptreeEntry::parse(&bytes).map_err(damaged)?;
-            let resume = Some(&entry.resume).filter(|place| **place != Default::default());
+            let mut entry = entry(&object, phys.begin.get())?;
+            let resume = entry.resumes_at();
             let (root, since) = (&entry.bp, entry.birth_txg.get());
-            let part = tree::portion(self.store, root, since, resume, left.min(chunk));
+            let part = tree::portion(self.store, root, since, resume.as_ref(), left.min(chunk));
             left = left.saturating_sub(part.blocks.len().max(1) as u64);
             self.free_all(&part.blocks, part.space)?;
             count(&mut phys, u64::checked_sub, part.space)?;

@@ -61,8 +61,29 @@ pub(crate) fn portion(
     resume: Option<&BlockPlace>,
     max: u64,
 ) -> Portion {
+    walk(store, (root, min_txg), resume, max, false)
+}
+
+/// The same of all that can be read: what cannot is passed over, with all below it.
+pub(crate) fn readable(
+    store: &Arc<Store>,
+    root: &BlkPtr,
+    min_txg: u64,
+    resume: Option<&BlockPlace>,
+    max: u64,
+) -> Portion {
+    walk(store, (root, min_txg), resume, max, true)
+}
+
+fn walk(
+    store: &Arc<Store>,
+    (root, min_txg): (&BlkPtr, u64),
+    resume: Option<&BlockPlace>,
+    max: u64,
+    readable: bool,
+) -> Portion {
     let resume = resume.map(position);
-    let mut walk = Walk { store, min_txg, resume, left: max, out: Portion::default() };
+    let mut walk = Walk { store, min_txg, resume, left: max, readable, out: Portion::default() };
     match walk.objset(root) {
         Ok(()) => walk.out.resume = None,
         Err(Stop::Full) => {}
@@ -91,6 +112,8 @@ struct Walk<'a> {
     /// Everything before it was handed out.
     resume: Option<Position>,
     left: u64,
+    /// It goes on behind what cannot be read.
+    readable: bool,
     out: Portion,
 }
 
@@ -124,16 +147,26 @@ impl Walk<'_> {
         if !self.is_young(root) {
             return Ok(());
         }
-        let bytes = self.store.read(root).map_err(PoolError::from)?;
-        let phys = ObjsetPhys::parse(&bytes).map_err(|e| damaged(0, e))?;
-        self.dnode(0, &phys.meta)?;
-        for (number, index) in ACCOUNTS {
-            if let Some(dnode) = &phys.accounting[index] {
-                self.dnode(number, dnode)?;
+        let read = self.store.read(root).map_err(PoolError::from);
+        let parse = |bytes: store::Block| ObjsetPhys::parse(&bytes).map_err(|e| damaged(0, e));
+        if let Some(phys) = self.or_over(read.and_then(parse))? {
+            self.dnode(0, &phys.meta)?;
+            for (number, index) in ACCOUNTS {
+                if let Some(dnode) = &phys.accounting[index] {
+                    self.dnode(number, dnode)?;
+                }
             }
         }
         self.take(root);
         Ok(())
+    }
+
+    /// What was read, or nothing if it is to be passed over.
+    fn or_over<T>(&self, read: crate::error::Result<T>) -> Result<Option<T>, Stop> {
+        match read {
+            Err(_) if self.readable => Ok(None),
+            read => Ok(Some(read?)),
+        }
     }
 
     fn dnode(&mut self, object: u64, dnode: &DnodePhys) -> Walked {
@@ -160,9 +193,8 @@ impl Walk<'_> {
             return Ok(());
         }
         if bp.level() != level {
-            return Err(
-                damaged(object, format!("a block of level {} in {level}", bp.level())).into()
-            );
+            let what = format!("a block of level {} in {level}", bp.level());
+            return self.or_over(Err(damaged(object, what))).map(|_: Option<()>| ());
         }
         let shift = dnode.pointers_shift() * u32::from(level);
         let end = block.saturating_add(1).checked_shl(shift).unwrap_or(u64::MAX).saturating_sub(1);
@@ -179,7 +211,8 @@ impl Walk<'_> {
         let first = block.checked_shl(shift).unwrap_or(u64::MAX);
         let children = self.read(object, first, bp)?;
         let first = block << dnode.pointers_shift();
-        for (index, child) in children.as_chunks::<128>().0.iter().enumerate() {
+        let children = children.iter().flat_map(|bytes| bytes.as_chunks::<128>().0);
+        for (index, child) in children.enumerate() {
             if let Ok(child) = BlkPtr::read_from_bytes(child) {
                 self.block(object, dnode, level - 1, first + index as u64, &child)?;
             }
@@ -191,13 +224,13 @@ impl Walk<'_> {
     /// The objects in a block of dnodes.
     fn dnodes(&mut self, block: u64, bp: &BlkPtr) -> Walked {
         let first = block.saturating_mul(DNODES_PER_BLOCK);
-        let bytes = self.read(first, 0, bp)?;
+        let Some(bytes) = self.read(first, 0, bp)? else { return Ok(()) };
         let mut slot = 0;
         while slot < DNODES_PER_BLOCK {
             let at = slot as usize * DNODE_SLOT;
             let object = first + slot;
             let dnode = DnodePhys::parse(bytes.get(at..).unwrap_or_default());
-            slot += match dnode.map_err(|e| damaged(object, e))? {
+            slot += match self.or_over(dnode.map_err(|e| damaged(object, e)))?.flatten() {
                 Some(dnode) => {
                     if object > 0 && !self.is_done((object, u64::MAX, false)) {
                         self.dnode(object, &dnode)?;
@@ -221,18 +254,19 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Reads a block of pointers or dnodes; if that fails, the walk can go on at a data block.
-    fn read(&mut self, object: u64, first: u64, bp: &BlkPtr) -> Result<store::Block, Stop> {
+    /// Reads a block of pointers or dnodes; if that fails, the walk can go on at a data block. `None`: it is to be
+    /// passed over.
+    fn read(&mut self, object: u64, first: u64, bp: &BlkPtr) -> Result<Option<store::Block>, Stop> {
         // Of encrypted dnodes only what is in their bonus cannot be read.
         let block = match bp.is_crypt() && bp.level() == 0 {
             true => self.store.read_undeciphered(bp),
             false => self.store.read(bp),
         };
-        if block.is_err() {
+        if block.is_err() && !self.readable {
             self.left = self.left.max(1);
             self.at(object, first)?;
         }
-        Ok(block.map_err(PoolError::from)?)
+        self.or_over(block.map_err(PoolError::from))
     }
 }
 

@@ -243,6 +243,7 @@ impl Mending<'_> {
             }
         };
         match leaves {
+            None if super::destroyed::is_in_one(&self.gathered.parts[spot.part as usize].1) => {}
             None => {
                 let mut sums = self.sums.lock();
                 sums.errors += 1;

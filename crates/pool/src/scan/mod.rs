@@ -7,6 +7,7 @@
 //!
 //! Locks: `stepping`, then the pool's sync; `state` alone, or inside a sync.
 
+mod destroyed;
 mod endangered;
 mod mend;
 mod position;

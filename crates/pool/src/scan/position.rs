@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use format::scan::{Bookmark, Scan, ScanFlags};
 
+use super::destroyed::Trees;
+
 /// Object set of a bookmark: the data set at hand is gone or done, the next one is in the queue.
 pub(crate) const NONE: u64 = u64::MAX;
 /// Level of a bookmark that stands before the first block of an object set.
@@ -27,6 +29,8 @@ pub(crate) struct Position {
     pub(crate) walked: u64,
     /// Data sets that wait; 0, or the txg up to which their blocks were visited with others.
     pub(crate) queue: BTreeMap<u64, u64>,
+    /// What comes behind all of them.
+    pub(super) trees: Trees,
 }
 
 /// What has become of a data set.
@@ -55,6 +59,7 @@ impl Position {
             again: scan.flags & ScanFlags::VISIT_AGAIN != 0,
             walked: 0,
             queue,
+            trees: Trees::default(),
         }
     }
 
@@ -69,7 +74,7 @@ impl Position {
         }
     }
 
-    /// Is nothing left?
+    /// Is no data set left?
     pub(crate) fn is_end(&self) -> bool {
         self.bookmark.objset == NONE && self.queue.is_empty()
     }
@@ -131,7 +136,7 @@ mod tests {
     fn at(objset: u64, queue: &[(u64, u64)]) -> Position {
         let bookmark = Bookmark { objset, object: 7, level: 0, block: 3 };
         let queue = queue.iter().copied().collect();
-        Position { bookmark, min_txg: 5, max_txg: 9, again: false, walked: 0, queue }
+        Position { bookmark, min_txg: 5, max_txg: 9, queue, ..Position::default() }
     }
 
     #[test]

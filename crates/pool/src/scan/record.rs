@@ -188,8 +188,7 @@ impl TaskContext<'_> {
         let State { running, refusing, .. } = &mut *state;
         let Some(running) = running else { return Ok(Vec::new()) };
         let First::Pass(only, position, passes) = &running.first else { return Ok(Vec::new()) };
-        if !position.is_end() {
-            // A data set came back into the queue meanwhile.
+        if !self.is_over(position) {
             return Ok(Vec::new());
         }
         let tree = self.pool.store.tree();
@@ -209,6 +208,11 @@ impl TaskContext<'_> {
         Ok(filled)
     }
 
+    /// Is nothing left? A data set may have come back into the queue meanwhile, or one was destroyed.
+    fn is_over(&self, position: &Position) -> bool {
+        position.is_end() && position.trees.are_done(&self.writing.freeing.lock())
+    }
+
     /// A leaf has all that it lacked.
     fn is_filled(&self, leaf: &vdev::Leaf) {
         leaf.set_filled();
@@ -223,8 +227,7 @@ impl TaskContext<'_> {
         let Some(mut running) = state.running.take() else {
             return Ok((Answer::NoScan, Vec::new()));
         };
-        if complete && !running.position.is_end() {
-            // A data set came back into the queue meanwhile.
+        if complete && !self.is_over(&running.position) {
             state.running = Some(running);
             return Ok((Answer::Scrubbing, Vec::new()));
         }

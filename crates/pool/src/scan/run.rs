@@ -167,6 +167,7 @@ impl Pool {
         }
         let hold = writing.writer.allocator().hold();
         let tree = self.store.tree();
+        let freeing = *writing.freeing.lock();
         let (txg, root) = *self.scan.root.lock();
         let (mut scan, position, only, bytes, seen) = {
             let mut state = self.scan.state.lock();
@@ -181,11 +182,15 @@ impl Pool {
             }
             running.first.find(&tree, &running.scan);
             let (position, only) = running.at_hand();
-            if position.is_end() {
+            if position.is_end() && slice::waits(&freeing, txg) {
+                // What is on its way to be free must be readable until it is.
+                return Ok(Step::Later);
+            }
+            if position.is_end() && position.trees.are_done(&freeing) {
                 let first = only.is_some();
                 drop(state);
                 drop(hold);
-                return if first { self.scan_given(writing) } else { self.scan_finish(writing) };
+                return self.scan_over(writing, first);
             }
             let (position, only) = (position.clone(), only.cloned());
             let key = (running.scan.start_time, running.scan.function);
@@ -198,13 +203,15 @@ impl Pool {
         let threads = self.workers.count() as u64 + 1;
         let scratch = self.scan_memory(threads * mend::SCRATCH, threads * mend::SCRATCH_LEAST);
         let parts = (grant.bytes() / PART_BYTES).max(16) as usize;
+        let was_at_end = position.is_end();
         let mut after = position;
         if let Some(only) = &only {
             (scan.min_txg, scan.max_txg) = only.range();
         }
         let what = (&scan, only.as_deref());
+        let as_of = (txg, &root, &freeing);
         let budget = Budget { parts, bytes };
-        let gathered = slice::gather((&self.store, &tree), &root, what, &mut after, budget)?;
+        let gathered = slice::gather((&self.store, &tree), as_of, what, &mut after, budget)?;
         let mut spots = gathered.spots.clone();
         spots.sort_unstable();
         let mending = Mending {
@@ -220,8 +227,26 @@ impl Pool {
             broken: AtomicBool::new(false),
         };
         let sums = mending.run(&spots, &scan);
-        drop((grant, scratch));
-        self.scan_note(writing, &tree, (seen, only.is_some()), (after, sums))
+        drop((grant, scratch, hold));
+        let step = self.scan_note(writing, &tree, (seen, only.is_some()), (after, sums))?;
+        // Where it was at its end, but for what this process alone knows.
+        if was_at_end && step == Step::More && self.scan_is_over(writing) {
+            return self.scan_over(writing, only.is_some());
+        }
+        Ok(step)
+    }
+
+    /// Is nothing left for the pass at hand?
+    fn scan_is_over(&self, writing: &Writing) -> bool {
+        let state = self.scan.state.lock();
+        let Some(running) = &state.running else { return false };
+        let (position, _) = running.at_hand();
+        position.is_end() && position.trees.are_done(&writing.freeing.lock())
+    }
+
+    /// Ends the pass at hand: that for what comes `first`, or the scan.
+    fn scan_over(&self, writing: &Writing, first: bool) -> Result<Step> {
+        if first { self.scan_given(writing) } else { self.scan_finish(writing) }
     }
 
     /// Memory for a slice: as much as can be had of what is wanted, and a little in any case.
@@ -276,8 +301,9 @@ impl Pool {
                 tree.leaves()[*leaf].lacks.note(writing.txgs.open());
             }
             self.scan_lost(&sums.lost, running.scan.function == ScanFunction::Scrub);
-            let end = running.position.is_end();
-            let save = end || running.saved.elapsed() >= save_every;
+            let position = &running.position;
+            let over = position.is_end() && position.trees.are_done(&writing.freeing.lock());
+            let save = position.is_end() || running.saved.elapsed() >= save_every;
             let flush = save && std::mem::take(&mut running.unflushed);
             for leaf in &sums.unwritten {
                 let guid = tree.leaves()[*leaf].guid();
@@ -285,7 +311,7 @@ impl Pool {
                     state.refusing.push(guid);
                 }
             }
-            (flush, save && !end)
+            (flush, save && !over)
         };
         if flush {
             // A leaf whose flush fails may have lost what it was given: it lacks this txg from now on.

@@ -11,12 +11,14 @@ use rt::sync::Arc;
 use store::{Part, Store};
 use vdev::Tree;
 
+use super::destroyed;
 use super::endangered::Endangered;
 use super::position::{NONE, Position};
 use super::walk::{Flow, Visitor, Walk};
 use crate::dsl::lookup;
 use crate::error::Result;
 use crate::mos::Mos;
+use crate::pool::Freeing;
 
 /// Blocks that a slice looks at, at most, whether they are to be examined or not.
 const SEEN_MAX: u64 = 1 << 19;
@@ -57,8 +59,8 @@ pub(crate) struct Budget {
     pub(crate) bytes: u64,
 }
 
-struct Gathering<'a> {
-    store: &'a Store,
+pub(super) struct Gathering<'a> {
+    pub(super) store: &'a Arc<Store>,
     tree: &'a Tree,
     /// Only what leaves lack.
     resilver: bool,
@@ -67,9 +69,9 @@ struct Gathering<'a> {
     budget: Budget,
     out: Gathered,
     bytes: u64,
-    seen: u64,
+    pub(super) seen: u64,
     /// Bytes of blocks of the object set at hand that were looked at, and how many there can be at most.
-    walked: u64,
+    pub(super) walked: u64,
     walked_max: u64,
 }
 
@@ -99,7 +101,9 @@ impl Visitor for Gathering<'_> {
             return;
         }
         let Ok(parts) = self.store.parts(bp) else {
-            self.out.lost.push(at);
+            if !destroyed::is_in_one(&at) {
+                self.out.lost.push(at);
+            }
             return;
         };
         for part in parts {
@@ -123,10 +127,10 @@ impl Visitor for Gathering<'_> {
     }
 }
 
-/// Gathers what comes next, and moves the position behind it.
+/// Gathers what comes next as of an uberblock, and moves the position behind it. `freeing` is how that stood before.
 pub(crate) fn gather(
     (store, tree): (&Arc<Store>, &Tree),
-    root: &BlkPtr,
+    (txg, root, freeing): (u64, &BlkPtr, &Freeing),
     (scan, only): (&Scan, Option<&Endangered>),
     position: &mut Position,
     budget: Budget,
@@ -150,7 +154,14 @@ pub(crate) fn gather(
         walked: 0,
         walked_max,
     };
-    while !position.is_end() && !gathering.is_enough() {
+    while !gathering.is_enough() {
+        if position.is_end() {
+            if waits(freeing, txg) || position.trees.are_done(freeing) {
+                break;
+            }
+            destroyed::gather(&mos, scan, position, (freeing, txg), &mut gathering)?;
+            continue;
+        }
         gathering.seen += 1;
         match position.bookmark.objset {
             NONE => next(&mos, scan, position, &mut gathering)?,
@@ -171,6 +182,11 @@ pub(crate) fn gather(
         }
     }
     Ok(gathering.out)
+}
+
+/// Must what was destroyed become free before a scan ends, and the uberblock of this txg does not say so yet?
+pub(super) fn waits(freeing: &Freeing, txg: u64) -> bool {
+    freeing.pending || txg < freeing.last
 }
 
 /// A data set whose object cannot be read is passed over; that is an error of the scan.
