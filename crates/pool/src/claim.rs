@@ -83,7 +83,7 @@ pub(crate) fn left(mos: &Mos, pool: &str, give_up: bool) -> std::result::Result<
             continue;
         }
         let first = mos.objset.root().birth() + 1;
-        let chain = match (intent::chain(mos, &header, |_| Ok(())), &missing) {
+        let chain = match (intent::chain(mos, &header, |_| Ok(true)), &missing) {
             (Ok(chain), _) => chain,
             (Err(_), Some(_)) if give_up => {
                 out.claims.push(Claim::giving_up(name, &header));
@@ -199,7 +199,8 @@ impl Pool {
         self.open_object(found.object, || {
             let mut dataset = self.make_dataset(&found)?;
             let phys = dataset.objset.phys();
-            let chain = intent::chain(&self.mos, &ZilHeader::parse(&phys.zil_header), |_| Ok(()))?;
+            let chain =
+                intent::chain(&self.mos, &ZilHeader::parse(&phys.zil_header), |_| Ok(true))?;
             for (dva, _) in &chain.places {
                 if !self.writing()?.writer.allocator().is_allocated(*dva)? {
                     let detail = format!("{name}: its block at {:#x} is not allocated", dva.offset);

@@ -7,10 +7,9 @@
 
 use std::collections::BTreeSet;
 
-use codec::embedded::{self, EmbeddedError, Place};
 use format::zil::{LogBlock, Record, RecordKind, ZIL_HEADER_SIZE, ZilFlags, ZilHeader};
 use format::{BlkPtr, Checksum, Dva, ObjsetPhys};
-use store::Store;
+use store::{Part, Store};
 use vdev::VdevError;
 
 use crate::dsl::lookup::{self, Found};
@@ -48,7 +47,7 @@ pub(crate) fn headers(mos: &Mos) -> Result<Vec<(String, ZilHeader)>> {
 }
 
 /// The header of the log of a data set whose object set is at `root`.
-fn header_at(store: &Store, root: &BlkPtr, head: u64) -> Result<ZilHeader> {
+pub(crate) fn header_at(store: &Store, root: &BlkPtr, head: u64) -> Result<ZilHeader> {
     let bytes = store.of_objset(head).read_for(store::At::ROOT, root)?;
     let phys = ObjsetPhys::parse(&bytes).map_err(|e| PoolError::Damaged {
         what: "object set",
@@ -68,25 +67,16 @@ enum Block {
 
 /// The log block that the pointer promises.
 fn read_block(mos: &Mos, bp: &BlkPtr) -> Block {
-    let pointer = bp.checksum_words();
-    let place = match bp.checksum() {
-        Some(Checksum::Zilog) => Place::Zilog { pointer },
-        Some(Checksum::Zilog2) => Place::Zilog2 { pointer },
-        _ => return Block::Unknown,
-    };
+    if !matches!(bp.checksum(), Some(Checksum::Zilog | Checksum::Zilog2)) {
+        return Block::Unknown;
+    }
     if bp.is_hole() || bp.is_embedded() || bp.psize() > format::BLOCK_SIZE_MAX {
         return Block::Unknown;
     }
     let mut block = vec![0; bp.psize() as usize];
-    let tree = mos.objset.store().tree();
-    let mut good = |bytes: &[u8]| match embedded::check(place, bytes) {
-        Ok(_) => true,
-        // The other two words are the MAC.
-        Err(EmbeddedError::Mismatch { expected: [a, b, ..], computed: [c, d, e, f] }) => {
-            bp.is_crypt() && ([a, b] == [c ^ e, d ^ f] || [a, b] == [c, d])
-        }
-        Err(_) => false,
-    };
+    let (store, part) = (mos.objset.store(), Part { bp: *bp, header: false });
+    let tree = store.tree();
+    let mut good = |bytes: &[u8]| store.is_right(&part, bytes);
     let mut unwritten = false;
     for dva in bp.dvas() {
         match tree.read(dva.vdev, dva.offset, bp.physical_birth(), &mut block, &mut good) {
@@ -117,15 +107,44 @@ pub(crate) struct Chain {
     pub(crate) written: u64,
 }
 
-/// Goes along a log, and calls `each` with every block that is written, in order. One that is not claimed ends
-/// where the data of a record never got to the disk: nobody was told that this was stable.
+/// What a log leads to.
+pub(crate) enum Link<'a> {
+    /// One of its blocks, with what is in it: after the data that its records lead to.
+    Block(&'a BlkPtr, Vec<u8>),
+    /// The data of a record: of this object, at this offset in bytes.
+    Data(&'a BlkPtr, (u64, u64)),
+}
+
+/// Goes along a log, and calls `each` with everything that is written, in order, as long as that says `true`. One that
+/// is not claimed ends where the data of a record never got to the disk: nobody was told that this was stable.
 ///
 /// # Errors
 /// What keeps one from telling where it ends.
 pub(crate) fn chain(
     mos: &Mos,
     header: &ZilHeader,
-    mut each: impl FnMut(Vec<u8>) -> Result<()>,
+    each: impl FnMut(Link<'_>) -> Result<bool>,
+) -> Result<Chain> {
+    follow(mos, header, false, each)
+}
+
+/// As [`chain`], of any log that is claimed, encrypted or not.
+///
+/// # Errors
+/// See there.
+pub(crate) fn claimed(
+    mos: &Mos,
+    header: &ZilHeader,
+    each: impl FnMut(Link<'_>) -> Result<bool>,
+) -> Result<Chain> {
+    follow(mos, header, true, each)
+}
+
+fn follow(
+    mos: &Mos,
+    header: &ZilHeader,
+    encrypted: bool,
+    mut each: impl FnMut(Link<'_>) -> Result<bool>,
 ) -> Result<Chain> {
     let odd = |seq: u64, what: &dyn std::fmt::Display| {
         let detail = format!("block {seq}: {what}");
@@ -147,7 +166,7 @@ pub(crate) fn chain(
         let (Some(dva), None) = (dvas.next(), dvas.next()) else {
             return Err(odd(seq, &"it has not one copy"));
         };
-        if dva.gang || next.is_dedup() || next.is_crypt() {
+        if dva.gang || next.is_dedup() || next.is_crypt() && !encrypted {
             return Err(odd(seq, &"it is a gang, deduplicated or encrypted"));
         }
         out.places.push((dva, next.birth()));
@@ -162,7 +181,7 @@ pub(crate) fn chain(
         };
         let parsed = LogBlock::parse(&block).map_err(|e| odd(seq, &e))?;
         out.written += 1;
-        next = parsed.chain.next;
+        let this = std::mem::replace(&mut next, parsed.chain.next);
         let mut ends = false;
         for record in parsed.records() {
             let record = record.map_err(|e| odd(seq, &e))?;
@@ -186,11 +205,13 @@ pub(crate) fn chain(
                 }
                 let pieces = mos.objset.store().allocations(data)?;
                 out.places.extend(pieces.into_iter().map(|dva| (dva, data.birth())));
+                if !each(Link::Data(data, (write.object, write.offset)))? {
+                    break 'log;
+                }
             }
             out.last_record = record.seq;
         }
-        each(block)?;
-        if ends {
+        if !each(Link::Block(&this, block))? || ends {
             break 'log;
         }
     }
@@ -285,12 +306,13 @@ impl Pool {
             claimed => claimed,
         };
         let (mut blocks, mut left) = (Vec::new(), bytes_max);
-        let chain = chain(&self.mos, &header, |block| {
+        let chain = chain(&self.mos, &header, |link| {
+            let Link::Block(_, block) = link else { return Ok(true) };
             let detail = || format!("{name}: more than {bytes_max} bytes");
             let too_long = || PoolError::Damaged { what: "intent log", detail: detail() };
             left = left.checked_sub(block.len()).ok_or_else(too_long)?;
             blocks.push(block);
-            Ok(())
+            Ok(true)
         })?;
         let (replayed_seq, last_seq) = (header.replay_seq.get(), chain.last_record);
         let log = IntentLog { blocks, first_txg, replayed_seq, last_seq };

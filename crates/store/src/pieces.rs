@@ -5,7 +5,7 @@
 //! its members. Each piece is judged by itself, and one that is lost is taken from another copy of the same.
 
 use codec::checksum;
-use codec::embedded::{self, Place};
+use codec::embedded::{self, EmbeddedError, Place};
 use format::gang::{GANG_DEPTH_MAX, GANG_SIZE};
 use format::{BlkPtr, Checksum, Dva};
 
@@ -36,6 +36,18 @@ impl Part {
     pub fn has_checksum(&self) -> bool {
         self.header
             || !matches!(self.bp.checksum(), None | Some(Checksum::Off | Checksum::Noparity))
+    }
+}
+
+/// Are these the bytes of a block of an intent log, which has its checksum inside?
+fn is_log_block(bp: &BlkPtr, place: Place, bytes: &[u8]) -> bool {
+    match embedded::check(place, bytes) {
+        Ok(_) => true,
+        // The other two words are the MAC.
+        Err(EmbeddedError::Mismatch { expected: [a, b, ..], computed: [c, d, e, f] }) => {
+            bp.is_crypt() && ([a, b] == [c ^ e, d ^ f] || [a, b] == [c, d])
+        }
+        Err(_) => false,
     }
 }
 
@@ -79,6 +91,12 @@ impl Store {
         let kind = match bp.checksum() {
             None => return false,
             Some(Checksum::Off | Checksum::Noparity) => return true,
+            Some(Checksum::Zilog) => {
+                return is_log_block(bp, Place::Zilog { pointer: bp.checksum_words() }, bytes);
+            }
+            Some(Checksum::Zilog2) => {
+                return is_log_block(bp, Place::Zilog2 { pointer: bp.checksum_words() }, bytes);
+            }
             Some(kind) => kind,
         };
         // Of an encrypted pointer the last two words are the MAC.

@@ -10,6 +10,7 @@ use device::Device;
 use device::sim::{Cut, Fault, Kind, On, SimSet};
 use format::label::DATA_AT;
 use format::scan::ScanFunction;
+use fs::{Filesystem, NewObject, Who, mode};
 use pool::{Additions, Pool, Trouble};
 use rt::sync::{Arc, Mutex};
 use rt::{Rng, Workers};
@@ -413,4 +414,61 @@ fn one_failure(case: Case, n: u64, on: On, of_new: bool) -> Result<bool, String>
     let state = told.acknowledged.ok_or("nothing was acknowledged")?;
     case.after_a_cut(&left, &told, state, n, true)?;
     Ok(true)
+}
+
+/// Logs that nobody has replayed yet go with their disk to the one that replaces it, and a scrub mends them.
+#[test]
+fn logs_that_wait_are_filled_and_mended() {
+    let (shape, new) = (MIRROR, MIRROR.disks);
+    let set = SimSet::new(shape.disks + 1, shape.disk_bytes);
+    let pool = rig::create(&set, shape).unwrap();
+    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+    let file = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+    let file = fs.create(fs.root(), b"file", &file).unwrap();
+    let mut bytes = vec![0; 256 << 10];
+    Rng::new(5).fill(&mut bytes);
+    let (first, rest) = bytes.split_at(4096);
+    // The first one is a txg, and begins the log.
+    fs.write(file, 0, first).unwrap();
+    fs.fsync(file).unwrap();
+    for (piece, at) in rest.chunks(16 << 10).zip((first.len() as u64..).step_by(16 << 10)) {
+        fs.write(file, at, piece).unwrap();
+        fs.fsync(file).unwrap();
+    }
+    let set = SimSet::from_images(set.crash(Cut::Dropped, 1));
+    drop((fs, pool));
+    let pool = rig::open_on(&set, &[0, 1], HOSTS[0], None).unwrap();
+    assert_eq!(pool.logs_to_replay(), [rig::POOL]);
+    pool.attach(rig::guid_on(&pool, 0), rig::new_leaf(&set, new), true).unwrap();
+    pool.scan_start(ScanFunction::Resilver).unwrap();
+    pool.scan_run(&mut |_| true).unwrap();
+    assert!(!pool.needs_resilver() && !pool.config().vdev_tree.leaves().any(is_first));
+    let done = pool.scan_status().unwrap().unwrap().scan;
+    assert_eq!(done.errors, 0, "{done:?}");
+    drop(pool);
+    assert_eq!(replayed(&set, &[new]), bytes, "filled");
+    garble(&set, 1, 7);
+    let pool = rig::open_on(&set, &[1, new], HOSTS[0], None).unwrap();
+    pool.scan_start(ScanFunction::Scrub).unwrap();
+    pool.scan_run(&mut |_| true).unwrap();
+    let done = pool.scan_status().unwrap().unwrap().scan;
+    assert!(done.errors == 0 && done.processed > 0, "{done:?}");
+    drop(pool);
+    assert_eq!(replayed(&set, &[1]), bytes, "mended");
+}
+
+fn is_first(leaf: &format::config::VdevConfig) -> bool {
+    leaf.path.as_deref() == Some(b"/sim/d00")
+}
+
+/// What the file holds for somebody who has only these disks, and replays the log on copies of them.
+fn replayed(set: &SimSet, disks: &[usize]) -> Vec<u8> {
+    let set = SimSet::from_images(set.crash(Cut::Dropped, 1));
+    let pool = rig::open_on(&set, disks, HOSTS[0], None).unwrap();
+    assert!(fs::replay_logs(&pool).unwrap().is_empty());
+    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+    let mut bytes = vec![0; 1 << 20];
+    let got = fs.read(fs.resolve(b"file").unwrap(), 0, &mut bytes).unwrap();
+    bytes.truncate(got);
+    bytes
 }

@@ -9,6 +9,7 @@
 
 mod destroyed;
 mod endangered;
+mod logs;
 mod mend;
 mod position;
 pub(crate) mod record;

@@ -27,6 +27,8 @@ pub(crate) struct Position {
     pub(crate) again: bool,
     /// Bytes of blocks of the data set at hand that this process has looked at.
     pub(crate) walked: u64,
+    /// Blocks of its intent log that this process has looked at.
+    pub(super) logged: u64,
     /// Data sets that wait; 0, or the txg up to which their blocks were visited with others.
     pub(crate) queue: BTreeMap<u64, u64>,
     /// What comes behind all of them.
@@ -58,6 +60,7 @@ impl Position {
             max_txg: if in_mos { scan.max_txg } else { scan.current_max_txg },
             again: scan.flags & ScanFlags::VISIT_AGAIN != 0,
             walked: 0,
+            logged: 0,
             queue,
             trees: Trees::default(),
         }
@@ -79,17 +82,22 @@ impl Position {
         self.bookmark.objset == NONE && self.queue.is_empty()
     }
 
+    /// Is nothing of the data set at hand done yet?
+    pub(super) fn is_before_all(&self) -> bool {
+        self.bookmark.level == ROOT_LEVEL
+    }
+
     /// The data set at hand is done, or gone.
     pub(crate) fn leave(&mut self) {
         self.bookmark = Bookmark { objset: NONE, ..Bookmark::default() };
-        (self.again, self.walked) = (false, 0);
+        (self.again, self.walked, self.logged) = (false, 0, 0);
     }
 
     /// Goes to the beginning of a data set.
     pub(crate) fn enter(&mut self, objset: u64, (min_txg, max_txg): (u64, u64)) {
         self.bookmark = Bookmark { objset, object: 0, level: ROOT_LEVEL, block: 0 };
         (self.min_txg, self.max_txg, self.again) = (min_txg, max_txg, false);
-        self.walked = 0;
+        (self.walked, self.logged) = (0, 0);
     }
 
     /// A data set waits, whose blocks up to `txg` are visited with others.

@@ -13,6 +13,7 @@ use vdev::Tree;
 
 use super::destroyed;
 use super::endangered::Endangered;
+use super::logs;
 use super::position::{NONE, Position};
 use super::walk::{Flow, Visitor, Walk};
 use crate::dsl::lookup;
@@ -67,7 +68,7 @@ pub(super) struct Gathering<'a> {
     /// Of that only these.
     only: Option<&'a Endangered>,
     budget: Budget,
-    out: Gathered,
+    pub(super) out: Gathered,
     bytes: u64,
     pub(super) seen: u64,
     /// Bytes of blocks of the object set at hand that were looked at, and how many there can be at most.
@@ -237,6 +238,10 @@ fn dataset(
     if position.min_txg >= scan.max_txg {
         // It was made after the scan began, and so was all that has grown from it.
         position.leave();
+        return Ok(());
+    }
+    let is_head = !is_snapshot(phys);
+    if is_head && logs::gather(mos, position, (object, phys), gathering) == Flow::Stop {
         return Ok(());
     }
     let store = gathering.store;
