@@ -43,16 +43,23 @@ impl Pool {
     /// No copy of a block is good. It is named in the error log from now on, on disk with the next txg.
     pub fn lost(&self, at: Bookmark) {
         // While a scrub is under way it may have passed the block already.
-        self.note_lost(at, self.is_scrubbing());
+        if !self.note_lost(at, self.is_scrubbing())
+            && let Some(writing) = &self.writing
+        {
+            // Whoever reads it again names it again.
+            writing.bell.ask(writing.txgs.open());
+        }
     }
 
-    /// As [`Pool::lost`], found while a scrub is under way, or not.
-    pub(crate) fn note_lost(&self, at: Bookmark, in_scrub: bool) {
+    /// As [`Pool::lost`], found while a scrub is under way, or not. `false`: there is no room before the next txg.
+    pub(crate) fn note_lost(&self, at: Bookmark, in_scrub: bool) -> bool {
         let mut pending = self.healing.log.0.lock();
         let list = if in_scrub { &mut pending.scrub } else { &mut pending.last };
-        if list.len() < PENDING_MAX {
+        let room = list.len() < PENDING_MAX || list.contains(&at);
+        if room {
             list.insert(at);
         }
+        room
     }
 
     /// A scrub has come to its end: what was lost before, and was not found again, is forgotten.

@@ -4,8 +4,11 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
 use acceptance::{Session, Shape, Stage, assert_verified, judges};
-use testkit::workload::Op;
-use testkit::{Compare, assert_same};
+use format::label::DATA_AT;
+use format::scan::Bookmark;
+use testkit::data::Look;
+use testkit::workload::{Op, Workload};
+use testkit::{Compare, Images, assert_same};
 
 use crate::{POOL, START, files, hurt, load, scrub, shape};
 
@@ -114,6 +117,38 @@ fn what_is_lost_is_counted_and_not_made_up() {
         assert!(kept > 256 << 10, "{kept} bytes are as they were");
     }
     drop(session);
+}
+
+/// Puts noise over the first bytes of blocks of a file on a pool of one disk.
+fn lose(images: &Images, session: &Session, path: &str, blocks: std::ops::Range<u64>) {
+    let object = session.filesystem().resolve(path.as_bytes()).unwrap();
+    let objset = session.pool().dataset(POOL).unwrap().object;
+    let file = OpenOptions::new().write(true).open(images.disk(0)).unwrap();
+    for block in blocks {
+        let at = Bookmark { objset, object, level: 0, block };
+        let bp = session.pool().pointer_at(at).unwrap().unwrap();
+        for dva in bp.dvas() {
+            file.write_all_at(&[0x5a; 512], DATA_AT + dva.offset).unwrap();
+        }
+    }
+}
+
+/// However many blocks one slice finds lost, each is named.
+#[test]
+fn every_block_that_is_lost_is_named() {
+    const BLOCKS: u64 = 6000;
+    let (images, mut session) = Session::create(shape("single"), 512);
+    let mut work = Workload::new(1);
+    work.file(b"lost", Look::Noise, BLOCKS * 512);
+    session.run(&work.ops);
+    session.run(&[Op::Sync]);
+    lose(&images, &session, "lost", 0..BLOCKS);
+    session.close().unwrap();
+    drop(session);
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    assert_eq!(scrub(session.pool()).scan.errors, BLOCKS);
+    assert_eq!(session.pool().lost_blocks().unwrap().len() as u64, BLOCKS);
+    session.close().unwrap();
 }
 
 /// The words of `zpool scrub`, and what `zpool status`, the history and verify say afterwards.

@@ -270,6 +270,9 @@ impl Pool {
         (seen, first): ((u64, ScanFunction), bool),
         (mut after, sums): (Position, Option<Sums>),
     ) -> Result<Step> {
+        // Before it can go to disk that they were passed.
+        let lost = sums.iter().flat_map(|sums| &sums.lost);
+        self.scan_lost(lost, seen.1 == ScanFunction::Scrub && self.is_scrubbing())?;
         let (flush, save) = {
             let mut state = self.scan.state.lock();
             let save_every = state.save_every.unwrap_or(SAVE);
@@ -300,7 +303,6 @@ impl Pool {
                 // So it does not count as filled: it lacks something later, too.
                 tree.leaves()[*leaf].lacks.note(writing.txgs.open());
             }
-            self.scan_lost(&sums.lost, running.scan.function == ScanFunction::Scrub);
             let position = &running.position;
             let over = position.is_end() && position.trees.are_done(&writing.freeing.lock());
             let save = position.is_end() || running.saved.elapsed() >= save_every;
@@ -355,12 +357,21 @@ impl Pool {
         Ok(if answer == Answer::Done { Step::Done } else { Step::More })
     }
 
-    /// Blocks that are lost: for the log of errors.
-    fn scan_lost(&self, lost: &[format::scan::Bookmark], in_scrub: bool) {
-        lost.iter().for_each(|at| self.note_lost(*at, in_scrub));
+    /// Blocks that are lost: for the log of errors, which takes only so many in a txg.
+    fn scan_lost<'a>(
+        &self,
+        lost: impl Iterator<Item = &'a format::scan::Bookmark> + Clone,
+        in_scrub: bool,
+    ) -> Result<()> {
+        for at in lost.clone() {
+            while !self.note_lost(*at, in_scrub) {
+                self.sync()?;
+            }
+        }
         let mut list = self.scan.lost.lock();
         let room = super::LOST_MAX.saturating_sub(list.len());
-        list.extend(lost.iter().take(room));
+        list.extend(lost.take(room));
+        Ok(())
     }
 
     /// Blocks that scans of this process found lost, up to some thousands.
