@@ -151,6 +151,32 @@ fn every_block_that_is_lost_is_named() {
     session.close().unwrap();
 }
 
+/// What leads to clones is lost: a scrub says so, and comes to its end.
+#[test]
+fn it_ends_where_the_pools_own_objects_are_lost() {
+    let (images, mut session) = Session::create(shape("single"), 4096);
+    session.run(&load(1, "a", 3));
+    let pool = session.pool();
+    pool.snapshot(&[format!("{POOL}@one")], &[]).unwrap();
+    pool.clone_snapshot(&format!("{POOL}@one"), &format!("{POOL}/clone"), Default::default())
+        .unwrap();
+    let one = pool::dsl::lookup::find(pool.mos(), &format!("{POOL}@one")).unwrap();
+    let clones = one.phys.next_clones_object.get();
+    let at = Bookmark { object: clones, ..Bookmark::default() };
+    let bp = pool.pointer_at(at).unwrap().unwrap();
+    session.close().unwrap();
+    drop(session);
+    let file = OpenOptions::new().write(true).open(images.disk(0)).unwrap();
+    for dva in bp.dvas() {
+        file.write_all_at(&[0x5a; 512], DATA_AT + dva.offset).unwrap();
+    }
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    let status = scrub(session.pool());
+    assert!(status.scan.errors > 0, "{status:?}");
+    assert!(session.pool().lost_blocks().unwrap().contains(&at));
+    session.close().unwrap();
+}
+
 /// The words of `zpool scrub`, and what `zpool status`, the history and verify say afterwards.
 #[test]
 fn the_program_scrubs() {

@@ -37,6 +37,11 @@ pub(super) struct Trees {
 }
 
 impl Trees {
+    /// What they are cannot be read.
+    pub(super) fn give_up(&mut self) {
+        self.over = true;
+    }
+
     /// Is nothing left, when that is how freeing stands?
     pub(super) fn are_done(&self, freeing: &Freeing) -> bool {
         !freeing.pending && self.over && self.txg >= freeing.last

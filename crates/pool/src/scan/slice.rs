@@ -18,7 +18,7 @@ use super::position::{NONE, Position};
 use super::walk::{Flow, Visitor, Walk};
 use crate::dsl::lookup;
 use crate::error::Result;
-use crate::mos::Mos;
+use crate::mos::{DIRECTORY, Mos};
 use crate::pool::Freeing;
 
 /// Blocks that a slice looks at, at most, whether they are to be examined or not.
@@ -160,24 +160,25 @@ pub(crate) fn gather(
             if waits(freeing, txg) || position.trees.are_done(freeing) {
                 break;
             }
-            destroyed::gather(&mos, scan, position, (freeing, txg), &mut gathering)?;
+            if destroyed::gather(&mos, scan, position, (freeing, txg), &mut gathering).is_err() {
+                position.trees.give_up();
+                note_lost(DIRECTORY, &mut gathering);
+            }
             continue;
         }
         gathering.seen += 1;
         match position.bookmark.objset {
-            NONE => next(&mos, scan, position, &mut gathering)?,
+            NONE => next(&mos, scan, position, &mut gathering),
             0 => {
                 if walk(store, position, root, &mut gathering) == Flow::Go {
-                    let origin = mos.dir(lookup::root_dir(&mos)?)?.origin_object.get();
-                    match origin {
-                        // The MOS again, and so on for ever.
-                        0 => lose(position, 0, &mut gathering),
-                        _ => position.enter(origin, (scan.min_txg, scan.max_txg)),
+                    match origin(&mos) {
+                        Ok(origin) => position.enter(origin, (scan.min_txg, scan.max_txg)),
+                        Err(object) => lose(position, object, &mut gathering),
                     }
                 }
             }
             object => match mos.dataset(object) {
-                Ok(phys) => dataset(&mos, scan, position, (object, &phys), &mut gathering)?,
+                Ok(phys) => dataset(&mos, scan, position, (object, &phys), &mut gathering),
                 Err(_) => lose(position, object, &mut gathering),
             },
         }
@@ -190,31 +191,36 @@ pub(super) fn waits(freeing: &Freeing, txg: u64) -> bool {
     freeing.pending || txg < freeing.last
 }
 
-/// A data set whose object cannot be read is passed over; that is an error of the scan.
-fn lose(position: &mut Position, object: u64, gathering: &mut Gathering<'_>) {
+/// The data set that all others have grown from, or the object that does not lead to it.
+fn origin(mos: &Mos) -> std::result::Result<u64, u64> {
+    let dir = lookup::root_dir(mos).map_err(|_| DIRECTORY)?;
+    let origin = mos.dir(dir).map_or(0, |root| root.origin_object.get());
+    // That would be the MOS again, and so on for ever.
+    if origin == 0 { Err(dir) } else { Ok(origin) }
+}
+
+/// An object of the MOS that leads on cannot be read: what it leads to alone is passed over, and that is an error of
+/// the scan.
+fn note_lost(object: u64, gathering: &mut Gathering<'_>) {
     gathering.out.lost.push(Bookmark { object, ..Bookmark::default() });
+}
+
+/// The data set at hand is passed over.
+fn lose(position: &mut Position, object: u64, gathering: &mut Gathering<'_>) {
+    note_lost(object, gathering);
     position.leave();
 }
 
 /// Takes the next data set of the queue.
-fn next(
-    mos: &Mos,
-    scan: &Scan,
-    position: &mut Position,
-    gathering: &mut Gathering<'_>,
-) -> Result<()> {
-    let Some((object, txg)) = position.queue.pop_first() else { return Ok(()) };
-    let Ok(phys) = mos.dataset(object) else {
-        lose(position, object, gathering);
-        return Ok(());
-    };
+fn next(mos: &Mos, scan: &Scan, position: &mut Position, gathering: &mut Gathering<'_>) {
+    let Some((object, txg)) = position.queue.pop_first() else { return };
+    let Ok(phys) = mos.dataset(object) else { return lose(position, object, gathering) };
     let min = if txg != 0 { txg } else { phys.prev_snap_txg.get() };
     let max = match is_snapshot(&phys) {
         true => scan.max_txg.min(phys.creation_txg.get()),
         false => scan.max_txg,
     };
     position.enter(object, (scan.min_txg.max(min), max));
-    Ok(())
 }
 
 /// Is it the data set that comes after a snapshot of this object and txg? They are a tree, in which each is later than
@@ -234,19 +240,18 @@ fn dataset(
     position: &mut Position,
     (object, phys): (u64, &DslDatasetPhys),
     gathering: &mut Gathering<'_>,
-) -> Result<()> {
+) {
     if position.min_txg >= scan.max_txg {
         // It was made after the scan began, and so was all that has grown from it.
-        position.leave();
-        return Ok(());
+        return position.leave();
     }
     let is_head = !is_snapshot(phys);
     if is_head && logs::gather(mos, position, (object, phys), gathering) == Flow::Stop {
-        return Ok(());
+        return;
     }
     let store = gathering.store;
     if walk(store, position, &phys.bp, gathering) == Flow::Stop {
-        return Ok(());
+        return;
     }
     if position.again {
         position.push(object, position.max_txg);
@@ -258,12 +263,15 @@ fn dataset(
         }
         let clones = phys.next_clones_object.get();
         if phys.num_children.get() > 1 && clones != 0 {
-            mos.zap(clones)?.each_number(|_, clone| after.extend(clone))?;
+            let each = |zap: dmu::Zap| Ok(zap.each_number(|_, clone| after.extend(clone))?);
+            if mos.zap(clones).and_then(each).is_err() {
+                note_lost(clones, gathering);
+            }
         }
         for next in after {
             match mos.dataset(next) {
                 Ok(next_phys) if !has_grown_from((object, txg), &next_phys) => {
-                    gathering.out.lost.push(Bookmark { object: next, ..Bookmark::default() });
+                    note_lost(next, gathering);
                 }
                 // One that cannot be read is told when its turn comes.
                 _ => position.push(next, txg),
@@ -271,7 +279,6 @@ fn dataset(
         }
     }
     position.leave();
-    Ok(())
 }
 
 fn walk(
