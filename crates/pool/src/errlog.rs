@@ -1,7 +1,8 @@
 //! The persistent error log: which blocks no copy could give.
 //!
 //! Two ZAPs in the MOS: `errlog_last` has what was found since, and by, the last scrub that ended, `errlog_scrub` what
-//! one that is under way finds. When that has ended, it becomes the last one: what is whole again is gone from it.
+//! one that is under way finds. When that has ended, it becomes the last one: what is whole again is gone from it. What one
+//! has found that was stopped counts as found since the last, as it has not seen the rest.
 //! The one idea: what is found is kept in memory, bounded, and goes to disk with the next txg, as OpenZFS does it.
 //! FORMAT: section 13.2.
 
@@ -31,11 +32,13 @@ struct Pending {
     scrub: BTreeSet<Bookmark>,
     /// A scrub has ended.
     ended: bool,
+    /// What is in its log is of one that was stopped.
+    stopped: bool,
 }
 
 impl Pending {
     fn is_due(&self) -> bool {
-        self.ended || !self.last.is_empty() || !self.scrub.is_empty()
+        self.ended || self.stopped || !self.last.is_empty() || !self.scrub.is_empty()
     }
 }
 
@@ -65,6 +68,14 @@ impl Pool {
     /// A scrub has come to its end: what was lost before, and was not found again, is forgotten.
     pub(crate) fn scrub_ended(&self) {
         self.healing.log.0.lock().ended = true;
+    }
+
+    /// A scrub was stopped, or another one begins: what was found up to now is not the next one's.
+    pub(crate) fn scrub_stopped(&self) {
+        let mut pending = self.healing.log.0.lock();
+        let found = std::mem::take(&mut pending.scrub);
+        pending.last.extend(found);
+        pending.stopped = true;
     }
 
     /// Has the log something to write?
@@ -101,7 +112,20 @@ impl Pool {
             }
             self.mos.set(tx, key::ERRLOG_LAST, found.unwrap_or(0))?;
             self.mos.set(tx, key::ERRLOG_SCRUB, 0)?;
-        } else {
+        }
+        if pending.stopped
+            && let Some(stopped) = number(&self.mos, key::ERRLOG_SCRUB)?
+        {
+            if number(&self.mos, key::ERRLOG_LAST)?.is_some() {
+                let found = read(&self.mos, key::ERRLOG_SCRUB)?;
+                add(&self.mos, tx, key::ERRLOG_LAST, &found)?;
+                self.mos.objset.free(tx, stopped)?;
+            } else {
+                self.mos.set(tx, key::ERRLOG_LAST, stopped)?;
+            }
+            self.mos.set(tx, key::ERRLOG_SCRUB, 0)?;
+        }
+        if !pending.ended {
             add(&self.mos, tx, key::ERRLOG_SCRUB, &pending.scrub)?;
         }
         add(&self.mos, tx, key::ERRLOG_LAST, &pending.last)

@@ -5,7 +5,8 @@ use std::os::unix::fs::FileExt;
 
 use acceptance::{Session, Shape, Stage, assert_verified, judges};
 use format::label::DATA_AT;
-use format::scan::Bookmark;
+use format::scan::{Bookmark, ScanFunction};
+use pool::{ScanAnswer, ScanStep};
 use testkit::data::Look;
 use testkit::workload::{Op, Workload};
 use testkit::{Compare, Images, assert_same};
@@ -158,12 +159,16 @@ fn it_ends_where_the_pools_own_objects_are_lost() {
     session.run(&load(1, "a", 3));
     let pool = session.pool();
     pool.snapshot(&[format!("{POOL}@one")], &[]).unwrap();
-    pool.clone_snapshot(&format!("{POOL}@one"), &format!("{POOL}/clone"), Default::default())
-        .unwrap();
+    // So many that the list of them does not fit into its pointer.
+    for clone in 0..20 {
+        let name = format!("{POOL}/clone{clone}");
+        pool.clone_snapshot(&format!("{POOL}@one"), &name, Default::default()).unwrap();
+    }
     let one = pool::dsl::lookup::find(pool.mos(), &format!("{POOL}@one")).unwrap();
     let clones = one.phys.next_clones_object.get();
     let at = Bookmark { object: clones, ..Bookmark::default() };
     let bp = pool.pointer_at(at).unwrap().unwrap();
+    assert!(bp.has_space());
     session.close().unwrap();
     drop(session);
     let file = OpenOptions::new().write(true).open(images.disk(0)).unwrap();
@@ -175,6 +180,46 @@ fn it_ends_where_the_pools_own_objects_are_lost() {
     assert!(status.scan.errors > 0, "{status:?}");
     assert!(session.pool().lost_blocks().unwrap().contains(&at));
     session.close().unwrap();
+}
+
+/// What a scrub has found that was stopped is known, beside what was known before, until one that comes to its end
+/// finds it whole again.
+#[test]
+fn what_a_stopped_scrub_found_is_known_until_it_is_whole() {
+    let (images, mut session) = Session::create(shape("single"), 4096);
+    session.run(&load(1, "a", 3));
+    session.run(&[Op::Sync]);
+    let before = Bookmark { objset: 99, object: 1, level: 0, block: 0 };
+    session.pool().lost(before);
+    lose(&images, &session, "a1", 0..3);
+    session.close().unwrap();
+    drop(session);
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    for paused in [true, false] {
+        let pool = session.pool();
+        assert_eq!(pool.scan_start(ScanFunction::Scrub).unwrap(), ScanAnswer::Done);
+        assert_eq!(pool.scan_step().unwrap(), ScanStep::More);
+        if paused {
+            // On disk, and in the memory of another process.
+            session.close().unwrap();
+            drop(session);
+            session = Session::open(images.path(), POOL, POOL).unwrap();
+        }
+        assert_eq!(session.pool().lost_blocks().unwrap().len(), 4);
+        assert_eq!(session.pool().scan_stop().unwrap(), ScanAnswer::Done);
+        assert_eq!(session.pool().lost_blocks().unwrap().len(), 4);
+    }
+    session.run(&[Op::Remove { path: b"a1".to_vec() }, Op::Sync]);
+    assert_eq!(session.pool().lost_blocks().unwrap().len(), 4);
+    assert_eq!(scrub(session.pool()).scan.errors, 0);
+    assert_eq!(session.pool().lost_blocks().unwrap(), Default::default());
+    session.close().unwrap();
+    drop(session);
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    assert_eq!(session.pool().lost_blocks().unwrap(), Default::default());
+    session.close().unwrap();
+    drop(session);
+    assert_verified(images.path(), POOL);
 }
 
 /// The words of `zpool scrub`, and what `zpool status`, the history and verify say afterwards.

@@ -147,6 +147,10 @@ impl TaskContext<'_> {
         };
         let mut running = Running::new(scan, position);
         save(self, &mut running)?;
+        if !resilver {
+            // Whoever stopped the last one may have left what it found.
+            self.pool.scrub_stopped();
+        }
         let text = format!("func={} mintxg={min_txg} maxtxg={max_txg}", function.id());
         note(self, "scan setup", &text)?;
         state.running = Some(running);
@@ -247,8 +251,10 @@ impl TaskContext<'_> {
         let what = if complete { "scan done" } else { "scan cancelled" };
         note(self, what, &format!("errors={}", scan.errors))?;
         let filled = if complete && scan.errors == 0 { self.filled(&scan) } else { Vec::new() };
-        if complete && scan.function == ScanFunction::Scrub {
-            self.pool.scrub_ended();
+        match scan.function {
+            ScanFunction::Scrub if complete => self.pool.scrub_ended(),
+            ScanFunction::Scrub => self.pool.scrub_stopped(),
+            _ => {}
         }
         if complete || scan.function == ScanFunction::Resilver {
             // What came after it another one gives them.
