@@ -26,8 +26,8 @@ impl Hold {
         *self.broken.read()
     }
 
-    /// Ends it, after what is written under it.
-    pub(crate) fn break_it(&self) {
+    /// Ends it, after what is written under it: its space is needed.
+    pub fn break_it(&self) {
         *self.broken.write() = true;
     }
 }

@@ -9,7 +9,7 @@ use format::bptree::BlockPlace;
 use format::dnode::{DNODE_SLOT, DNODES_PER_BLOCK};
 use format::{BlkPtr, DnodePhys, ObjsetPhys};
 use rt::sync::Arc;
-use store::Store;
+use store::{Hold, Store};
 use zerocopy::FromBytes;
 
 use crate::error::PoolError;
@@ -61,18 +61,19 @@ pub(crate) fn portion(
     resume: Option<&BlockPlace>,
     max: u64,
 ) -> Portion {
-    walk(store, (root, min_txg), resume, max, false)
+    walk(store, (root, min_txg), resume, max, None)
 }
 
-/// The same of all that can be read: what cannot is passed over, with all below it.
+/// The same of all that can be read: what cannot is passed over, with all below it. What it has found counts only if
+/// the hold is not broken then.
 pub(crate) fn readable(
-    store: &Arc<Store>,
+    (store, hold): (&Arc<Store>, &Hold),
     root: &BlkPtr,
     min_txg: u64,
     resume: Option<&BlockPlace>,
     max: u64,
 ) -> Portion {
-    walk(store, (root, min_txg), resume, max, true)
+    walk(store, (root, min_txg), resume, max, Some(hold))
 }
 
 fn walk(
@@ -80,7 +81,7 @@ fn walk(
     (root, min_txg): (&BlkPtr, u64),
     resume: Option<&BlockPlace>,
     max: u64,
-    readable: bool,
+    readable: Option<&Hold>,
 ) -> Portion {
     let resume = resume.map(position);
     let mut walk = Walk { store, min_txg, resume, left: max, readable, out: Portion::default() };
@@ -112,8 +113,8 @@ struct Walk<'a> {
     /// Everything before it was handed out.
     resume: Option<Position>,
     left: u64,
-    /// It goes on behind what cannot be read.
-    readable: bool,
+    /// It goes on behind what cannot be read, and reads under this.
+    readable: Option<&'a Hold>,
     out: Portion,
 }
 
@@ -147,7 +148,7 @@ impl Walk<'_> {
         if !self.is_young(root) {
             return Ok(());
         }
-        let read = self.store.read(root).map_err(PoolError::from);
+        let read = self.under_hold(|| self.store.read(root))?.map_err(PoolError::from);
         let parse = |bytes: store::Block| ObjsetPhys::parse(&bytes).map_err(|e| damaged(0, e));
         if let Some(phys) = self.or_over(read.and_then(parse))? {
             self.dnode(0, &phys.meta)?;
@@ -161,10 +162,18 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Reads under the hold, if there is to be one; if that is broken, it is over.
+    fn under_hold<T>(&self, read: impl FnOnce() -> T) -> Result<T, Stop> {
+        match self.readable {
+            Some(hold) => hold.during(read).ok_or(Stop::Full),
+            None => Ok(read()),
+        }
+    }
+
     /// What was read, or nothing if it is to be passed over.
     fn or_over<T>(&self, read: crate::error::Result<T>) -> Result<Option<T>, Stop> {
         match read {
-            Err(_) if self.readable => Ok(None),
+            Err(_) if self.readable.is_some() => Ok(None),
             read => Ok(Some(read?)),
         }
     }
@@ -258,11 +267,11 @@ impl Walk<'_> {
     /// passed over.
     fn read(&mut self, object: u64, first: u64, bp: &BlkPtr) -> Result<Option<store::Block>, Stop> {
         // Of encrypted dnodes only what is in their bonus cannot be read.
-        let block = match bp.is_crypt() && bp.level() == 0 {
+        let block = self.under_hold(|| match bp.is_crypt() && bp.level() == 0 {
             true => self.store.read_undeciphered(bp),
             false => self.store.read(bp),
-        };
-        if block.is_err() && !self.readable {
+        })?;
+        if block.is_err() && self.readable.is_none() {
             self.left = self.left.max(1);
             self.at(object, first)?;
         }

@@ -63,7 +63,8 @@ pub(super) fn gather(
     if *trees == Trees::default() {
         (trees.txg, *walked) = (txg, 0);
     }
-    let Some((object, phys)) = freeing::trees(mos)? else {
+    let Some(found) = gathering.hold.during(|| freeing::trees(mos)) else { return Ok(()) };
+    let Some((object, phys)) = found? else {
         trees.over = true;
         return Ok(());
     };
@@ -77,10 +78,13 @@ pub(super) fn gather(
             trees.over = true;
             break;
         }
-        let entry = freeing::entry(&object, trees.next)?;
+        let read = || freeing::entry(&object, trees.next);
+        let Some(entry) = gathering.hold.during(read) else { break };
+        let entry = entry?;
         let since = entry.birth_txg.get().max(scan.min_txg);
         let resume = trees.place.or_else(|| entry.resumes_at());
-        let part = tree::readable(gathering.store, &entry.bp, since, resume.as_ref(), PORTION);
+        let held = (gathering.store, gathering.hold);
+        let part = tree::readable(held, &entry.bp, since, resume.as_ref(), PORTION);
         let mut too_many = false;
         for bp in &part.blocks {
             too_many |= !gathering.pass(bp);

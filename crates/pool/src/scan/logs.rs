@@ -28,7 +28,8 @@ pub(super) fn gather(
         return Flow::Go;
     }
     // Whether the root can be read is told when it is visited.
-    let header = intent::header_at(gathering.store, &phys.bp, object).ok();
+    let read = || intent::header_at(gathering.store, &phys.bp, object).ok();
+    let header = gathering.hold.during(read).flatten();
     // One that is not claimed is empty, or ours, and then txgs have what is in it before a scan can end.
     let header = header.filter(|header| header.claim_txg.get() != 0 && !header.log.is_hole());
     let Some(header) = header else { return Flow::Go };

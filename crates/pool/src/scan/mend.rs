@@ -77,7 +77,8 @@ impl Mending<'_> {
         let scratches: Vec<Mutex<Scratch>> = each.collect();
         let resilver = scan.function == ScanFunction::Resilver;
         self.workers.run(chunks.len(), |worker, job| {
-            let over = self.broken.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed);
+            let broken = self.broken.load(Ordering::Relaxed) || self.hold.is_broken();
+            let over = broken || self.stop.load(Ordering::Relaxed);
             if !over {
                 let scratch = &mut *scratches[worker].lock();
                 self.chunk(&spots[chunks[job].clone()], scratch, resilver);

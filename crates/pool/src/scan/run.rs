@@ -211,7 +211,13 @@ impl Pool {
         let what = (&scan, only.as_deref());
         let as_of = (txg, &root, &freeing);
         let budget = Budget { parts, bytes };
-        let gathered = slice::gather((&self.store, &tree), as_of, what, &mut after, budget)?;
+        let held = (&self.store, &*tree, &*hold);
+        let gathered = slice::gather(held, as_of, what, &mut after, budget);
+        if hold.is_broken() {
+            // Some of it may be of other blocks, errors too.
+            return self.scan_note(writing, &tree, (seen, only.is_some()), (after, None));
+        }
+        let gathered = gathered?;
         let mut spots = gathered.spots.clone();
         spots.sort_unstable();
         let mending = Mending {

@@ -8,7 +8,7 @@ use format::BlkPtr;
 use format::dsl_dataset::DslDatasetPhys;
 use format::scan::{Bookmark, Scan, ScanFunction};
 use rt::sync::Arc;
-use store::{Part, Store};
+use store::{Hold, Part, Store};
 use vdev::Tree;
 
 use super::destroyed;
@@ -62,6 +62,8 @@ pub(crate) struct Budget {
 
 pub(super) struct Gathering<'a> {
     pub(super) store: &'a Arc<Store>,
+    /// What is gathered when it is broken leads nowhere.
+    pub(super) hold: &'a Hold,
     tree: &'a Tree,
     /// Only what leaves lack.
     resilver: bool,
@@ -101,7 +103,8 @@ impl Visitor for Gathering<'_> {
         if self.resilver && !bp.is_gang() && !bp.dvas().any(|dva| behind(dva.vdev)) {
             return;
         }
-        let Ok(parts) = self.store.parts(bp) else {
+        let Some(parts) = self.hold.during(|| self.store.parts(bp)) else { return };
+        let Ok(parts) = parts else {
             if !destroyed::is_in_one(&at) {
                 self.out.lost.push(at);
             }
@@ -122,29 +125,34 @@ impl Visitor for Gathering<'_> {
     }
 
     fn is_enough(&mut self) -> bool {
-        self.seen >= SEEN_MAX
+        self.hold.is_broken()
+            || self.seen >= SEEN_MAX
             || self.out.parts.len() >= self.budget.parts
             || self.bytes >= self.budget.bytes
     }
 }
 
-/// Gathers what comes next as of an uberblock, and moves the position behind it. `freeing` is how that stood before.
+/// Gathers what comes next as of an uberblock, and moves the position behind it, unless the hold is broken then.
+/// `freeing` is how that stood before.
 pub(crate) fn gather(
-    (store, tree): (&Arc<Store>, &Tree),
+    (store, tree, hold): (&Arc<Store>, &Tree, &Hold),
     (txg, root, freeing): (u64, &BlkPtr, &Freeing),
     (scan, only): (&Scan, Option<&Endangered>),
     position: &mut Position,
     budget: Budget,
 ) -> Result<Gathered> {
     let policy = Policy::new(true);
-    let mos =
-        Mos { objset: Arc::new(Objset::open(store.clone(), root, policy, None)?), ruins: None };
+    let Some(objset) = hold.during(|| Objset::open(store.clone(), root, policy, None)) else {
+        return Ok(Gathered::default());
+    };
+    let mos = Mos { objset: Arc::new(objset?), ruins: None };
     let resilver = scan.function == ScanFunction::Resilver;
     let out = Gathered::default();
     let vdevs = tree.tops().iter().map(vdev::Top::asize).fold(0, u64::saturating_add);
     let walked_max = vdevs.saturating_mul(WALKED_MAX);
     let mut gathering = Gathering {
         store,
+        hold,
         tree,
         resilver,
         only,
@@ -171,15 +179,15 @@ pub(crate) fn gather(
             NONE => next(&mos, scan, position, &mut gathering),
             0 => {
                 if walk(store, position, root, &mut gathering) == Flow::Go {
-                    match origin(&mos) {
+                    match hold.during(|| origin(&mos)).unwrap_or(Err(DIRECTORY)) {
                         Ok(origin) => position.enter(origin, (scan.min_txg, scan.max_txg)),
                         Err(object) => lose(position, object, &mut gathering),
                     }
                 }
             }
-            object => match mos.dataset(object) {
-                Ok(phys) => dataset(&mos, scan, position, (object, &phys), &mut gathering),
-                Err(_) => lose(position, object, &mut gathering),
+            object => match hold.during(|| mos.dataset(object)) {
+                Some(Ok(phys)) => dataset(&mos, scan, position, (object, &phys), &mut gathering),
+                _ => lose(position, object, &mut gathering),
             },
         }
     }
@@ -214,7 +222,9 @@ fn lose(position: &mut Position, object: u64, gathering: &mut Gathering<'_>) {
 /// Takes the next data set of the queue.
 fn next(mos: &Mos, scan: &Scan, position: &mut Position, gathering: &mut Gathering<'_>) {
     let Some((object, txg)) = position.queue.pop_first() else { return };
-    let Ok(phys) = mos.dataset(object) else { return lose(position, object, gathering) };
+    let Some(Ok(phys)) = gathering.hold.during(|| mos.dataset(object)) else {
+        return lose(position, object, gathering);
+    };
     let min = if txg != 0 { txg } else { phys.prev_snap_txg.get() };
     let max = match is_snapshot(&phys) {
         true => scan.max_txg.min(phys.creation_txg.get()),
@@ -264,13 +274,14 @@ fn dataset(
         let clones = phys.next_clones_object.get();
         if phys.num_children.get() > 1 && clones != 0 {
             let each = |zap: dmu::Zap| Ok(zap.each_number(|_, clone| after.extend(clone))?);
-            if mos.zap(clones).and_then(each).is_err() {
+            let read = gathering.hold.during(|| mos.zap(clones).and_then(each));
+            if read.is_none_or(|read| read.is_err()) {
                 note_lost(clones, gathering);
             }
         }
         for next in after {
-            match mos.dataset(next) {
-                Ok(next_phys) if !has_grown_from((object, txg), &next_phys) => {
+            match gathering.hold.during(|| mos.dataset(next)) {
+                Some(Ok(next_phys)) if !has_grown_from((object, txg), &next_phys) => {
                     note_lost(next, gathering);
                 }
                 // One that cannot be read is told when its turn comes.
@@ -290,6 +301,7 @@ fn walk(
     gathering.walked = position.walked;
     let mut walk = Walk {
         store,
+        hold: gathering.hold,
         objset: position.bookmark.objset,
         range: (position.min_txg, position.max_txg),
         from: Some(position.bookmark),

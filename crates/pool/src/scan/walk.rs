@@ -9,7 +9,7 @@ use format::dnode::{DNODE_BLOCK, DNODE_SLOT, DNODES_PER_BLOCK};
 use format::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use format::scan::Bookmark;
 use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
-use store::Store;
+use store::{Hold, Store};
 use zerocopy::FromBytes;
 
 /// Number of an object's spill block in bookmarks.
@@ -52,6 +52,8 @@ struct Ahead {
 /// A walk through one object set.
 pub(crate) struct Walk<'a> {
     pub(crate) store: &'a Store,
+    /// Nothing is read once it is broken: what pointers lead to may be another block.
+    pub(crate) hold: &'a Hold,
     pub(crate) objset: u64,
     /// Blocks born in (min, max] are visited.
     pub(crate) range: (u64, u64),
@@ -106,6 +108,9 @@ impl Walk<'_> {
         let at = Bookmark { objset: self.objset, object: 0, level: -1, block: 0 };
         let parsed = self.bytes_of(root).and_then(|bytes| ObjsetPhys::parse(&bytes).ok());
         if parsed.is_none() {
+            if self.hold.is_broken() {
+                return Flow::Stop;
+            }
             self.visitor.unread(at);
         }
         if let Some(phys) = parsed {
@@ -178,6 +183,8 @@ impl Walk<'_> {
             } else {
                 self.dnodes(object, &bytes, number)
             }
+        } else if self.hold.is_broken() {
+            Flow::Stop
         } else {
             self.visitor.unread(at);
             Flow::Go
@@ -283,25 +290,27 @@ impl Walk<'_> {
             let mut flight = self.store.plan(0, wanted);
             // Without memory for them they are read one by one.
             if let Some(memory) = self.store.streams().room(flight.bytes()) {
-                self.store.start(&mut flight, true, Some(memory));
-                self.store.land_in_cache(flight);
+                self.hold.during(|| {
+                    self.store.start(&mut flight, true, Some(memory));
+                    self.store.land_in_cache(flight);
+                });
             }
         }
         self.bytes_of(bp)
     }
 
     /// What is in a block that leads to others; nothing if it is lost, or of the other byte order: whoever examines
-    /// it tells.
+    /// it tells. Nor if the hold is broken.
     fn bytes_of(&self, bp: &BlkPtr) -> Option<store::Block> {
         if !bp.is_little_endian() {
             return None;
         }
         // Blocks of dnodes count as encrypted, though pointers in them are not.
-        let read = match bp.is_crypt() {
+        let read = || match bp.is_crypt() {
             true => self.store.read_undeciphered(bp),
             false => self.store.read(bp),
         };
-        read.ok()
+        self.hold.during(read)?.ok()
     }
 }
 
@@ -309,19 +318,21 @@ impl Walk<'_> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_before_a_bookmark_is_done() {
-        struct Nobody;
-        impl Visitor for Nobody {
-            fn visit(&mut self, _at: Bookmark, _bp: &BlkPtr) {}
-            fn pass(&mut self, _bp: &BlkPtr) -> bool {
-                true
-            }
-            fn unread(&mut self, _at: Bookmark) {}
-            fn is_enough(&mut self) -> bool {
-                false
-            }
+    struct Nobody;
+
+    impl Visitor for Nobody {
+        fn visit(&mut self, _at: Bookmark, _bp: &BlkPtr) {}
+        fn pass(&mut self, _bp: &BlkPtr) -> bool {
+            true
         }
+        fn unread(&mut self, _at: Bookmark) {}
+        fn is_enough(&mut self) -> bool {
+            false
+        }
+    }
+
+    /// A store without a device.
+    fn store() -> Store {
         let tree = vdev::Tree::open(
             &format::config::VdevConfig::new(format::config::VdevKind::Root, None, 1),
             Default::default(),
@@ -329,9 +340,53 @@ mod tests {
         let account = rt::Account::new(1 << 20, 0);
         let streams = store::Streams::new(&account, 0);
         let buffers = rt::sync::Arc::new(rt::buf::BufPool::new(0));
-        let store =
-            Store::new(vdev::Present::new(rt::sync::Arc::new(tree.unwrap())), buffers, 0, streams);
-        let mut nobody = Nobody;
+        Store::new(vdev::Present::new(rt::sync::Arc::new(tree.unwrap())), buffers, 0, streams)
+    }
+
+    #[test]
+    fn nothing_is_read_or_told_once_the_hold_is_broken() {
+        #[derive(Default)]
+        struct Told(usize);
+        impl Visitor for Told {
+            fn visit(&mut self, _at: Bookmark, _bp: &BlkPtr) {
+                self.0 += 1;
+            }
+            fn pass(&mut self, _bp: &BlkPtr) -> bool {
+                true
+            }
+            fn unread(&mut self, _at: Bookmark) {
+                self.0 += 1;
+            }
+            fn is_enough(&mut self) -> bool {
+                false
+            }
+        }
+        let props = format::blkptr::BlkProps {
+            lsize: 4096,
+            psize: 4096,
+            compress: format::Compress::Off,
+            checksum: format::Checksum::Fletcher4,
+            kind: ObjectType::OBJSET,
+            level: 0,
+        };
+        let dva = format::Dva { vdev: 0, offset: 0, asize: 4096, gang: false };
+        let root = BlkPtr::new(props, &[dva], 5, 1, [1; 4]);
+        let (store, hold, mut told) = (store(), Hold::default(), Told::default());
+        let mut run = |hold: &Hold| {
+            let (range, visitor) = ((0, 9), &mut told);
+            let mut walk =
+                Walk { store: &store, hold, objset: 5, range, from: None, visitor, stopped: None };
+            let flow = walk.run(&root);
+            (flow, std::mem::take(&mut told.0))
+        };
+        assert_eq!(run(&hold), (Flow::Go, 2));
+        hold.break_it();
+        assert_eq!(run(&hold), (Flow::Stop, 0));
+    }
+
+    #[test]
+    fn what_is_before_a_bookmark_is_done() {
+        let (store, hold, mut nobody) = (store(), Hold::default(), Nobody);
         // Indirect blocks of 128 KiB: 1,024 pointers.
         let dnode = DnodePhys::new(ObjectType::DNODE, 16 << 10, ObjectType::NONE, 0, 1);
         let shift = dnode.pointers_shift();
@@ -340,6 +395,7 @@ mod tests {
             let from = Bookmark { objset: 5, object: from_object, level: 0, block };
             let walk = Walk {
                 store: &store,
+                hold: &hold,
                 objset: 5,
                 range: (0, 9),
                 from: Some(from),
