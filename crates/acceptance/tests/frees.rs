@@ -8,8 +8,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::os::unix::fs::FileExt;
 
 use acceptance::{SHAPES, Session, Shape, engine, judge};
+use format::label::DATA_AT;
+use format::scan::Bookmark;
 use fs::{Accounts, Filesystem, FsError, NewObject, Who, mode};
 use pool::props::space::Owner;
 use testkit::{Images, rounds};
@@ -326,4 +329,44 @@ fn no_txg_of_freeing_very_much_takes_long() {
     session.close().unwrap();
     judge(&images, engine::POOL, 0, 0);
     assert_verified(&images);
+}
+
+/// A tree of which something could not be read for a while is freed to its end afterwards.
+#[test]
+fn a_tree_that_could_not_be_read_is_freed_later() {
+    // Its root, what leads to blocks of dnodes, the first of those, and what leads to blocks of a file.
+    for (what, level) in [(0, -1), (0, 1), (0, 0), (1, 1)] {
+        let (images, mut session) = Session::create(&SHAPES[0], RECORD);
+        let pool = session.pool().clone();
+        let name = format!("{}/gone", engine::POOL);
+        pool.create_filesystem(&name, BTreeMap::new(), fs::make_filesystem).unwrap();
+        let fs = Filesystem::open(&pool, &name).unwrap();
+        let files = [put(&fs, "a", 700), put(&fs, "b", 700)];
+        pool.sync().unwrap();
+        let (objset, object) = (pool.dataset(&name).unwrap().object, [0, files[1]][what]);
+        let bp = pool.pointer_at(Bookmark { objset, object, level, block: 0 }).unwrap().unwrap();
+        drop(fs);
+        pool.set_freeing(1, false).unwrap();
+        pool.destroy_dataset(&name).unwrap();
+        drop(pool);
+        session.close().unwrap();
+        drop(session);
+        let file = std::fs::File::options().read(true).write(true).open(images.disk(0)).unwrap();
+        let places: Vec<u64> = bp.dvas().map(|dva| DATA_AT + dva.offset).collect();
+        let mut whole = [0; 512];
+        file.read_exact_at(&mut whole, places[0]).unwrap();
+        places.iter().for_each(|at| file.write_all_at(&[0x5a; 512], *at).unwrap());
+        let open = || Session::open(images.path(), engine::POOL, engine::POOL).unwrap();
+        let mut session = open();
+        session.pool().finish_freeing(|_| true).unwrap();
+        assert!(session.pool().freeing().unwrap() > 0, "{what} {level}");
+        session.close().unwrap();
+        places.iter().for_each(|at| file.write_all_at(&whole, *at).unwrap());
+        let mut session = open();
+        session.pool().finish_freeing(|_| true).unwrap();
+        assert_eq!(session.pool().freeing().unwrap(), 0, "{what} {level}");
+        session.close().unwrap();
+        drop(session);
+        assert_verified(&images);
+    }
 }

@@ -184,6 +184,8 @@ impl Ledger<'_> {
                     entry.resume = place;
                     object.write(tx, at, entry.as_bytes())?;
                 }
+                // Its root cannot be read: it is begun again, or gone on with where it was.
+                None if part.failed.is_some() => {}
                 None => phys.begin += 1,
             }
             object.set_bonus(tx, phys.as_bytes(), None)?;

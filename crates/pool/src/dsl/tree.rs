@@ -83,8 +83,10 @@ fn walk(
     max: u64,
     readable: Option<&Hold>,
 ) -> Portion {
+    // Where it began it goes on, if it comes to nothing.
+    let out = Portion { resume: resume.copied(), ..Portion::default() };
     let resume = resume.map(position);
-    let mut walk = Walk { store, min_txg, resume, left: max, readable, out: Portion::default() };
+    let mut walk = Walk { store, min_txg, resume, left: max, readable, out };
     match walk.objset(root) {
         Ok(()) => walk.out.resume = None,
         Err(Stop::Full) => {}
@@ -233,7 +235,7 @@ impl Walk<'_> {
     /// The objects in a block of dnodes.
     fn dnodes(&mut self, block: u64, bp: &BlkPtr) -> Walked {
         let first = block.saturating_mul(DNODES_PER_BLOCK);
-        let Some(bytes) = self.read(first, 0, bp)? else { return Ok(()) };
+        let Some(bytes) = self.read(0, block, bp)? else { return Ok(()) };
         let mut slot = 0;
         while slot < DNODES_PER_BLOCK {
             let at = slot as usize * DNODE_SLOT;
@@ -273,7 +275,15 @@ impl Walk<'_> {
         })?;
         if block.is_err() && self.readable.is_none() {
             self.left = self.left.max(1);
-            self.at(object, first)?;
+            // Of blocks of dnodes those objects come first that are in them.
+            let (object, first) = match object {
+                0 => (first.saturating_mul(DNODES_PER_BLOCK).max(1), 0),
+                _ => (object, first),
+            };
+            // What is before the place where it began is free already.
+            if !self.is_done((object, first, false)) {
+                self.at(object, first)?;
+            }
         }
         self.or_over(block.map_err(PoolError::from))
     }
