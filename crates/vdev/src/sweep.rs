@@ -298,18 +298,22 @@ impl Planned<'_> {
         }
         let mut others = Vec::new();
         let Some(columns) = columns else {
+            let spare = self.is_filling()
+                && self.tree.source(&self.vdev.slots[0], self.birth, true).is_some();
             let at = (0, 0, block.offset);
-            self.column(at, start..parity, &mut plan.behind, pieces, &mut others);
+            self.column((at, spare), start..parity, &mut plan.behind, pieces, &mut others);
             self.add_others(parity, others, pieces);
             return plan;
         };
+        let spare = self.is_filling() && self.tree.spares(self.vdev, self.birth, columns);
         let mut absent = 0;
         for data in 0..columns.data_count() {
             let column = columns.data_column(data);
             let range = columns.data_range(data);
             let to = start + range.start..start + range.end;
             let at = (column.disk, columns.parity() + data, column.offset);
-            absent += usize::from(!self.column(at, to, &mut plan.behind, pieces, &mut others));
+            absent +=
+                usize::from(!self.column((at, spare), to, &mut plan.behind, pieces, &mut others));
         }
         let size = columns.parity_size();
         let mut given = 0;
@@ -319,8 +323,8 @@ impl Planned<'_> {
             let at = (column.disk, index, column.offset);
             let before = pieces.len();
             let is_there =
-                self.column(at, from..from + size, &mut plan.behind, pieces, &mut others);
-            if self.sweep == Sweep::Lacking && given == absent {
+                self.column((at, spare), from..from + size, &mut plan.behind, pieces, &mut others);
+            if self.is_filling() && given == absent {
                 pieces.truncate(before);
             } else {
                 given += usize::from(is_there);
@@ -331,11 +335,16 @@ impl Planned<'_> {
         plan
     }
 
+    /// Is it for leaves that lack something, so that it does not matter who gives the rest?
+    fn is_filling(&self) -> bool {
+        self.sweep == Sweep::Lacking
+    }
+
     /// Plans a column, or a copy: the first leaf that has it gives it, the others are compared with that. `false`: none
     /// has it.
     fn column(
         &self,
-        (place, column, offset): (usize, usize, u64),
+        ((place, column, offset), spare): ((usize, usize, u64), bool),
         to: Range<usize>,
         behind: &mut Vec<usize>,
         pieces: &mut Vec<Piece>,
@@ -349,6 +358,9 @@ impl Planned<'_> {
             }
             if known.lacks.contains(self.birth) {
                 behind.push(leaf);
+                continue;
+            }
+            if spare && known.sits_out() {
                 continue;
             }
             let leaf = self.firsts[place] + number;

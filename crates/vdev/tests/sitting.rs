@@ -8,9 +8,10 @@ use common::*;
 use device::queue::{LeafQueue, Options};
 use device::sim::SimSet;
 use format::config::{VdevConfig, VdevKind};
+use format::dtl::Dtl;
 use rt::sync::Arc;
 use rt::{BufPool, Rng};
-use vdev::{Found, ReadScratch, Tree, WriteScratch};
+use vdev::{Found, Laid, ReadScratch, Sweep, SweepScratch, Swept, Tree, WriteScratch};
 
 fn open(spec: &VdevConfig, set: &SimSet, hidden: &[usize]) -> Tree {
     let found = |i: usize| {
@@ -94,6 +95,51 @@ fn who_sits_out_is_not_read_from() {
         // Who would be missed may not sit out.
         let away: Vec<usize> = (0..spared).collect();
         assert!(!open(&spec, &set, &away).sit_out(leaves - 1));
+    }
+}
+
+/// Who fills a leaf does not wait for one that sits out, as long as others make up for it; who examines all, examines
+/// that one, too.
+#[test]
+fn who_sits_out_gives_nothing_to_a_leaf_that_is_filled() {
+    const BIRTH: u64 = 7;
+    for (kind, leaves, parity) in [
+        (VdevKind::Raidz, 5, 1),
+        (VdevKind::Raidz, 6, 2),
+        (VdevKind::Raidz, 8, 3),
+        (VdevKind::Mirror, 3, 0),
+    ] {
+        let spec = top(kind, leaves, parity, 9);
+        let (set, blocks) = written(&spec);
+        let laid = |(offset, data): &(u64, Vec<u8>)| Laid {
+            offset: *offset,
+            size: data.len(),
+            birth: BIRTH,
+        };
+        let laid: Vec<Laid> = blocks.iter().map(laid).collect();
+        for slow in 0..leaves {
+            let (tree, filled) = (open(&spec, &set, &[]), (slow + 1) % leaves);
+            assert!(tree.sit_out(slow));
+            let mut txgs = Dtl::default();
+            txgs.add(BIRTH, BIRTH + 1);
+            tree.leaves()[filled].lacks.load(txgs);
+            let sweep = |sweep: Sweep| {
+                let check = &mut |index: usize, bytes: &[u8]| blocks[index].1 == bytes;
+                let found = tree.sweep((0, sweep), &laid, &mut SweepScratch::default(), check);
+                let is_right = |found: &Swept| match found {
+                    Swept::Good => true,
+                    Swept::Behind(leaves) => leaves == &[filled],
+                    Swept::Doubtful => false,
+                };
+                assert!(found.iter().all(is_right), "{found:?}");
+                assert!(found.iter().any(|found| *found != Swept::Good));
+                reads(&tree, slow)
+            };
+            // Of raidz1 nobody else has it.
+            assert_eq!(sweep(Sweep::Lacking) > 0, parity == 1, "{spec:?}");
+            let before = reads(&tree, slow);
+            assert!(sweep(Sweep::All) > before);
+        }
     }
 }
 
