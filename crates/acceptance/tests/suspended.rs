@@ -6,7 +6,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
+use acceptance::{Server, thumper};
 use testkit::{Ran, temp_dir};
+
+#[path = "status_page/disks.rs"]
+#[allow(dead_code)]
+mod disks;
 
 /// Makes a pool on devices that fail beyond redundancy, puts a file, and makes room after it was said that the
 /// pool is suspended.
@@ -56,4 +63,44 @@ fn with_failmode_continue_it_ends_with_the_error() {
     let ran = put_into_too_small("continue").expect_ok();
     assert!(ran.out.contains("is suspended") && ran.out.contains("FAILED 1"), "{ran}");
     assert!(ran.out.contains("CLEARED"), "{ran}");
+}
+
+/// What `failmode` says of a pool that is held counts from when it is said.
+#[test]
+fn failmode_counts_from_when_it_is_set() {
+    let disks = disks::Disks::new(2, 128 << 20, Duration::ZERO);
+    let aside = temp_dir();
+    let state = aside.path().join("pools");
+    let server = Server::start(&state);
+    let run = |words: &[&str]| {
+        let mut command = thumper(&state);
+        Ran::of(command.args(words).current_dir(aside.path()))
+    };
+    let paths: Vec<String> = disks.paths().iter().map(|path| path.display().to_string()).collect();
+    let create = ["zpool", "create", "-o", "failmode=continue", "tank", "mirror"];
+    drop(run(&[&create[..], &[&paths[0], &paths[1]]].concat()).expect_ok());
+    let fail = |fails: bool| (0..2).for_each(|disk| disks.fail(disk, fails));
+    // What becomes of a change that the disks do not take until the pool is suspended.
+    let change = |comment: &str| {
+        let set = format!("comment={comment}");
+        fail(true);
+        std::thread::scope(|scope| {
+            let changing = scope.spawn(|| run(&["zpool", "set", &set, "tank"]));
+            let suspended =
+                || run(&["zpool", "status", "tank"]).out.contains(" state: SUSPENDED\n");
+            let start = rt::time::now();
+            while !suspended() && start.elapsed() < Duration::from_secs(60) {
+                rt::time::sleep(Duration::from_millis(20));
+            }
+            fail(false);
+            changing.join().unwrap()
+        })
+    };
+    drop(run(&["zpool", "set", "failmode=wait", "tank"]).expect_ok());
+    drop(change("waited").expect_ok());
+    assert_eq!(run(&["zpool", "get", "-Ho", "value", "comment", "tank"]).out, "waited\n");
+    drop(run(&["zpool", "set", "failmode=continue", "tank"]).expect_ok());
+    let ran = change("refused");
+    assert!(ran.status == 1 && ran.err.contains("suspended"), "{ran}");
+    server.kill();
 }

@@ -38,16 +38,18 @@ pub(super) fn say_unlabelled(pool: &Pool) {
     }
 }
 
-/// Makes an open pool wait for its devices, if its property says so.
-pub(super) fn keep(pool: &Arc<Pool>) -> Result<(), PoolError> {
+/// Has a pool wait for its devices from now on, or not, as its property says. Whoever waits is let go then.
+pub(super) fn obey(pool: &Pool) -> Result<(), PoolError> {
     let properties = pool.pool_properties()?;
     // 0, the default, is `wait`.
     let other =
         |(name, value): &(String, Stored)| name == "failmode" && *value != Stored::Number(0);
-    if properties.iter().any(other) {
-        return Ok(());
-    }
-    pool.set_patient(true)?;
+    pool.set_patient(!properties.iter().any(other))
+}
+
+/// Makes an open pool wait for its devices, as long as its property says so.
+pub(super) fn keep(pool: &Arc<Pool>) -> Result<(), PoolError> {
+    obey(pool)?;
     let Some(gate) = pool.gate().map(Arc::downgrade) else { return Ok(()) };
     let name = pool.name().to_string();
     let body = move || {

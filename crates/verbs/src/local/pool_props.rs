@@ -10,9 +10,9 @@ use format::features::Feature;
 use pool::dsl::lookup;
 use pool::props::{PoolKey, PoolProp, PoolPropError, Value};
 
-use super::Here;
 use super::lifecycle::stored;
 use super::session::{For, Session, locate, open_located, pool_error};
+use super::{Here, keeper};
 use crate::pools::{Create, Set};
 use crate::{Doing, Error, Result, Why};
 
@@ -121,6 +121,9 @@ fn set_in(session: &Session, request: &Set, doing: &Doing) -> Result<Vec<String>
         _ => Some(stored(&request.value)),
     };
     pool.set_pool_property(&request.key.name(), value).map_err(fail)?;
+    if request.key == PoolKey::Native(PoolProp::Failmode) {
+        keeper::obey(pool).map_err(fail)?;
+    }
     Ok(notes)
 }
 
