@@ -1,7 +1,7 @@
 //! Spares in a server: one engages on each kind of failure, without a person, and stands back when it is not needed.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -232,4 +232,72 @@ fn disks_that_go_or_rot_are_replaced_and_stand_back() {
     assert!(ran.out.contains("repaired 0B") && ran.out.contains("with 0 errors"), "{ran}");
     assert!(stands_in(&ran.out, "d04"), "{ran}");
     drop(poolaudit_kernels(left.images.path(), "tank").expect_ok());
+}
+
+/// Of a pool that was imported from elsewhere the place of a disk is where it was found, not where it was made.
+#[test]
+fn a_disk_is_looked_for_where_it_was_found() {
+    let made = Stage::new(2, 128 << 20);
+    drop(made.ok("zpool create -o autoreplace=on tank mirror $D/d00 $D/d01"));
+    drop(made.ok("zpool export tank"));
+    let stage = Stage::with(made.images.without(&[]));
+    let there = made.images.disks();
+    // Something that was never a disk of the pool is where they were.
+    for old in &there {
+        fs::remove_file(old).unwrap();
+        fs::File::create(old).unwrap().set_len(128 << 20).unwrap();
+    }
+    let server = Server::start(&stage.aside("pools"));
+    drop(stage.ok("zpool import -d $D tank"));
+    let status = || stage.run("zpool status tank").expect_ok().out;
+    let disk = stage.images.disks()[1].clone();
+    let away = stage.aside("away");
+    drop(server.stop());
+    fs::rename(&disk, &away).unwrap();
+    let server = Server::start(&stage.aside("pools"));
+    wait_for(SOON, status, |said| shown(said).iter().any(|row| row.ends_with(" UNAVAIL")));
+    rt::time::sleep(Duration::from_secs(5));
+    fs::rename(&away, &disk).unwrap();
+    let whole = rows("tank mirror-0 d00 d01");
+    wait_for(SOON, status, |said| shown(said) == whole);
+    let log = server.stop();
+    assert!(log.contains("d01' is back") && !log.contains("replaces"), "{log}");
+    // The labels say where they are now.
+    let scan = vdev::import::scan(&[stage.images.path().to_path_buf()]).unwrap();
+    let root = &scan.choose("tank").unwrap().root;
+    let paths: Vec<Vec<u8>> = root.leaves().filter_map(|leaf| leaf.path.clone()).collect();
+    let now = stage.images.disks();
+    let now: Vec<Vec<u8>> = now.iter().map(|path| path.display().to_string().into()).collect();
+    assert_eq!(paths, now);
+}
+
+/// Something that does not answer where a disk was keeps nobody from letting the pool go.
+#[test]
+fn what_does_not_answer_in_the_place_of_a_disk_holds_nobody_up() {
+    const TAKES: Duration = Duration::from_secs(20);
+    let disks = Disks::new(3, 128 << 20, Duration::ZERO);
+    let aside = temp_dir();
+    let state = aside.path().join("pools");
+    let server = Server::start(&state);
+    let run = |words: &[&str]| {
+        let mut command = thumper(&state);
+        Ran::of(command.args(words).current_dir(aside.path())).expect_ok().out
+    };
+    let slot = |number: usize| aside.path().join(format!("slot{number}"));
+    (0..2).for_each(|number| symlink(disks.path(number), slot(number)).unwrap());
+    let slots: Vec<String> = (0..2).map(|number| slot(number).display().to_string()).collect();
+    drop(run(&["zpool", "create", "tank", "mirror", &slots[0], &slots[1]]));
+    let status = || run(&["zpool", "status", "tank"]);
+    // What is at the paths now has been seen when this returns.
+    drop(run(&["zpool", "events", "-H"]));
+    disks.take(2, TAKES);
+    fs::remove_file(slot(1)).unwrap();
+    symlink(disks.path(2), slot(1)).unwrap();
+    wait_for(SOON, status, |said| shown(said).contains(&"slot1 REMOVED".into()));
+    // It is being looked at.
+    rt::time::sleep(Duration::from_secs(5));
+    let start = rt::time::now();
+    drop(run(&["zpool", "export", "tank"]));
+    assert!(start.elapsed() < TAKES / 2, "{:?}", start.elapsed());
+    server.kill();
 }

@@ -13,6 +13,8 @@ mod shape;
 mod spares;
 mod tops;
 
+use std::collections::BTreeMap;
+
 use device::WriteDevice;
 use format::config::{PoolConfig, VdevConfig, VdevKind};
 use format::dtl::Dtl;
@@ -148,6 +150,19 @@ impl Pool {
             Ok(())
         })?;
         self.finish_replacements()
+    }
+
+    /// Leaves are found there from now on, by guid: the config says so with the next txg.
+    pub fn note_paths(&self, paths: &BTreeMap<u64, Vec<u8>>) {
+        if self.writing.is_none() {
+            return;
+        }
+        for (guid, path) in paths {
+            if let Some(leaf) = self.config.lock().vdev_tree.find_mut(*guid) {
+                leaf.path = Some(path.clone());
+            }
+        }
+        *self.config_dirty.lock() |= !paths.is_empty();
     }
 
     /// Puts a new leaf beside the leaf `old`: as another copy, or to take its place once it is filled. Its guid.

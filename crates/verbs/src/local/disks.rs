@@ -169,7 +169,7 @@ pub(super) fn change(
         }
         Act::Replace(None) => {
             let path = PathBuf::from(&request.device);
-            let path = if path.is_absolute() { path } else { path_of(&old) };
+            let path = if path.is_absolute() { path } else { place_of(&session, &old) };
             attach(here, &session, &old, (&path, true), request)?;
             events::VDEV_ATTACH
         }
@@ -237,13 +237,26 @@ fn returned(
     if open.is_some() {
         return Ok(None);
     }
-    let Ok(file) = WriteFile::open(path_of(leaf)) else { return Ok(None) };
-    let labels = Labels::read(&file);
-    let ids = labels.member(u64::MAX).map(|config| (config.pool_guid, config.label));
-    let is_it = ids.is_some_and(|(pool, label)| {
-        pool == session.pool.guid() && label.is_some_and(|label| label.guid == leaf.guid)
-    });
-    Ok(is_it.then(|| queued(&here.memory, file)))
+    let mut places = vec![place_of(session, leaf), path_of(leaf)];
+    places.dedup();
+    for place in places {
+        let Ok(file) = WriteFile::open(&place) else { continue };
+        let labels = Labels::read(&file);
+        let ids = labels.member(u64::MAX).map(|config| (config.pool_guid, config.label));
+        let is_it = ids.is_some_and(|(pool, label)| {
+            pool == session.pool.guid() && label.is_some_and(|label| label.guid == leaf.guid)
+        });
+        if is_it {
+            return Ok(Some(queued(&here.memory, file)));
+        }
+    }
+    Ok(None)
+}
+
+/// Where a leaf is: where it was found, or where the pool says.
+fn place_of(session: &Session, leaf: &VdevConfig) -> PathBuf {
+    let mut paths = session.found().map(session::leaf_paths).unwrap_or_default();
+    paths.remove(&leaf.guid).unwrap_or_else(|| path_of(leaf))
 }
 
 /// Attaches a device, or begins to replace a disk by it.

@@ -153,6 +153,13 @@ impl Held {
         located.map(|located| located.devices()).unwrap_or_default()
     }
 
+    /// Where leaves of a pool were found, by guid, as far as that is a path of their own.
+    pub(super) fn leaf_paths(&self, name: &str) -> BTreeMap<u64, PathBuf> {
+        let located = self.located(name);
+        let found = located.as_ref().and_then(Located::found);
+        found.map(session::leaf_paths).unwrap_or_default()
+    }
+
     /// What has been done about devices.
     pub(super) fn standins(&self) -> &Standins {
         &self.standins

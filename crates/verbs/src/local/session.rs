@@ -1,15 +1,18 @@
 //! An open pool for one command: found by name, on its devices, with what else is known of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use device::DeviceError;
 use format::config::{PoolConfig, PoolState, VdevConfig};
-use pool::devices::{Candidate, FoundPool, Scan, Tree, VdevError, scan};
+use pool::devices::{Candidate, FoundPool, Member, Scan, Tree, VdevError, scan};
 use pool::{Devices, OpenOptions, Pool, PoolError};
 use rt::sync::Arc;
 
+use super::disks::path_of;
+use super::lifecycle::leaf_path;
 use super::roots;
 use super::{Held, Here, keeper};
 use crate::state::Known;
@@ -299,9 +302,36 @@ pub(crate) fn open_located(
             cannot(Why::NotDone(format!("its intent logs cannot be replayed: {error}")))
         })?;
         pool.finish_replacements().map_err(|error| pool_error(doing.clone(), error))?;
+        pool.note_paths(&moved(&pool.config().vdev_tree, found));
         keeper::keep(&pool).map_err(|error| pool_error(doing, error))?;
     }
     Ok(Session { pool, scan, index, known, held: false, told: here.held.clone() })
+}
+
+/// Where the leaves of a pool were found, by guid. One that is a partition of an image has no path of its own.
+pub(super) fn leaf_paths(found: &FoundPool) -> BTreeMap<u64, PathBuf> {
+    let path = |member: &Member| {
+        let whole = member.candidate.partition.is_none();
+        Some((member.guid, member.candidate.path.clone().filter(|_| whole)?))
+    };
+    found.members.iter().filter_map(path).collect()
+}
+
+/// Where leaves are now, by guid, if what the pool says of them leads elsewhere or nowhere.
+fn moved(root: &VdevConfig, found: &FoundPool) -> BTreeMap<u64, Vec<u8>> {
+    let same_file = |a: &Path, b: &Path| {
+        let of = |path: &Path| {
+            let meta = std::fs::metadata(path).ok()?;
+            let is_disk = meta.file_type().is_block_device();
+            Some(if is_disk { (0, meta.rdev()) } else { (meta.dev(), meta.ino()) })
+        };
+        of(a).is_some_and(|a| of(b) == Some(a))
+    };
+    let mut moved = leaf_paths(found);
+    moved.retain(|guid, path| {
+        root.find(*guid).is_some_and(|leaf| path.exists() && !same_file(&path_of(leaf), path))
+    });
+    moved.into_iter().map(|(guid, path)| (guid, leaf_path(&path))).collect()
 }
 
 /// What is said of a pool that another system had last.

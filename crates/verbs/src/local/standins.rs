@@ -20,6 +20,7 @@ use rt::time::Instant;
 use super::disks::{engage, path_of, queued};
 use super::held::Held;
 use super::keeper;
+use super::lifecycle::leaf_path;
 use crate::events;
 use crate::inuse::DEVICE_SIZE_MIN;
 
@@ -38,6 +39,10 @@ struct Done {
     helped: BTreeSet<u64>,
     /// Leaves whose device was away while a spare stood in for them.
     away: BTreeSet<u64>,
+    /// Leaves in whose place there was something to use at the last look.
+    seen: Option<BTreeSet<u64>>,
+    /// Since when a thread looks for that.
+    looking: Option<Instant>,
     /// A thread is at it.
     busy: bool,
     tried: Option<Instant>,
@@ -67,6 +72,43 @@ fn wrong_with(leaf: &Leaf, slow: bool) -> Option<Wrong> {
         Seen::Fine => return None,
     };
     Some(Wrong { leaf: leaf.guid(), trouble, away })
+}
+
+/// What is where a leaf was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum There {
+    /// Its device.
+    Itself,
+    /// Another one, with nothing on it.
+    Blank,
+}
+
+/// Looks for something to use in the places of leaves, in a thread of its own: it may take long.
+fn look_at(held: &Arc<Held>, pool: u64, places: Vec<(Wrong, PathBuf)>) {
+    let held = held.clone();
+    drop(rt::thread::spawn("look", move || {
+        let is_there = |(wrong, path): &&(Wrong, PathBuf)| {
+            let there = device::ReadFile::open(path).ok();
+            let there = there.and_then(|file| what_is(&file, (pool, wrong.leaf)));
+            there.is_some()
+        };
+        let seen = places.iter().filter(is_there).map(|(wrong, _)| wrong.leaf).collect();
+        if let Some(done) = held.standins().pools.lock().get_mut(&pool) {
+            (done.seen, done.looking) = (Some(seen), None);
+        }
+    }));
+}
+
+fn what_is(file: &dyn Device, (pool, leaf): (u64, u64)) -> Option<There> {
+    let labels = Labels::read(file);
+    let is_it = labels.member(u64::MAX).is_some_and(|config| {
+        config.pool_guid == pool && config.label.is_some_and(|ids| ids.guid == leaf)
+    });
+    if is_it {
+        return Some(There::Itself);
+    }
+    let is_blank = matches!(content(file), Ok(None)) && file.size() >= DEVICE_SIZE_MIN;
+    is_blank.then_some(There::Blank)
 }
 
 /// The vdev right above another.
@@ -106,6 +148,11 @@ impl Standins {
             return;
         }
         let wrong = all_wrong(pool);
+        // Before what is locked here: whoever lets a pool go locks the list of pools first.
+        let paths = match wrong.is_empty() {
+            true => BTreeMap::new(),
+            false => held.leaf_paths(pool.name()),
+        };
         let mut pools = self.pools.lock();
         let done = pools.entry(pool.guid()).or_default();
         let root = pool.config().vdev_tree;
@@ -114,19 +161,39 @@ impl Standins {
         done.away.extend(spared.map(|wrong| wrong.leaf));
         let is_wrong = |leaf: &u64| wrong.iter().any(|wrong| wrong.leaf == *leaf);
         let back = done.away.iter().any(|leaf| !is_wrong(leaf));
-        let todo = wrong.iter().any(|wrong| wrong.away || !done.helped.contains(&wrong.leaf));
+        let unhelped = wrong.iter().any(|wrong| !done.helped.contains(&wrong.leaf));
+        let returns = wrong.iter().any(|wrong| wrong.away);
         let waits = done.tried.is_some_and(|tried| tried.elapsed() < AGAIN);
-        if done.busy || waits || !(todo || back) {
+        if done.busy || waits || !(unhelped || returns || back) {
+            return;
+        }
+        let name = pool.name().to_owned();
+        match (&done.seen, done.looking) {
+            (None, None) if returns => {
+                done.looking = Some(rt::time::now());
+                let place =
+                    |wrong: &Wrong| Some((*wrong, place_of(&paths, root.find(wrong.leaf)?)));
+                let wrong = wrong.iter().filter(|wrong| wrong.away);
+                look_at(held, pool.guid(), wrong.filter_map(place).collect());
+                return;
+            }
+            // A device that does not answer keeps those that look, and nobody who does something to a pool.
+            (None, Some(since)) if since.elapsed() < AGAIN => return,
+            _ => {}
+        }
+        let seen = done.seen.take().unwrap_or_default();
+        if !unhelped && !back && seen.is_empty() {
+            done.tried = Some(rt::time::now());
             return;
         }
         done.busy = true;
-        let (held, guid, name) = (held.clone(), pool.guid(), pool.name().to_owned());
+        let (held, guid) = (held.clone(), pool.guid());
         drop(rt::thread::spawn("standins", move || {
             {
                 // In this order, so that whoever exports the pool finds nobody else with it.
                 let _alone = held.one_at_a_time();
                 if let Some(pool) = held.pool(&name).filter(|pool| pool.guid() == guid) {
-                    Site { held: &held, pool: &pool }.do_all();
+                    Site { held: &held, pool: &pool }.do_all(&seen);
                 }
             }
             if let Some(done) = held.standins().pools.lock().get_mut(&guid) {
@@ -147,6 +214,11 @@ impl Standins {
     }
 }
 
+/// Where a leaf is: where it was found, or where the pool says.
+fn place_of(paths: &BTreeMap<u64, PathBuf>, leaf: &VdevConfig) -> PathBuf {
+    paths.get(&leaf.guid).cloned().unwrap_or_else(|| path_of(leaf))
+}
+
 /// Where it is done.
 struct Site<'a> {
     held: &'a Held,
@@ -154,11 +226,13 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    fn do_all(&self) {
+    /// `there`: leaves in whose place there is something to use.
+    fn do_all(&self, there: &BTreeSet<u64>) {
         let wrong = all_wrong(self.pool);
-        for wrong in wrong.iter().filter(|wrong| wrong.away) {
+        let returns = |wrong: &&Wrong| wrong.away && there.contains(&wrong.leaf);
+        for wrong in wrong.iter().filter(returns) {
             // What cannot be done now is tried again.
-            let _ = self.take_back(wrong.leaf);
+            let _ = self.take_back(wrong);
         }
         // What was wrong may be right by now.
         let wrong = all_wrong(self.pool);
@@ -227,38 +301,37 @@ impl Site<'_> {
     }
 
     /// Takes a leaf's device back, if it is where it was, or what is there now in its place, if the pool wants that.
-    fn take_back(&self, guid: u64) -> Result<(), PoolError> {
-        let root = self.pool.config().vdev_tree;
+    fn take_back(&self, wrong: &Wrong) -> Result<(), PoolError> {
+        let (root, guid) = (self.pool.config().vdev_tree, wrong.leaf);
         let Some(leaf) = root.find(guid) else { return Ok(()) };
-        let path = path_of(leaf);
+        let path = place_of(&self.held.leaf_paths(self.pool.name()), leaf);
         let Ok(file) = WriteFile::open(&path) else { return Ok(()) };
-        let labels = Labels::read(&file);
-        let member = labels.member(u64::MAX);
-        let is_it = member.is_some_and(|config| {
-            config.pool_guid == self.pool.guid() && config.label.is_some_and(|ids| ids.guid == guid)
-        });
-        if is_it {
-            self.pool.online(guid, Some(queued(self.pool.memory(), file)))?;
-            self.held.look_anew(self.pool, guid);
-            self.say(&format!("'{}' is back", path.display()));
-            self.held.tell_leaf(self.pool, events::VDEV_ONLINE, leaf);
-            self.look_for_devices();
-            return Ok(());
+        match what_is(&file, (self.pool.guid(), guid)) {
+            Some(There::Itself) => {
+                self.pool.online(guid, Some(queued(self.pool.memory(), file)))?;
+                self.held.look_anew(self.pool, guid);
+                self.say(&format!("'{}' is back", path.display()));
+                self.held.tell_leaf(self.pool, events::VDEV_ONLINE, leaf);
+            }
+            Some(There::Blank) if self.is_replaced_by_itself(&root, guid)? => {
+                let is_disk = file.is_block_device();
+                let device = queued(self.pool.memory(), file);
+                let new = NewLeaf { path: leaf_path(&path), is_disk, device };
+                self.pool.attach(guid, new, true)?;
+                self.say(&format!("the new '{}' replaces the old one", path.display()));
+                self.held.tell_leaf(self.pool, events::VDEV_ATTACH, leaf);
+            }
+            _ => return Ok(()),
         }
-        let replaces = ("autoreplace".to_owned(), Stored::Number(1));
-        let is_empty = matches!(content(&file), Ok(None)) && file.size() >= DEVICE_SIZE_MIN;
-        let is_replaced = above(&root, guid).is_some_and(|above| above.kind == VdevKind::Replacing);
-        if is_replaced || !is_empty || !self.pool.pool_properties()?.contains(&replaces) {
-            return Ok(());
-        }
-        let is_disk = file.is_block_device();
-        let device = queued(self.pool.memory(), file);
-        let new = NewLeaf { path: leaf.path.clone().unwrap_or_default(), is_disk, device };
-        self.pool.attach(guid, new, true)?;
-        self.say(&format!("the new '{}' replaces the old one", path.display()));
-        self.held.tell_leaf(self.pool, events::VDEV_ATTACH, leaf);
         self.look_for_devices();
         Ok(())
+    }
+
+    /// Does what is in the place of a leaf replace it, without anybody's word?
+    fn is_replaced_by_itself(&self, root: &VdevConfig, leaf: u64) -> Result<bool, PoolError> {
+        let wanted = ("autoreplace".to_owned(), Stored::Number(1));
+        let is_replaced = above(root, leaf).is_some_and(|above| above.kind == VdevKind::Replacing);
+        Ok(!is_replaced && self.pool.pool_properties()?.contains(&wanted))
     }
 
     fn say(&self, what: &str) {
