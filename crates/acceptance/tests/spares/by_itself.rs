@@ -234,6 +234,45 @@ fn disks_that_go_or_rot_are_replaced_and_stand_back() {
     drop(poolaudit_kernels(left.images.path(), "tank").expect_ok());
 }
 
+/// A disk that has failed is not trusted because it is there; a new one in its place is taken.
+#[test]
+fn a_new_disk_in_the_place_of_one_that_failed_is_taken() {
+    let disks = Disks::new(4, 128 << 20, Duration::ZERO);
+    let aside = temp_dir();
+    let state = aside.path().join("pools");
+    let server = Server::start(&state);
+    let run = |words: &[&str]| {
+        let mut command = thumper(&state);
+        Ran::of(command.args(words).current_dir(aside.path())).expect_ok().out
+    };
+    let slot = |number: usize| aside.path().join(format!("slot{number}"));
+    (0..4).for_each(|number| symlink(disks.path(number), slot(number)).unwrap());
+    let slots: Vec<String> = (0..4).map(|number| slot(number).display().to_string()).collect();
+    let mut words = vec!["zpool", "create", "-o", "autoreplace=on", "tank", "raidz1"];
+    words.extend([&slots[0], &slots[1], &slots[2], "spare", &slots[3]]);
+    drop(run(&words));
+    let load = Load::start(state.clone());
+    let status = || run(&["zpool", "status", "tank"]);
+    let events = || run(&["zpool", "events", "-H"]);
+    disks.fail(1, true);
+    wait_for(SOON, status, |said| stands_in(said, "slot3"));
+    wait_for(FILLED, events, filled(1));
+    assert!(shown(&status()).contains(&"slot1 FAULTED".into()), "{}", status());
+    // It answers again, as it did when it was taken for good.
+    disks.fail(1, false);
+    load.end();
+    rt::time::sleep(Duration::from_secs(5));
+    assert!(shown(&status()).contains(&"slot1 FAULTED".into()), "{}", status());
+    let new = aside.path().join("new");
+    fs::File::create(&new).unwrap().set_len(128 << 20).unwrap();
+    fs::remove_file(slot(1)).unwrap();
+    symlink(&new, slot(1)).unwrap();
+    let whole = rows("tank raidz1-0 slot0 slot1 slot2 | slot3");
+    wait_for(FILLED, status, |said| shown(said) == whole);
+    let log = server.stop();
+    assert!(log.contains("replaces the old one"), "{log}");
+}
+
 /// Of a pool that was imported from elsewhere the place of a disk is where it was found, not where it was made.
 #[test]
 fn a_disk_is_looked_for_where_it_was_found() {

@@ -55,6 +55,8 @@ struct Wrong {
     trouble: Trouble,
     /// Its device is not there, or another one is.
     away: bool,
+    /// It is out of use, since its device failed: another one may be in its place by now.
+    faulted: bool,
 }
 
 /// What is wrong with a leaf; `slow`: it takes much longer than others.
@@ -71,7 +73,19 @@ fn wrong_with(leaf: &Leaf, slow: bool) -> Option<Wrong> {
         Seen::Fine if config.degraded || slow => (Trouble::Unnoted, false),
         Seen::Fine => return None,
     };
-    Some(Wrong { leaf: leaf.guid(), trouble, away })
+    Some(Wrong { leaf: leaf.guid(), trouble, away, faulted: config.faulted })
+}
+
+impl Wrong {
+    /// May there be something to use in its place?
+    fn may_return(&self) -> bool {
+        self.away || self.faulted
+    }
+
+    /// Is it used? Whoever trusts a device that has failed says so.
+    fn takes(&self, there: There) -> bool {
+        there == There::Blank || !self.faulted
+    }
 }
 
 /// What is where a leaf was.
@@ -90,7 +104,7 @@ fn look_at(held: &Arc<Held>, pool: u64, places: Vec<(Wrong, PathBuf)>) {
         let is_there = |(wrong, path): &&(Wrong, PathBuf)| {
             let there = device::ReadFile::open(path).ok();
             let there = there.and_then(|file| what_is(&file, (pool, wrong.leaf)));
-            there.is_some()
+            there.is_some_and(|there| wrong.takes(there))
         };
         let seen = places.iter().filter(is_there).map(|(wrong, _)| wrong.leaf).collect();
         if let Some(done) = held.standins().pools.lock().get_mut(&pool) {
@@ -162,7 +176,7 @@ impl Standins {
         let is_wrong = |leaf: &u64| wrong.iter().any(|wrong| wrong.leaf == *leaf);
         let back = done.away.iter().any(|leaf| !is_wrong(leaf));
         let unhelped = wrong.iter().any(|wrong| !done.helped.contains(&wrong.leaf));
-        let returns = wrong.iter().any(|wrong| wrong.away);
+        let returns = wrong.iter().any(Wrong::may_return);
         let waits = done.tried.is_some_and(|tried| tried.elapsed() < AGAIN);
         if done.busy || waits || !(unhelped || returns || back) {
             return;
@@ -173,7 +187,7 @@ impl Standins {
                 done.looking = Some(rt::time::now());
                 let place =
                     |wrong: &Wrong| Some((*wrong, place_of(&paths, root.find(wrong.leaf)?)));
-                let wrong = wrong.iter().filter(|wrong| wrong.away);
+                let wrong = wrong.iter().filter(|wrong| wrong.may_return());
                 look_at(held, pool.guid(), wrong.filter_map(place).collect());
                 return;
             }
@@ -229,7 +243,7 @@ impl Site<'_> {
     /// `there`: leaves in whose place there is something to use.
     fn do_all(&self, there: &BTreeSet<u64>) {
         let wrong = all_wrong(self.pool);
-        let returns = |wrong: &&Wrong| wrong.away && there.contains(&wrong.leaf);
+        let returns = |wrong: &&Wrong| wrong.may_return() && there.contains(&wrong.leaf);
         for wrong in wrong.iter().filter(returns) {
             // What cannot be done now is tried again.
             let _ = self.take_back(wrong);
@@ -300,14 +314,15 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Takes a leaf's device back, if it is where it was, or what is there now in its place, if the pool wants that.
+    /// Takes a leaf's device back, if it is where it was and has not failed, or what is there now in its place, if the
+    /// pool wants that.
     fn take_back(&self, wrong: &Wrong) -> Result<(), PoolError> {
         let (root, guid) = (self.pool.config().vdev_tree, wrong.leaf);
         let Some(leaf) = root.find(guid) else { return Ok(()) };
         let path = place_of(&self.held.leaf_paths(self.pool.name()), leaf);
         let Ok(file) = WriteFile::open(&path) else { return Ok(()) };
         match what_is(&file, (self.pool.guid(), guid)) {
-            Some(There::Itself) => {
+            Some(There::Itself) if wrong.takes(There::Itself) => {
                 self.pool.online(guid, Some(queued(self.pool.memory(), file)))?;
                 self.held.look_anew(self.pool, guid);
                 self.say(&format!("'{}' is back", path.display()));
