@@ -157,7 +157,8 @@ fn build_tests(command: &mut Command) -> Result<Vec<TestProgram>> {
 }
 
 /// Programs that take longest, the longest first: what is begun last should not be waited for.
-const LONGEST: &[&str] = &["crash", "cramped", "snapshots", "additions", "damage", "kernel_replay"];
+const LONGEST: &[&str] =
+    &["crash", "cramped", "snapshots", "additions", "damage", "kernel_replay", "xrootd"];
 
 impl TestProgram {
     /// Its place among those that take longest.

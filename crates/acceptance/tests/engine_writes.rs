@@ -15,10 +15,10 @@ use testkit::tool;
 
 const ME: Who = Who { uid: 1000, gid: 100 };
 
-fn leaf(path: &Path) -> NewLeaf {
+fn leaf(path: &Path, queueing: Queueing) -> NewLeaf {
     // As pools have them that were found: what is written is counted.
     let (file, buffers) = (WriteFile::open(path).unwrap(), rt::BufPool::new(1 << 20));
-    let device: Arc<dyn WriteDevice> = Arc::new(LeafQueue::new(file, Queueing::inline(), buffers));
+    let device: Arc<dyn WriteDevice> = Arc::new(LeafQueue::new(file, queueing, buffers));
     NewLeaf { path: path.as_os_str().as_encoded_bytes().to_vec(), is_disk: false, device }
 }
 
@@ -33,6 +33,16 @@ fn options() -> OpenOptions {
 }
 
 fn create(images: &testkit::Images, joined: Joined, ashift: u32, record: u64) -> Arc<Pool> {
+    create_on(images, joined, ashift, record, Queueing::inline)
+}
+
+fn create_on(
+    images: &testkit::Images,
+    joined: Joined,
+    ashift: u32,
+    record: u64,
+    queueing: fn() -> Queueing,
+) -> Arc<Pool> {
     let props = BTreeMap::from([
         ("compression".to_string(), Stored::Number(15)),
         ("recordsize".to_string(), Stored::Number(record)),
@@ -42,7 +52,7 @@ fn create(images: &testkit::Images, joined: Joined, ashift: u32, record: u64) ->
         name: "tank".into(),
         tops: vec![NewTop {
             joined,
-            leaves: images.disks().iter().map(|d| leaf(d)).collect(),
+            leaves: images.disks().iter().map(|d| leaf(d, queueing())).collect(),
             is_log: false,
         }],
         spares: vec![],
@@ -163,6 +173,43 @@ fn a_workload_on_a_mirror_with_small_sectors_leaves_no_leak() {
     pool.close().unwrap();
     drop(pool);
     judge(&images);
+}
+
+/// A reader in pieces is lent them, from memory, from the cache and from what was read ahead; what he has stays as it was when
+/// he was lent it.
+#[test]
+fn what_is_lent_is_what_would_be_read_and_does_not_change() {
+    const RECORD: usize = 1 << 20;
+    for queueing in [Queueing::inline, || Queueing::threads(2)] {
+        let images = testkit::fresh_images(4, 128 << 20);
+        let pool = create_on(&images, Joined::Raidz(1), 12, RECORD as u64, queueing);
+        let fs = Filesystem::open(&pool, "tank").unwrap();
+        let file = NewObject::of(mode::FILE | 0o644, ME);
+        let mut bytes = noise(1, 5 * RECORD + 1000);
+        let object = fs.create_with(fs.root(), b"file", &file, &bytes).unwrap();
+        let mut kept = Vec::new();
+        for turn in 0..4 {
+            for at in (0..bytes.len()).step_by(RECORD / 4) {
+                let piece = &bytes[at..][..(RECORD / 4).min(bytes.len() - at)];
+                let lent = fs.lend(object, at as u64, RECORD / 4).unwrap().unwrap();
+                assert!(*lent == *piece, "turn {turn}, at {at}");
+                kept.push((lent, piece.to_vec()));
+            }
+            for (at, length) in [(0, RECORD), (RECORD - 1, 2), (bytes.len(), 5)] {
+                assert!(fs.lend(object, at as u64, length).unwrap().is_none(), "{at} {length}");
+            }
+            // Whoever comes now writes into the records that are lent, and over where they were.
+            let change = noise(2 + turn, 3 * RECORD);
+            fs.write(object, 1000 + turn, &change).unwrap();
+            bytes[1000 + turn as usize..][..change.len()].copy_from_slice(&change);
+            for _ in 0..turn {
+                pool.sync().unwrap();
+            }
+        }
+        for (lent, piece) in kept {
+            assert!(*lent == *piece);
+        }
+    }
 }
 
 /// Opens the pool of these images for writing, as a new process would.

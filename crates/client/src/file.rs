@@ -282,7 +282,11 @@ impl Drop for File {
         // A session that is over has no handles.
         if epoch == self.client.epoch() {
             let request = Request::Close { handle: number, stable: false };
-            drop(self.client.call_in(epoch, &request, &[], &mut []));
+            match self.how.write {
+                // What was written is to be seen as it is then: digests are kept with the close.
+                true => drop(self.client.call_in(epoch, &request, &[], &mut [])),
+                false => self.client.tell_in(epoch, &request),
+            }
         }
     }
 }

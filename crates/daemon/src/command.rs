@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, IoSliceMut, Write};
+use std::io::{BufWriter, ErrorKind, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -82,10 +82,11 @@ impl Begun {
     /// Receives the rest.
     pub(crate) fn receive(self, stream: &UnixStream) -> Result<Asked, String> {
         let mut body = vec![0; self.length];
-        let got = Clock::within(PATIENCE).read(stream, &mut body).map_err(|error| said(&error))?;
-        if got != self.length {
-            return Err(said(&"it ends too early"));
-        }
+        let got = Clock::within(PATIENCE).over(stream).read_exact(&mut body);
+        got.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => said(&"it ends too early"),
+            _ => said(&error),
+        })?;
         let Command { zone, words } = Command::from_body(&body)?;
         let [directory, _input, out, err] = self.files;
         Ok(Asked { words, zone, directory, out, err })

@@ -58,27 +58,9 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Reads to the end of `buf`, or of what comes: how much that is.
-    pub(crate) fn read(&self, mut stream: &UnixStream, buf: &mut [u8]) -> Result<usize> {
-        let mut done = 0;
-        while done < buf.len() {
-            self.check()?;
-            match stream.read(&mut buf[done..]) {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(error) if passes(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
-    }
-
-    /// Reads all of `buf`.
-    pub(crate) fn read_exact(&self, stream: &UnixStream, buf: &mut [u8]) -> Result<()> {
-        match self.read(stream, buf)? < buf.len() {
-            true => Err(ErrorKind::UnexpectedEof.into()),
-            false => Ok(()),
-        }
+    /// What comes over `stream`, as long as the clock allows.
+    pub(crate) fn over(self, stream: &'a UnixStream) -> Incoming<'a> {
+        Incoming { clock: self, stream }
     }
 
     /// Writes two pieces, one behind the other.
@@ -98,6 +80,24 @@ impl<'a> Clock<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// What comes of a message by its clock.
+pub(crate) struct Incoming<'a> {
+    clock: Clock<'a>,
+    stream: &'a UnixStream,
+}
+
+impl Read for Incoming<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        loop {
+            self.clock.check()?;
+            match (&mut &*self.stream).read(buf) {
+                Err(error) if passes(&error) => {}
+                done => return done,
+            }
+        }
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
             }
         });
         let start = rt::time::now();
-        let error = clock.read_exact(&ours, &mut [0; 1 << 20]).unwrap_err();
+        let error = clock.over(&ours).read_exact(&mut [0; 1 << 20]).unwrap_err();
         drop(ours);
         sender.join();
         (start.elapsed(), error.kind())

@@ -30,7 +30,7 @@ pub use bpobj::Bpobj;
 pub use changed::{Changed, Slots};
 pub use error::{DmuError, Result};
 pub use ledger::{Needs, Space, Tally};
-pub use object::Object;
+pub use object::{Lent, Object};
 pub use objset::{Objset, Owner, OwnerOf, needs_of_slots};
 pub use policy::{BlockPolicy, Policy, RedundantMetadata};
 pub use reaper::Kin;

@@ -32,10 +32,12 @@ use crate::zap::Memo;
 
 mod ahead;
 mod dying;
+mod lent;
 mod parents;
 mod read;
 
 pub(crate) use dying::Left;
+pub use lent::Lent;
 pub(crate) use read::SPILL;
 
 /// Memory for what a txg changes of an object beside its records, about, in bytes.

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use dmu::{Object, Tx};
+use dmu::{Lent, Object, Tx};
 use rt::sync::Arc;
 
 use crate::attrs::{mode, modified};
@@ -24,6 +24,17 @@ impl Filesystem {
         let object = self.object(number)?;
         let size = self.znode_of(&object)?.size;
         self.read_open(&object, size, offset, buf)
+    }
+
+    /// Lends up to `length` bytes from `offset` on, for who hands them on at once. `None`: they are to be read.
+    ///
+    /// # Errors
+    /// As [`Filesystem::read`].
+    pub fn lend(&self, number: u64, offset: u64, length: usize) -> Result<Option<Lent>> {
+        let object = self.object(number)?;
+        let size = self.znode_of(&object)?.size;
+        let part = size.saturating_sub(offset).min(length as u64) as usize;
+        Ok(object.lend(offset, part)?)
     }
 
     /// Reads from an open object whose size is known.

@@ -1,6 +1,6 @@
 //! One connection of a client.
 
-use std::io::{Error, ErrorKind};
+use std::io::{Error, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 
 use rt::mem::Class;
@@ -10,7 +10,8 @@ use rt::{Account, BufPool, Grant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use wire::{
-    Answer, BULK_MAX, Failure, HEADER, Head, Hello, Reply, Request, SEND_BUFFER, decode, encode,
+    Answer, BULK_MAX, Failure, HEADER, Head, Hello, Inbox, Reply, Request, SEND_BUFFER, decode,
+    encode,
 };
 
 use super::handles::{Moved, Session, Sessions};
@@ -86,7 +87,7 @@ fn greet(
         return fail(fs::code::INVAL, format!("a greeting of {length} bytes"));
     }
     let mut hello = vec![0; length];
-    if let Err(error) = Clock::of(supply).read_exact(stream, &mut hello) {
+    if let Err(error) = Clock::of(supply).over(stream).read_exact(&mut hello) {
         return fail(fs::code::IO, format!("the greeting was not received: {error}"));
     }
     let hello: Hello = match decode(&hello) {
@@ -105,19 +106,18 @@ fn serve_session(
     moved: &Moved,
     supply: Supply<'_>,
 ) -> std::io::Result<()> {
+    let mut inbox = Inbox::default();
     loop {
-        // Between two requests a client may take as long as it likes.
-        let mut fds = [PollFd::new(stream, PollFlags::IN)];
-        while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
-        let mut head = [0; HEADER];
-        match Clock::of(supply).read(stream, &mut head)? {
-            HEADER => {}
-            // It has gone.
-            0 => return Ok(()),
-            _ => return Err(ErrorKind::UnexpectedEof.into()),
+        if inbox.is_empty() {
+            // Between two requests a client may take as long as it likes.
+            let mut fds = [PollFd::new(stream, PollFlags::IN)];
+            while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
+            if inbox.fill(&mut Clock::of(supply).over(stream))? == 0 {
+                // It has gone.
+                return Ok(());
+            }
         }
-        let head = Head::read(head).map_err(invalid)?;
-        let (request, part_memory) = receive(stream, head, supply)?;
+        let (head, request, part_memory) = receive(stream, &mut inbox, supply)?;
         let (bulk, memory) = match (&request, head.bulk) {
             (_, 0) => (None, None),
             (Request::Write { handle, .. }, _) => match session.handle(*handle) {
@@ -127,11 +127,11 @@ fn serve_session(
                     let share = supply.shares.take(handle.place.pool(), wanted);
                     let memory = supply.grant(wanted);
                     let mut bulk = supply.buffers.get(head.bulk);
-                    Clock::of(supply).read_exact(stream, &mut bulk)?;
+                    inbox.take(&mut Clock::of(supply).over(stream), &mut bulk)?;
                     (Some(bulk), Some((share, memory)))
                 }
                 Err(failure) => {
-                    pass_over(stream, head.bulk, supply)?;
+                    pass_over(stream, &mut inbox, head.bulk, supply)?;
                     send(stream, &Err(failure), None, supply)?;
                     continue;
                 }
@@ -163,27 +163,35 @@ fn serve_session(
     }
 }
 
-/// Receives the typed part that a head has announced, with the memory for it: little beside bulk bytes, which wait.
+/// Receives a head and the typed part that it announces, with the memory for it: little beside bulk bytes, which wait.
 fn receive(
     stream: &UnixStream,
-    head: Head,
+    inbox: &mut Inbox,
     supply: Supply<'_>,
-) -> std::io::Result<(Request, Option<Grant>)> {
+) -> std::io::Result<(Head, Request, Option<Grant>)> {
+    let mut head = [0; HEADER];
+    inbox.take(&mut Clock::of(supply).over(stream), &mut head)?;
+    let head = Head::read(head).map_err(invalid)?;
     if head.bulk > 0 && head.part > WRITE_MAX {
         return Err(invalid(wire::FrameError::Part(head.part)));
     }
     let memory = (head.bulk == 0).then(|| supply.grant((DECODED * head.part) as u64)).flatten();
     let mut part = vec![0; head.part];
-    Clock::of(supply).read_exact(stream, &mut part)?;
-    Ok((decode(&part).map_err(invalid)?, memory))
+    inbox.take(&mut Clock::of(supply).over(stream), &mut part)?;
+    Ok((head, decode(&part).map_err(invalid)?, memory))
 }
 
 /// Reads bytes that nobody wants.
-fn pass_over(stream: &UnixStream, mut bytes: usize, supply: Supply<'_>) -> std::io::Result<()> {
-    let (clock, mut part) = (Clock::of(supply), [0; 16 << 10]);
+fn pass_over(
+    stream: &UnixStream,
+    inbox: &mut Inbox,
+    mut bytes: usize,
+    supply: Supply<'_>,
+) -> std::io::Result<()> {
+    let (mut incoming, mut part) = (Clock::of(supply).over(stream), [0; 16 << 10]);
     while bytes > 0 {
         let now = bytes.min(part.len());
-        clock.read_exact(stream, &mut part[..now])?;
+        inbox.take(&mut incoming, &mut part[..now])?;
         bytes -= now;
     }
     Ok(())

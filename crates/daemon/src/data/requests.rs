@@ -1,7 +1,7 @@
 //! What each request does.
 
 use format::znode::Time;
-use fs::{Algorithm, Attrs, FsError, NewObject, Setattr, When, Who, code, mode};
+use fs::{Algorithm, Attrs, FsError, Lent, NewObject, Setattr, When, Who, code, mode};
 use rt::Grant;
 use rt::buf::PooledBuf;
 use rt::sync::Arc;
@@ -25,15 +25,24 @@ const PERMISSIONS: u32 = 0o7777;
 
 /// Bulk bytes of an answer.
 pub(super) struct Bulk {
-    buf: PooledBuf,
-    length: usize,
+    bytes: Bytes,
     /// For the bytes, and for what reading them takes.
     _memory: Option<Grant>,
 }
 
+enum Bytes {
+    /// So many at the beginning of a buffer.
+    Read(PooledBuf, usize),
+    /// Where the engine has them.
+    Lent(Lent),
+}
+
 impl Bulk {
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.buf[..self.length]
+        match &self.bytes {
+            Bytes::Read(buf, length) => &buf[..*length],
+            Bytes::Lent(lent) => lent,
+        }
     }
 }
 
@@ -59,10 +68,7 @@ pub(super) fn answer(
         }
         Request::Read { handle, offset, length } => {
             let handle = readable(session, handle)?;
-            let (mut buf, memory) = room(&handle, length as usize, supply);
-            let Place { fs, object } = &handle.place;
-            let length = fs.read(*object, offset, &mut buf).map_err(told)?;
-            return Ok((Reply::Bytes, Some(Bulk { buf, length, _memory: memory })));
+            return Ok((Reply::Bytes, Some(read(&handle, offset, length as usize, supply)?)));
         }
         Request::ReadAll { handle, pieces } => {
             let bulk = read_all(&*readable(session, handle)?, &pieces, supply)?;
@@ -362,13 +368,26 @@ fn rename(session: &Session, who: &Subject, from: &[u8], to: &[u8]) -> Result<()
     dir.fs.rename(dir.object, name, into.object, new_name).map_err(told)
 }
 
-/// A buffer for so many bytes of a file. The grant is for what reading them takes, too: a record as it is stored, and as
-/// it is, where a part of it is wanted.
-fn room(handle: &Handle, length: usize, supply: Supply<'_>) -> (PooledBuf, Option<Grant>) {
-    let length = length.min(BULK_MAX);
+/// For so many bytes of a file, and for what reading them takes: a record as it is stored, and as it is, where a part
+/// of it is wanted.
+fn memory_for(handle: &Handle, length: usize, supply: Supply<'_>) -> Option<Grant> {
     let record = u64::from(handle.place.fs.record_size());
-    let memory = supply.grant(2 * length as u64 + 2 * record);
-    (supply.buffers.get(length), memory)
+    supply.grant(2 * length as u64 + 2 * record)
+}
+
+fn read(handle: &Handle, offset: u64, length: usize, supply: Supply<'_>) -> Result<Bulk> {
+    let length = length.min(BULK_MAX);
+    let memory = memory_for(handle, length, supply);
+    let Place { fs, object } = &handle.place;
+    let bytes = match fs.lend(*object, offset, length).map_err(told)? {
+        Some(lent) => Bytes::Lent(lent),
+        None => {
+            let mut buf = supply.buffers.get(length);
+            let length = fs.read(*object, offset, &mut buf).map_err(told)?;
+            Bytes::Read(buf, length)
+        }
+    };
+    Ok(Bulk { bytes, _memory: memory })
 }
 
 fn read_all(handle: &Handle, pieces: &[(u64, u32)], supply: Supply<'_>) -> Result<Bulk> {
@@ -380,7 +399,8 @@ fn read_all(handle: &Handle, pieces: &[(u64, u32)], supply: Supply<'_>) -> Resul
     if length > BULK_MAX {
         return fail(code::INVAL, format!("{length} bytes at once; the most is {BULK_MAX}"));
     }
-    let (mut buf, memory) = room(handle, length.max(1), supply);
+    let memory = memory_for(handle, length, supply);
+    let mut buf = supply.buffers.get(length);
     let mut rest = &mut buf[..length];
     for (offset, len) in pieces {
         let (now, later) = rest.split_at_mut(*len as usize);
@@ -390,7 +410,7 @@ fn read_all(handle: &Handle, pieces: &[(u64, u32)], supply: Supply<'_>) -> Resul
         }
         rest = later;
     }
-    Ok(Bulk { buf, length, _memory: memory })
+    Ok(Bulk { bytes: Bytes::Read(buf, length), _memory: memory })
 }
 
 fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Reply> {

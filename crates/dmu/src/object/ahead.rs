@@ -16,10 +16,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use rt::buf::PooledBuf;
 use rt::sync::{Arc, Mutex, Weak};
 use rt::time::{self, Instant};
-use store::{Flight, Member, Stream, Streams};
+use store::{Block, Bytes, Flight, Member, Stream, Streams};
 
 use super::Object;
 use super::parents::Parents;
@@ -52,14 +51,14 @@ pub(super) struct Ahead {
 struct Windows(Mutex<Inner>);
 
 #[derive(Default)]
-struct Inner {
+pub(super) struct Inner {
     /// Counted among the streams, unless it had to let go.
     member: Option<Member>,
     /// Consecutive, the first one is being used up.
     windows: VecDeque<Window>,
     parents: Parents,
     /// A record that was used in part.
-    record: Option<(u64, PooledBuf)>,
+    record: Option<(u64, Block)>,
     /// When the reader came last.
     used: Option<Instant>,
 }
@@ -108,81 +107,113 @@ impl Object {
     ///
     /// Bulk path: whole records land in `buf` and are verified there.
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        if !self.store.is_on_disks() || buf.is_empty() {
-            return self.read_now(offset, buf);
+        let size = u64::from(self.block_size()?);
+        let streamed = self.streamed(offset, buf.len() as u64, |inner, depth| {
+            let mut done = 0;
+            while done < buf.len() {
+                let at = offset + done as u64;
+                let rest = &mut buf[done..];
+                self.look_ahead(inner, (at / size, size), depth);
+                done += match self.take(inner, at, size, rest) {
+                    Some(count) => count,
+                    None => {
+                        // This record, and on with the next.
+                        let count = rest.len().min((size - at % size) as usize);
+                        self.read_now(at, &mut rest[..count])?;
+                        count
+                    }
+                };
+            }
+            Ok(())
+        });
+        match streamed? {
+            Some(()) => Ok(()),
+            None => self.read_now(offset, buf),
+        }
+    }
+
+    /// Has `read` serve itself from what was looked ahead for, so far that it may go on with so many bytes, if a read of
+    /// `length` bytes at `offset` is one of a stream.
+    pub(super) fn streamed<R>(
+        &self,
+        offset: u64,
+        length: u64,
+        read: impl FnOnce(&mut Inner, u64) -> Result<R>,
+    ) -> Result<Option<R>> {
+        if !self.store.is_on_disks() || length == 0 {
+            return Ok(None);
         }
         // Two who read the same file at once are no stream.
-        let Some(mut ahead) = self.ahead.try_lock() else { return self.read_now(offset, buf) };
-        let length = buf.len() as u64;
+        let Some(mut ahead) = self.ahead.try_lock() else { return Ok(None) };
         if ahead.next != offset {
             *ahead = Ahead { next: offset + length, run: length, stream: None };
-            return self.read_now(offset, buf);
+            return Ok(None);
         }
         ahead.next = offset + length;
         ahead.run += length;
         let size = u64::from(self.block_size()?);
         // Nothing is left to look ahead for.
         if ahead.stream.is_none() && ahead.next / size > self.max_block()? {
-            return self.read_now(offset, buf);
+            return Ok(None);
         }
         let depth = ahead.run.saturating_mul(BOLDNESS).clamp(DEPTHS.0, DEPTHS.1);
-        let streams = self.store.streams();
         let stream = ahead.stream.get_or_insert_default().clone();
         let mut inner = stream.0.lock();
         if inner.member.is_none() {
-            inner.member = Some(streams.join(stream.weak()));
+            inner.member = Some(self.store.streams().join(stream.weak()));
         }
         inner.used = Some(time::now());
-        let mut done = 0;
-        while done < buf.len() {
-            let at = offset + done as u64;
-            let rest = &mut buf[done..];
-            self.look_ahead(&mut inner, (at / size, size), depth);
-            done += match self.take(&mut inner, at, size, rest) {
-                Some(count) => count,
-                None => {
-                    // This record, and on with the next.
-                    let count = rest.len().min((size - at % size) as usize);
-                    self.read_now(at, &mut rest[..count])?;
-                    count
-                }
-            };
-        }
+        let done = read(&mut inner, depth)?;
         if ahead.next / size > self.max_block()? {
             drop(inner);
             ahead.stream = None;
         }
-        Ok(())
+        Ok(Some(done))
     }
 
     /// Copies from what has arrived the bytes from `at` on, up to the end of their record; how many. `None`:
     /// there are none, or not as the object is now.
     fn take(&self, inner: &mut Inner, at: u64, size: u64, buf: &mut [u8]) -> Option<usize> {
         let (block, inside) = (at / size, (at % size) as usize);
-        let window = inner.windows.front_mut()?;
-        let index = block.checked_sub(window.first).filter(|index| *index < window.count)?;
-        if self.version() != window.version || !self.is_unchanged(block, 1) {
-            return None;
-        }
         let count = buf.len().min(size as usize - inside);
         if count == size as usize {
-            let landed = self.store.land(&mut window.flight, index as usize, &mut buf[..count]);
+            let (flight, index) = self.arrived(&mut inner.windows, block)?;
+            let landed = self.store.land(flight, index, &mut buf[..count]);
             return landed.is_ok().then_some(count);
         }
-        if inner.record.as_ref().is_none_or(|(there, _)| *there != block) {
-            let mut record = self.store.buffers().get(size as usize);
-            inner.record = None;
-            self.store.land(&mut window.flight, index as usize, &mut record).ok()?;
-            inner.record = Some((block, record));
-        }
-        let (_, record) = inner.record.as_ref()?;
+        let record = self.take_record(inner, block, size)?;
         buf[..count].copy_from_slice(&record[inside..][..count]);
         Some(count)
     }
 
+    /// The same of a record of which a part is wanted: it is kept for who wants the rest.
+    pub(super) fn take_record(&self, inner: &mut Inner, block: u64, size: u64) -> Option<Block> {
+        let (flight, index) = self.arrived(&mut inner.windows, block)?;
+        if let Some((_, record)) = inner.record.as_ref().filter(|(there, _)| *there == block) {
+            return Some(record.clone());
+        }
+        let mut record = self.store.buffers().get(size as usize);
+        self.store.land(flight, index, &mut record).ok()?;
+        let record = Block::new(Bytes::Pooled(record));
+        inner.record = Some((block, record.clone()));
+        Some(record)
+    }
+
+    /// The first window, and where block `block` is in it, if the object is still as it was then.
+    fn arrived<'a>(
+        &self,
+        windows: &'a mut VecDeque<Window>,
+        block: u64,
+    ) -> Option<(&'a mut Flight, usize)> {
+        let window = windows.front_mut()?;
+        let index = block.checked_sub(window.first).filter(|index| *index < window.count)?;
+        let is_same = self.version() == window.version && self.is_unchanged(block, 1);
+        is_same.then_some((&mut window.flight, index as usize))
+    }
+
     /// Asks the disks for what comes after block `block`, in whose record the reader is, once enough of `depth` is
     /// used up.
-    fn look_ahead(&self, inner: &mut Inner, (block, size): (u64, u64), depth: u64) {
+    pub(super) fn look_ahead(&self, inner: &mut Inner, (block, size): (u64, u64), depth: u64) {
         let version = self.version();
         if inner.windows.iter().any(|window| window.version != version)
             || inner.windows.front().is_some_and(|window| window.first > block)

@@ -24,6 +24,24 @@ pub(super) enum Source {
     Disk(Box<Root>, u64),
 }
 
+/// The newest version of a block.
+pub(super) enum Newest {
+    Changed(Record),
+    OnDisk(Block),
+    Hole,
+}
+
+impl Newest {
+    /// Its bytes; a hole has none.
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Newest::Changed(record) => Some(record),
+            Newest::OnDisk(block) => Some(block),
+            Newest::Hole => None,
+        }
+    }
+}
+
 impl Object {
     /// A block of this object, for whom it is read.
     fn at(&self, block: u64) -> At {
@@ -54,35 +72,39 @@ impl Object {
         self.state.lock().version
     }
 
-    /// Calls `f` with the newest bytes of block `block`.
-    pub fn with_block<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
+    /// The newest version of block `block`, and the size that blocks have now.
+    pub(super) fn newest(&self, block: u64) -> Result<(Newest, usize)> {
         loop {
             let (source, size) = self.source(block)?;
             let size = size as usize;
-            match source {
-                Source::Memory(record) if record.len() == size => return Ok(f(&record)),
-                Source::Memory(record) => return Ok(f(&resized(&record, size))),
-                Source::Hole => return Ok(f(&vec![0; size])),
-                Source::Disk(root, version) => {
-                    match root.pointer(&self.store, 0, block).and_then(|bp| {
-                        if bp.is_hole() {
-                            return Ok(None);
-                        }
-                        self.store
-                            .read_for(self.at(block), &bp)
-                            .map(Some)
-                            .map_err(self.block_error(block))
-                    }) {
-                        Ok(None) => return Ok(f(&vec![0; size])),
-                        Ok(Some(bytes)) if bytes.len() == size => return Ok(f(&bytes)),
-                        Ok(Some(bytes)) => return Ok(f(&resized(&bytes, size))),
-                        // The block may have been freed and reused while it was read.
-                        Err(_) if self.version() != version => {}
-                        Err(e) => return Err(e),
-                    }
+            let (root, version) = match source {
+                Source::Memory(record) => return Ok((Newest::Changed(record), size)),
+                Source::Hole => return Ok((Newest::Hole, size)),
+                Source::Disk(root, version) => (root, version),
+            };
+            let read = root.pointer(&self.store, 0, block).and_then(|bp| match bp.is_hole() {
+                true => Ok(Newest::Hole),
+                false => {
+                    let read = self.store.read_for(self.at(block), &bp);
+                    read.map(Newest::OnDisk).map_err(self.block_error(block))
                 }
+            });
+            match read {
+                // The block may have been freed and reused while it was read.
+                Err(_) if self.version() != version => {}
+                read => return Ok((read?, size)),
             }
         }
+    }
+
+    /// Calls `f` with the newest bytes of block `block`.
+    pub fn with_block<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        let (newest, size) = self.newest(block)?;
+        Ok(match newest.bytes() {
+            Some(bytes) if bytes.len() == size => f(bytes),
+            Some(bytes) => f(&resized(bytes, size)),
+            None => f(&vec![0; size]),
+        })
     }
 
     /// [`Object::read`] without reading ahead.
