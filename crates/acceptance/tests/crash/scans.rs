@@ -310,7 +310,7 @@ fn a_cut_while_disks_are_scanned_or_filled_loses_nothing() {
             case.go_on(&set, &mut told, seed).unwrap_or_else(|e| panic!("{case:?}: {e}"));
             told.pool.take().unwrap().close().unwrap();
             let log = set.log();
-            let stride = rounds(case_stride(log.writes()), 1);
+            let stride = case_stride(log.writes());
             let indices: Vec<u64> = (0..=log.writes()).step_by(stride as usize).collect();
             let wrong = Mutex::new(Vec::new());
             let parts: Vec<&[u64]> = indices.chunks(12).collect();
@@ -338,9 +338,9 @@ fn a_cut_while_disks_are_scanned_or_filled_loses_nothing() {
     assert!(all_wrong.is_empty(), "{} cuts: {some:#?}", all_wrong.len());
 }
 
-/// In the suite a sample: a step that shares no factor with how txgs repeat.
+/// A sample: a step that shares no factor with how txgs repeat. What happens at each index would take days.
 fn case_stride(writes: u64) -> u64 {
-    (writes / 30) | 1
+    (writes / rounds(30, 300)) | 1
 }
 
 /// The n-th I/O while the work is under way fails, once: nobody notices, nothing is lost, and the work that somebody
@@ -349,10 +349,11 @@ fn case_stride(writes: u64) -> u64 {
 fn every_single_failure_while_disks_are_scanned_or_filled_is_survived() {
     let mut all_wrong = Vec::new();
     for (turn, case) in FAILING.into_iter().enumerate() {
-        for (kind, of_new, stride) in
-            [(On::All, false, 1499), (On::Writes, false, 733), (On::Writes, true, 41)]
-        {
-            let stride = rounds(stride, 1);
+        for (kind, of_new, stride) in [
+            (On::All, false, rounds(1499, 109)),
+            (On::Writes, false, rounds(733, 53)),
+            (On::Writes, true, rounds(41, 3)),
+        ] {
             let next = Mutex::new(turn as u64);
             let tried = Mutex::new((0, Vec::new()));
             let workers = Workers::per_core();
