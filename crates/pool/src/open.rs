@@ -281,8 +281,8 @@ impl Pool {
         let mut left = Left::default();
         if let (Devices::Writable(out), None) = (&devices, &why_not) {
             // Whoever wrote the uberblock may have died before it was on stable storage. It has to
-            // be before its frees are used (INV-3).
-            match out.flush() {
+            // be before its frees are used (INV-3), and on all leaves before they are lost that have it.
+            match out.flush().and_then(|_| out.spread(uberblock)) {
                 Ok(_) => match claim::left(&mos, &name, give_up) {
                     Ok(found) => left = found,
                     Err(why) => why_not = Some(why),

@@ -274,6 +274,34 @@ impl WriteTree {
         }
         Ok(report)
     }
+
+    /// Has every leaf have the uberblock that the pool is opened with: who wrote it may have died when few had it, and
+    /// those may be the next to be lost. Nothing is written where all have it.
+    ///
+    /// # Errors
+    /// Those of [`WriteTree::commit`].
+    pub fn spread(&self, uberblock: &Uberblock) -> Result<()> {
+        let writers = self.writers();
+        let tree = writers.tree();
+        let lacks = |(index, leaf): (usize, &crate::Leaf)| {
+            let Some(device) = writers.writer(index) else { return false };
+            let Ok(pieces) = slots(device, uberblock, ashift_of(tree, leaf)) else { return false };
+            pieces.iter().any(|(at, bytes)| {
+                let mut there = vec![0; bytes.len()];
+                device.read_at(*at, &mut there).is_ok() && there != *bytes
+            })
+        };
+        if tree.leaves().iter().enumerate().any(lacks) {
+            self.commit(uberblock, None)?;
+        }
+        Ok(())
+    }
+}
+
+/// The sectors of a leaf's top-level vdev, as a power of two.
+fn ashift_of(tree: &crate::Tree, leaf: &crate::Leaf) -> u64 {
+    let top = tree.tops().get(leaf.top as usize);
+    top.and_then(|top| top.config.top).map_or(0, |top| top.ashift)
 }
 
 /// One step of a commit, after which everything is flushed.
@@ -359,11 +387,8 @@ impl LabelStep<'_> {
 
     fn uberblock(&mut self, uberblock: &Uberblock) -> Result<()> {
         let tree = self.leaves.tree();
-        let took = self.on_leaves(|device, leaf| {
-            let top = tree.tops().get(leaf.top as usize);
-            let ashift = top.and_then(|top| top.config.top).map_or(0, |top| top.ashift);
-            slots(device, uberblock, ashift)
-        })?;
+        let took =
+            self.on_leaves(|device, leaf| slots(device, uberblock, ashift_of(tree, leaf)))?;
         let mut took = tree.tops().iter().zip(took);
         let any = took.any(|(top, took)| took && !top.is_log());
         if any { Ok(()) } else { Err(self.nowhere()) }

@@ -565,6 +565,38 @@ fn a_full_pool_that_is_emptied_and_filled_again_waits_for_its_space() {
 
 /// The process dies between the uberblock and the flush after it, the next one goes on from there,
 /// and then the power goes: what that one started from is on the disks.
+/// The writer died when one disk had the uberblock: once the pool is opened with that, all have it.
+#[test]
+fn what_was_opened_is_not_left_to_the_disks_that_had_it() {
+    const LABELS: usize = 512 << 10;
+    for shape in [RAIDZ, MIRROR] {
+        let set = SimSet::new(shape.disks, shape.disk_bytes);
+        let pool = rig::create(&set, shape).unwrap();
+        let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+        let (acknowledged, file) = (pool.txg(), NewObject::of(mode::FILE, Who { uid: 0, gid: 0 }));
+        let labels_of = |disk: usize| {
+            [0, shape.disk_bytes - LABELS as u64].map(|at| {
+                let mut bytes = vec![0; LABELS];
+                set.disk(disk).image().read(at, &mut bytes);
+                (at, bytes)
+            })
+        };
+        let before: Vec<_> = (1..shape.disks).map(labels_of).collect();
+        fs.create_with(fs.root(), b"f", &file, &[7; 40_000]).unwrap();
+        pool.sync().unwrap();
+        drop((fs, pool));
+        for (disk, labels) in (1..).zip(&before) {
+            labels.iter().for_each(|(at, bytes)| set.disk(disk).overwrite(*at, bytes));
+        }
+        let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+        assert_eq!(pool.txg(), acknowledged + 1);
+        pool.close().unwrap();
+        let others: Vec<usize> = (1..shape.disks).collect();
+        let opened = rig::open_to_read(&set, &others, u64::MAX).unwrap().unwrap().0;
+        assert_eq!(opened.txg(), acknowledged + 1, "{shape:?}: gone back behind what was opened");
+    }
+}
+
 #[test]
 fn what_was_opened_is_stable_before_anything_is_written() {
     for shape in [RAIDZ, MIRROR] {
