@@ -168,6 +168,28 @@ fn an_offline_disk_and_a_detached_one_are_as_the_kernel_has_them() {
     the_kernel_finishes(&stage, "");
 }
 
+/// A disk that is not there is online for nobody, and the kernel says so in the same words.
+#[test]
+fn who_makes_a_disk_online_that_is_not_there_is_told() {
+    if !vm::wanted("that zpool online warns of a disk that is not there in the kernel's words") {
+        return;
+    }
+    let stage = Stage::new(2, 128 << 20);
+    drop(stage.ok("zpool create tank mirror $D/d00 $D/d01"));
+    let guids = tree(&stage.ok("zpool status -g tank").out);
+    let absent = guids.last().unwrap().split(' ').next().unwrap();
+    drop(stage.ok("zpool export tank"));
+    std::fs::remove_file(&stage.images.disks()[1]).unwrap();
+    drop(stage.ok("zpool import -d $D tank"));
+    let told = stage.ok(&format!("zpool online tank {absent}")).out;
+    drop(stage.ok("zpool export tank"));
+    let script = format!(
+        "zpool import -d /d -o cachefile=none tank && zpool online tank {absent} && zpool export tank"
+    );
+    let ran = Vm::new(stage.images.path()).run(&script).expect_ok();
+    assert_eq!(told, ran.out, "{ran}");
+}
+
 /// Without a server a command stays until the new disk is filled; what it replaces is let go then.
 #[test]
 fn a_replacement_is_done_when_the_command_is() {

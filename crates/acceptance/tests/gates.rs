@@ -93,7 +93,7 @@ fn announced(socket: &Path) -> UnixStream {
     let mut stream = greeted(socket);
     let open = Request::Open { who: ROOT, path: b"/theirs".to_vec(), how: NEW, mode: 0o644 };
     stream.write_all(&wire::encode(&open, 0).unwrap()).unwrap();
-    let Some(Reply::Opened(handle, _)) = answer(&mut stream) else { panic!("a file") };
+    let Some(Reply::Opened { handle, .. }) = answer(&mut stream) else { panic!("a file") };
     let write = Request::Write { handle, offset: 0 };
     stream.write_all(&wire::encode(&write, MIB as usize).unwrap()).unwrap();
     stream

@@ -18,7 +18,7 @@ pub struct File {
     open: Mutex<Handle>,
     closed: bool,
     /// Writes that the server has acknowledged, and of those the ones that are on stable storage. One that it has
-    /// not acknowledged is repeated when it comes back.
+    /// not acknowledged is repeated when it comes back; the others are there if it was closed in order.
     written: AtomicU64,
     stable: AtomicU64,
 }
@@ -27,6 +27,8 @@ pub struct File {
 struct Handle {
     epoch: u64,
     number: u64,
+    /// As long as it is the same, no server has lost anything.
+    kept_since_ms: u64,
 }
 
 fn identity(stat: &Stat) -> (u64, u64, u64) {
@@ -45,14 +47,14 @@ impl Client {
         how: Open,
         mode: u32,
     ) -> Result<File> {
-        let (epoch, number, stat) = self.open_handle(who, path, how, mode)?;
+        let (handle, stat) = self.open_handle(who, path, how, mode)?;
         Ok(File {
             client: self.clone(),
             who: who.clone(),
             path: path.to_vec(),
             how: Open { read: how.read, write: how.write, digests: how.digests, ..Open::default() },
             opened: stat,
-            open: Mutex::new(Handle { epoch, number }),
+            open: Mutex::new(handle),
             closed: false,
             // That it was emptied can be lost, too.
             written: AtomicU64::new(
@@ -68,12 +70,14 @@ impl Client {
         path: &[u8],
         how: Open,
         mode: u32,
-    ) -> Result<(u64, u64, Stat)> {
+    ) -> Result<(Handle, Stat)> {
         let request = Request::Open { who: who.clone(), path: path.to_vec(), how, mode };
         // What is made or emptied is not asked for twice.
         let again = !how.new && !how.truncate;
         match self.call_for(&request, &[], &mut [], again)? {
-            (epoch, Reply::Opened(number, stat), _) => Ok((epoch, number, stat)),
+            (epoch, Reply::Opened { handle: number, stat, kept_since_ms }, _) => {
+                Ok((Handle { epoch, number, kept_since_ms }, stat))
+            }
             _ => Err(Error::protocol()),
         }
     }
@@ -145,10 +149,10 @@ impl File {
     /// As pwrite(2); EIO once and for all when the server went away with writes that were not synced.
     pub fn write(&self, mut offset: u64, bytes: &[u8]) -> Result<()> {
         for part in bytes.chunks(BULK_MAX) {
-            let (epoch, reply, _) =
+            let (handle, reply, _) =
                 self.call(|handle| Request::Write { handle, offset }, part, &mut [])?;
             done(&reply)?;
-            self.count(epoch)?;
+            self.count(handle)?;
             offset += part.len() as u64;
         }
         Ok(())
@@ -203,16 +207,16 @@ impl File {
     pub fn truncate(&self, size: u64) -> Result<()> {
         let who = &self.who;
         let ask = |handle| Request::Truncate { who: who.clone(), of: Target::Handle(handle), size };
-        let (epoch, reply, _) = self.call(ask, &[], &mut [])?;
+        let (handle, reply, _) = self.call(ask, &[], &mut [])?;
         done(&reply)?;
-        self.count(epoch)
+        self.count(handle)
     }
 
-    /// Counts a change that the server of the session `epoch` has acknowledged.
-    fn count(&self, epoch: u64) -> Result<()> {
+    /// Counts a change that the server has acknowledged that gave this handle.
+    fn count(&self, handle: Handle) -> Result<()> {
         // Under this lock nobody opens the file anew in between.
         let open = self.open.lock();
-        if open.epoch != epoch {
+        if open.kept_since_ms != handle.kept_since_ms {
             // It went away before the change was counted, and somebody else has gone on without knowing of it.
             return Err(lost());
         }
@@ -220,14 +224,14 @@ impl File {
         Ok(())
     }
 
-    /// Asks about the handle, opened anew if the server is another one by now. The session that answered, what, and
-    /// with how many bulk bytes.
+    /// Asks about the handle, opened anew if the server is another one by now. The handle that was answered about,
+    /// what, and with how many bulk bytes.
     fn call(
         &self,
         ask: impl Fn(u64) -> Request,
         bulk: &[u8],
         to: &mut [u8],
-    ) -> Result<(u64, Reply, usize)> {
+    ) -> Result<(Handle, Reply, usize)> {
         let mut trials = self.client.trials();
         loop {
             let handle = *self.open.lock();
@@ -237,26 +241,31 @@ impl File {
                     trials.once_more()?;
                     self.open_again(handle.epoch)?;
                 }
-                result => return result.map(|(reply, count)| (handle.epoch, reply, count)),
+                result => return result.map(|(reply, count)| (handle, reply, count)),
             }
         }
     }
 
-    /// The session of `epoch` is over: the same file once more, if nothing of it is lost.
+    /// The session of `epoch` is over: the same file once more, if nothing of it can be lost.
     fn open_again(&self, epoch: u64) -> Result<()> {
         let mut open = self.open.lock();
         if open.epoch != epoch {
             return Ok(());
         }
-        if self.written.load(Ordering::Acquire) != self.stable.load(Ordering::Acquire) {
-            return Err(lost());
-        }
-        let (epoch, number, stat) = self.client.open_handle(&self.who, &self.path, self.how, 0)?;
+        let is_stable = self.written.load(Ordering::Acquire) == self.stable.load(Ordering::Acquire);
+        let kept_since_ms = if is_stable { 0 } else { open.kept_since_ms };
+        let how = Open { kept_since_ms, ..self.how };
+        let opened = self.client.open_handle(&self.who, &self.path, how, 0);
+        let (handle, stat) = opened.map_err(|error| match error.errno {
+            code::ENOTCONN => error,
+            _ if is_stable => error,
+            _ => lost(),
+        })?;
         if identity(&stat) != identity(&self.opened) {
             let why = "the server was restarted, and another file has the name now";
             return Err(Error::new(code::ESTALE, why));
         }
-        *open = Handle { epoch, number };
+        *open = handle;
         Ok(())
     }
 }
@@ -278,7 +287,7 @@ impl Drop for File {
         if self.closed {
             return;
         }
-        let Handle { epoch, number } = *self.open.lock();
+        let Handle { epoch, number, .. } = *self.open.lock();
         // A session that is over has no handles.
         if epoch == self.client.epoch() {
             let request = Request::Close { handle: number, stable: false };

@@ -169,7 +169,7 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
         rt::time::sleep(Duration::from_millis(10));
     }
     let names = held.names();
-    let failed = held.close();
+    let failed = held.close(doors.engine().state());
     for name in &names {
         match failed.iter().find(|(failed, _)| failed == name) {
             None => log.say(format!("pool '{name}' is closed")),
@@ -228,7 +228,7 @@ fn take(engine: &Local, held: &Held, options: &Options) -> Result<(), ServeError
                 options.log.say(format!("pool '{name}' is served for reading: {why}"));
             }
             Err(error) if named => {
-                held.close();
+                held.close(engine.state());
                 return Err(error.into());
             }
             Err(error) => options.log.say(format!("pool '{name}' is not served: {error}")),

@@ -28,7 +28,9 @@ struct State {
     promised_bytes: u64,
     /// Changes that wait for room.
     waiting: u64,
-    /// No further change is taken: the pool is closing or was suspended.
+    /// No further change is taken: the pool is closing.
+    refuses: bool,
+    /// Nor is anything synced any more: the pool was closed or suspended.
     closed: bool,
 }
 
@@ -84,6 +86,7 @@ impl Txgs {
                 holders: [0; TXG_SIZE],
                 promised_bytes: 0,
                 waiting: 0,
+                refuses: false,
                 closed: false,
             }),
             changed: Condvar::new(),
@@ -127,7 +130,7 @@ impl Txgs {
         let max = self.dirty_max();
         let bytes = bytes.min(max / 4);
         loop {
-            if state.closed {
+            if state.refuses {
                 return Err(Closed);
             }
             if self.dirty() + state.promised_bytes + bytes < max {
@@ -148,7 +151,7 @@ impl Txgs {
     /// Holds the open txg without waiting for room: for what makes nothing dirty.
     pub fn pin(&self) -> Result<Tx<'_>, Closed> {
         let mut state = self.state.lock();
-        if state.closed {
+        if state.refuses {
             return Err(Closed);
         }
         let txg = state.open;
@@ -224,9 +227,17 @@ impl Txgs {
         self.state.lock().open
     }
 
+    /// Takes no more changes: what was taken can be synced to its end.
+    pub fn refuse(&self) {
+        self.state.lock().refuses = true;
+        self.changed.notify_all();
+    }
+
     /// Takes no more changes and wakes everybody who waits.
     pub fn close(&self) {
-        self.state.lock().closed = true;
+        let mut state = self.state.lock();
+        (state.refuses, state.closed) = (true, true);
+        drop(state);
         self.changed.notify_all();
     }
 }

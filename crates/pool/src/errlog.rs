@@ -1,8 +1,8 @@
 //! The persistent error log: which blocks no copy could give.
 //!
 //! Two ZAPs in the MOS: `errlog_last` has what was found since, and by, the last scrub that ended, `errlog_scrub` what
-//! one that is under way finds. When that has ended, it becomes the last one: what is whole again is gone from it. What one
-//! has found that was stopped counts as found since the last, as it has not seen the rest.
+//! one that is under way finds. When that has ended, it becomes the last one: what is whole again is gone from it. What
+//! one has found that was stopped counts as found since the last, as it has not seen the rest.
 //! The one idea: what is found is kept in memory, bounded, and goes to disk with the next txg, as OpenZFS does it.
 //! FORMAT: section 13.2.
 

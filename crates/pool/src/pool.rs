@@ -382,14 +382,15 @@ impl Pool {
         self.set_patient(false)
     }
 
-    /// Stops taking changes after a last sync. The pool stays open for reading. Of one that waits for its
-    /// devices it waits, too.
+    /// Stops taking changes; those that it took are in a last sync. The pool stays open for reading. Of one that waits
+    /// for its devices it waits, too.
     pub fn close(&self) -> Result<()> {
         let Some(writing) = &self.writing else { return Ok(()) };
         self.stop_healing();
         let scan_left = self.scan_ends(writing);
         let suspended = writing.suspended.lock().is_some();
         writing.closing.store(true, Ordering::SeqCst);
+        writing.txgs.refuse();
         let synced = if suspended { Ok(()) } else { self.sync().map(|_| ()) };
         writing.txgs.close();
         writing.bell.stop();

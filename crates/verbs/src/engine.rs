@@ -76,7 +76,7 @@ pub trait Engine {
     fn pool_set(&mut self, request: &pools::Set) -> Result<Vec<String>>;
 
     /// `zpool offline online attach replace detach`. While it stays until a disk is filled `progress` hears of it,
-    /// until it gives false.
+    /// until it gives false. What there is to know though it was done, one a line.
     ///
     /// # Errors
     /// See [`Engine::pool_create`].
@@ -84,7 +84,7 @@ pub trait Engine {
         &mut self,
         request: &disks::Change,
         progress: &mut dyn FnMut(&pools::Scan) -> bool,
-    ) -> Result<()>;
+    ) -> Result<Vec<String>>;
 
     /// `zpool add`: the pool as it was before, if nothing was to be done.
     ///

@@ -30,8 +30,19 @@ pub struct Known {
     pub readonly: bool,
     /// Where its file systems would be mounted below.
     pub altroot: Option<Vec<u8>>,
+    /// How a server has let go of it in order; nothing while one holds it.
+    pub closed: Option<Closed>,
     /// Paths of its devices: where they were seen last.
     pub paths: Vec<PathBuf>,
+}
+
+/// A server has put on disk all that it had taken, and let go of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// The last txg: a later one is somebody else's.
+    pub txg: u64,
+    /// Since then, in milliseconds since 1970, it and those before it have lost nothing.
+    pub kept_since_ms: u64,
 }
 
 /// The list of remembered pools.
@@ -69,6 +80,19 @@ impl State {
         self.pools.sort_by(|a, b| a.name.cmp(&b.name));
     }
 
+    /// A server has let go of a pool in order.
+    pub fn note_closed(&mut self, guid: u64, closed: Closed) {
+        self.pools
+            .iter_mut()
+            .filter(|pool| pool.guid == guid)
+            .for_each(|p| p.closed = Some(closed));
+    }
+
+    /// A pool is held again.
+    pub fn forget_closed(&mut self, guid: u64) {
+        self.pools.iter_mut().filter(|pool| pool.guid == guid).for_each(|pool| pool.closed = None);
+    }
+
     /// Forgets a pool.
     pub fn forget(&mut self, guid: u64) {
         self.pools.retain(|known| known.guid != guid);
@@ -86,6 +110,9 @@ impl State {
             text += &format!("pool {} {mode} {}\n", pool.guid, escape(pool.name.as_bytes()));
             if let Some(root) = &pool.altroot {
                 text += &format!("altroot {}\n", escape(root));
+            }
+            if let Some(Closed { txg, kept_since_ms }) = pool.closed {
+                text += &format!("closed {txg} {kept_since_ms}\n");
             }
             for path in &pool.paths {
                 text += &format!("device {}\n", escape(path.as_os_str().as_bytes()));
@@ -120,12 +147,19 @@ impl State {
                     };
                     let name = unescape(part()?).ok_or_else(fail)?;
                     let name = String::from_utf8(name).map_err(|_| fail())?;
-                    let known = Known { name, guid, readonly, altroot: None, paths: Vec::new() };
+                    let (altroot, closed, paths) = (None, None, Vec::new());
+                    let known = Known { name, guid, readonly, altroot, closed, paths };
                     state.pools.push(known);
                 }
                 "altroot" => {
                     let pool = state.pools.last_mut().ok_or_else(fail)?;
                     pool.altroot = Some(unescape(rest).ok_or_else(fail)?);
+                }
+                "closed" => {
+                    let pool = state.pools.last_mut().ok_or_else(fail)?;
+                    let (txg, since) = rest.split_once(' ').ok_or_else(fail)?;
+                    let number = |word: &str| word.parse().map_err(|_| fail());
+                    pool.closed = Some(Closed { txg: number(txg)?, kept_since_ms: number(since)? });
                 }
                 "device" => {
                     let pool = state.pools.last_mut().ok_or_else(fail)?;
@@ -210,7 +244,8 @@ impl StateFile {
     /// # Errors
     /// [`Error::State`]; the list is as it was.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T> {
-        let parent = self.path.parent().unwrap_or_else(|| Path::new("."));
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(parent).map_err(|e| self.fail(e))?;
         let lock = File::create(self.path.with_extension("lock")).map_err(|e| self.fail(e))?;
         lock.lock().map_err(|e| self.fail(e))?;
@@ -223,6 +258,8 @@ impl StateFile {
             file.write_all(state.to_text().as_bytes()).map_err(|e| self.fail(e))?;
             file.sync_all().map_err(|e| self.fail(e))?;
             fs::rename(&new, &self.path).map_err(|e| self.fail(e))?;
+            let dir = File::open(parent).and_then(|dir| dir.sync_all());
+            dir.map_err(|e| self.fail(e))?;
         }
         Ok(result)
     }
@@ -239,6 +276,7 @@ mod tests {
             guid,
             readonly: guid == 2,
             altroot: (guid == 2).then(|| b"/mnt x".to_vec()),
+            closed: (guid == 1).then_some(Closed { txg: 7, kept_since_ms: 1_000_000 }),
             paths: vec!["/d/d0".into(), odd.into()],
         }
     }
@@ -266,6 +304,8 @@ mod tests {
             "thumper state 1\npool 1 maybe tank\n",
             "thumper state 1\ndevice /d0\n",
             "thumper state 1\npool 1 writable tank\ndevice /%4\n",
+            "thumper state 1\npool 1 writable tank\nclosed 7\n",
+            "thumper state 1\npool 1 writable tank\nclosed 7 soon\n",
             "thumper state 1\nhostid x\n",
             "thumper state 1\nwhat is this\n",
         ] {

@@ -75,6 +75,7 @@ fn what_is_in_use_is_not_taken() {
             guid,
             readonly: false,
             altroot: None,
+            closed: None,
             paths: images.disks(),
         }],
     };
@@ -130,8 +131,14 @@ fn devices_that_cannot_be_a_pool_are_refused() {
     let images = fresh_images(2, 128 << 20);
     let small = fresh_images(1, (64 << 20) - 1);
     let (a, b) = (images.disk(0), images.disk(1));
-    let known =
-        Known { name: "tank".into(), guid: 1, readonly: false, altroot: None, paths: Vec::new() };
+    let known = Known {
+        name: "tank".into(),
+        guid: 1,
+        readonly: false,
+        altroot: None,
+        closed: None,
+        paths: Vec::new(),
+    };
     let taken = State { hostid: None, pools: vec![known] };
     let link = images.path().join("link");
     std::os::unix::fs::symlink(&a, &link).expect("a link");

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use crate::BULK_MAX;
 
 /// First bytes of a connection, the version with them.
-pub const MAGIC: [u8; 8] = *b"THUMDAT\x03";
+pub const MAGIC: [u8; 8] = *b"THUMDAT\x04";
 /// Bytes in front of a frame.
 pub const HEADER: usize = 8;
 /// Bytes of the typed part of a frame, at most.

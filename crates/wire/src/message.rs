@@ -58,6 +58,8 @@ pub struct Open {
     pub digests: bool,
     /// To be written: an error if some of it may be lost with a server that died, and it is not emptied.
     pub unbroken: bool,
+    /// An error if something of its pool may be lost since [`Reply::Opened`] said this; 0 if that is nothing to it.
+    pub kept_since_ms: u64,
 }
 
 impl Open {
@@ -71,6 +73,7 @@ impl Open {
         parents: false,
         digests: false,
         unbroken: false,
+        kept_since_ms: 0,
     };
 }
 
@@ -301,8 +304,16 @@ pub enum Reply {
     Done,
     /// To [`Hello`]: the session.
     Welcome(Session),
-    /// A handle, and what the file is like.
-    Opened(u64, Stat),
+    /// A file is open.
+    Opened {
+        /// What requests call it.
+        handle: u64,
+        /// What it is like.
+        stat: Stat,
+        /// Since when nothing of its pool can have been lost with a server, in milliseconds since 1970. As long as
+        /// this stays the same, nothing is.
+        kept_since_ms: u64,
+    },
     /// The bulk bytes.
     Bytes,
     /// Attributes.

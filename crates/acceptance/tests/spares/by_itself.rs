@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use acceptance::{Server, Stage, thumper};
@@ -109,39 +110,78 @@ fn assert_only_missing(dir: &Path, disk: &str) {
     assert_eq!((report.lost_blocks, report.files.len()), (0, 0), "{report:#?}");
 }
 
+/// A server, and disks that fail and take long when they are told to, each in a slot: another one can be put there.
+struct Slots {
+    // The server ends first.
+    server: Server,
+    disks: Disks,
+    aside: TempDir,
+}
+
+impl Slots {
+    /// The pool is made as these words say; `0` is the first slot.
+    fn new(disks: Disks, made: &str) -> Slots {
+        let aside = temp_dir();
+        let slots = Slots { server: Server::start(&aside.path().join("pools")), disks, aside };
+        for (number, disk) in slots.disks.paths().iter().enumerate() {
+            symlink(disk, slots.path(number)).unwrap();
+        }
+        let place = |word: &str| match word.parse() {
+            Ok(number) => slots.path(number).display().to_string(),
+            Err(_) => word.to_owned(),
+        };
+        let words: Vec<String> = made.split(' ').map(place).collect();
+        drop(Ran::of(slots.command("zpool create").args(words)).expect_ok());
+        slots
+    }
+
+    fn path(&self, number: usize) -> PathBuf {
+        self.aside.path().join(format!("slot{number}"))
+    }
+
+    /// Another disk, in the place of what is there.
+    fn put(&self, number: usize, disk: &Path) {
+        fs::remove_file(self.path(number)).unwrap();
+        symlink(disk, self.path(number)).unwrap();
+    }
+
+    fn command(&self, words: &str) -> Command {
+        let mut command = thumper(&self.aside.path().join("pools"));
+        command.args(words.split(' ')).current_dir(self.aside.path());
+        command
+    }
+
+    fn run(&self, words: &str) -> String {
+        Ran::of(&mut self.command(words)).expect_ok().out
+    }
+
+    fn load(&self) -> Load {
+        Load::start(self.aside.path().join("pools"))
+    }
+}
+
 /// A disk that fails and one that takes long; then two more die, which is all that raidz2 bears.
 #[test]
 fn disks_that_fail_and_slow_ones_are_replaced_under_load() {
     let disks = Disks::new(7, 128 << 20, Duration::from_micros(300));
-    let aside = temp_dir();
-    let state = aside.path().join("pools");
-    let server = Server::start(&state);
-    let run = |words: &[&str]| {
-        let mut command = thumper(&state);
-        Ran::of(command.args(words).current_dir(aside.path())).expect_ok().out
-    };
-    let paths: Vec<String> = disks.paths().iter().map(|path| path.display().to_string()).collect();
-    let mut words = vec!["zpool", "create", "tank", "raidz2"];
-    words.extend(paths[..5].iter().map(String::as_str));
-    words.push("spare");
-    words.extend(paths[5..].iter().map(String::as_str));
-    drop(run(&words));
-    let load = Load::start(state.clone());
-    let status = || run(&["zpool", "status", "tank"]);
-    let events = || run(&["zpool", "events", "-H"]);
+    let slots = Slots::new(disks, "tank raidz2 0 1 2 3 4 spare 5 6");
+    let disks = &slots.disks;
+    let load = slots.load();
+    let status = || slots.run("zpool status tank");
+    let events = || slots.run("zpool events -H");
     rt::time::sleep(Duration::from_secs(1));
     // A scrub that somebody has paused does not keep the spare from being filled.
-    drop(run(&["zpool", "scrub", "tank"]));
-    let paused = run(&["zpool", "scrub", "-p", "tank"]);
+    drop(slots.run("zpool scrub tank"));
+    let paused = slots.run("zpool scrub -p tank");
     assert!(paused.is_empty() && status().contains("scrub paused"), "{}", status());
     disks.fail(1, true);
-    wait_for(SOON, status, |said| stands_in(said, "disk5"));
+    wait_for(SOON, status, |said| stands_in(said, "slot5"));
     wait_for(FILLED, events, filled(1));
     let faulted = status();
-    assert!(shown(&faulted).contains(&"disk1 FAULTED".into()), "{faulted}");
+    assert!(shown(&faulted).contains(&"slot1 FAULTED".into()), "{faulted}");
     disks.take(2, Duration::from_millis(25));
     wait_for(FILLED, status, |said| said.contains("slow: "));
-    wait_for(SOON, status, |said| stands_in(said, "disk6"));
+    wait_for(SOON, status, |said| stands_in(said, "slot6"));
     wait_for(FILLED, events, filled(2));
     disks.take(2, Duration::from_micros(300));
     let spared = status();
@@ -155,7 +195,7 @@ fn disks_that_fail_and_slow_ones_are_replaced_under_load() {
     load.end();
     let events = events();
     assert_eq!(events.matches("sysevent.fs.zfs.vdev_spare").count(), 2, "{events}");
-    let log = server.stop();
+    let log = slots.server.stop();
     assert_eq!(log.matches("stands in for").count(), 2, "{log}");
 }
 
@@ -238,38 +278,25 @@ fn disks_that_go_or_rot_are_replaced_and_stand_back() {
 #[test]
 fn a_new_disk_in_the_place_of_one_that_failed_is_taken() {
     let disks = Disks::new(4, 128 << 20, Duration::ZERO);
-    let aside = temp_dir();
-    let state = aside.path().join("pools");
-    let server = Server::start(&state);
-    let run = |words: &[&str]| {
-        let mut command = thumper(&state);
-        Ran::of(command.args(words).current_dir(aside.path())).expect_ok().out
-    };
-    let slot = |number: usize| aside.path().join(format!("slot{number}"));
-    (0..4).for_each(|number| symlink(disks.path(number), slot(number)).unwrap());
-    let slots: Vec<String> = (0..4).map(|number| slot(number).display().to_string()).collect();
-    let mut words = vec!["zpool", "create", "-o", "autoreplace=on", "tank", "raidz1"];
-    words.extend([&slots[0], &slots[1], &slots[2], "spare", &slots[3]]);
-    drop(run(&words));
-    let load = Load::start(state.clone());
-    let status = || run(&["zpool", "status", "tank"]);
-    let events = || run(&["zpool", "events", "-H"]);
-    disks.fail(1, true);
+    let slots = Slots::new(disks, "-o autoreplace=on tank raidz1 0 1 2 spare 3");
+    let load = slots.load();
+    let status = || slots.run("zpool status tank");
+    let events = || slots.run("zpool events -H");
+    slots.disks.fail(1, true);
     wait_for(SOON, status, |said| stands_in(said, "slot3"));
     wait_for(FILLED, events, filled(1));
     assert!(shown(&status()).contains(&"slot1 FAULTED".into()), "{}", status());
     // It answers again, as it did when it was taken for good.
-    disks.fail(1, false);
+    slots.disks.fail(1, false);
     load.end();
     rt::time::sleep(Duration::from_secs(5));
     assert!(shown(&status()).contains(&"slot1 FAULTED".into()), "{}", status());
-    let new = aside.path().join("new");
+    let new = slots.aside.path().join("new");
     fs::File::create(&new).unwrap().set_len(128 << 20).unwrap();
-    fs::remove_file(slot(1)).unwrap();
-    symlink(&new, slot(1)).unwrap();
+    slots.put(1, &new);
     let whole = rows("tank raidz1-0 slot0 slot1 slot2 | slot3");
     wait_for(FILLED, status, |said| shown(said) == whole);
-    let log = server.stop();
+    let log = slots.server.stop();
     assert!(log.contains("replaces the old one"), "{log}");
 }
 
@@ -314,29 +341,17 @@ fn a_disk_is_looked_for_where_it_was_found() {
 #[test]
 fn what_does_not_answer_in_the_place_of_a_disk_holds_nobody_up() {
     const TAKES: Duration = Duration::from_secs(20);
-    let disks = Disks::new(3, 128 << 20, Duration::ZERO);
-    let aside = temp_dir();
-    let state = aside.path().join("pools");
-    let server = Server::start(&state);
-    let run = |words: &[&str]| {
-        let mut command = thumper(&state);
-        Ran::of(command.args(words).current_dir(aside.path())).expect_ok().out
-    };
-    let slot = |number: usize| aside.path().join(format!("slot{number}"));
-    (0..2).for_each(|number| symlink(disks.path(number), slot(number)).unwrap());
-    let slots: Vec<String> = (0..2).map(|number| slot(number).display().to_string()).collect();
-    drop(run(&["zpool", "create", "tank", "mirror", &slots[0], &slots[1]]));
-    let status = || run(&["zpool", "status", "tank"]);
+    let slots = Slots::new(Disks::new(3, 128 << 20, Duration::ZERO), "tank mirror 0 1");
+    let status = || slots.run("zpool status tank");
     // What is at the paths now has been seen when this returns.
-    drop(run(&["zpool", "events", "-H"]));
-    disks.take(2, TAKES);
-    fs::remove_file(slot(1)).unwrap();
-    symlink(disks.path(2), slot(1)).unwrap();
+    drop(slots.run("zpool events -H"));
+    slots.disks.take(2, TAKES);
+    slots.put(1, &slots.disks.path(2));
     wait_for(SOON, status, |said| shown(said).contains(&"slot1 REMOVED".into()));
     // It is being looked at.
     rt::time::sleep(Duration::from_secs(5));
     let start = rt::time::now();
-    drop(run(&["zpool", "export", "tank"]));
+    drop(slots.run("zpool export tank"));
     assert!(start.elapsed() < TAKES / 2, "{:?}", start.elapsed());
-    server.kill();
+    slots.server.kill();
 }

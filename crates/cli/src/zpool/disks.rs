@@ -35,7 +35,9 @@ fn change(
 ) -> Ran {
     let (places, command) = (door.places.clone(), door.command.clone());
     let request = Change { name: name.into(), device, act, force, wait, places, command };
-    with_progress(door, |engine, tell| engine.pool_disk(&request, tell))??;
+    for note in with_progress(door, |engine, tell| engine.pool_disk(&request, tell))?? {
+        door.print(&format!("{note}\n"))?;
+    }
     Ok(0)
 }
 

@@ -75,10 +75,10 @@ fn each(door: &mut Door<'_>, names: &[String], wish: ScanWish, wait: bool) -> Ra
 }
 
 /// Does what may take long; on a terminal it is shown how far it is.
-pub(super) fn with_progress(
+pub(super) fn with_progress<T>(
     door: &mut Door<'_>,
-    work: impl FnOnce(&mut dyn Engine, &mut dyn FnMut(&Scan) -> bool) -> Result<(), Error>,
-) -> Result<Result<(), Error>, Stop> {
+    work: impl FnOnce(&mut dyn Engine, &mut dyn FnMut(&Scan) -> bool) -> Result<T, Error>,
+) -> Result<Result<T, Error>, Stop> {
     let show = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let mut shown = false;
     let result = {

@@ -160,7 +160,7 @@ impl Engine for Told {
         &mut self,
         request: &verbs::disks::Change,
         _progress: &mut dyn FnMut(&pools::Scan) -> bool,
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
         self.ask(request)
     }
 

@@ -98,6 +98,7 @@ pub unsafe extern "C" fn thumper_open(
             parents: has(THUMPER_PARENTS),
             digests: has(THUMPER_DIGESTS),
             unbroken: has(THUMPER_UNBROKEN),
+            kept_since_ms: 0,
         };
         out = Box::into_raw(Box::new(thumper_file(client.0.open(&who, path, how, mode)?)));
         Ok(())

@@ -150,6 +150,11 @@ fn serve_session(
             Err(failure) => (Err(failure), None),
         };
         drop((bulk, memory));
+        let refused = answer.as_ref().is_err_and(|failure| failure.errno == fs::code::IO);
+        if refused && session.tree.is_ending() {
+            // The next server does it.
+            return Ok(());
+        }
         match &answer {
             Ok(Reply::Bytes) => {
                 let count = read.as_ref().map_or(0, |bulk| bulk.bytes().len());

@@ -234,6 +234,11 @@ fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> 
         }
         Err(failure) => return Err(failure),
     };
+    let kept_since_ms = session.tree.kept_since(&place);
+    if ![0, kept_since_ms].contains(&how.kept_since_ms) {
+        let why = "the server began anew meanwhile, and some of what was written may be lost";
+        return fail(code::IO, format!("{}: {why}", shown(path)));
+    }
     // Kept first, and then asked about: what is asked about stays what it is.
     let mut handle = Handle::of(place.clone())?;
     let attrs = place.attrs()?;
@@ -271,7 +276,7 @@ fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> 
         handle.digests = true;
     }
     let stat = stat(&place)?;
-    Ok(Reply::Opened(session.keep(handle)?, stat))
+    Ok(Reply::Opened { handle: session.keep(handle)?, stat, kept_since_ms })
 }
 
 /// Makes a file; that it is new. One that somebody else has just made is as good, if it need not be new.

@@ -73,9 +73,19 @@ impl Tree {
         }
     }
 
-    /// How long the pool of a file is held.
+    /// Are the pools about to be closed?
+    pub(super) fn is_ending(&self) -> bool {
+        self.held.is_ending()
+    }
+
+    /// How long nothing of the pool of a file can have been lost.
     pub(super) fn held_for(&self, of: &Place) -> Duration {
         self.held.held_for(of.fs.pool().name())
+    }
+
+    /// Since when, in milliseconds since 1970.
+    pub(super) fn kept_since(&self, of: &Place) -> u64 {
+        self.held.kept_since(of.fs.pool().name())
     }
 
     /// Are digests of a file made while it is written?

@@ -106,12 +106,12 @@ pub(super) fn find_aux(session: &Session, name: &str) -> Result<Option<VdevConfi
 }
 
 /// Makes the change; without a server, or if that is asked for, it stays until what a disk lacks is filled, and
-/// `progress` hears of it, until it gives false.
+/// `progress` hears of it, until it gives false. What there is to know though it was done, one a line.
 pub(super) fn change(
     here: &Here,
     request: &Change,
     progress: &mut dyn FnMut(&Scan) -> bool,
-) -> Result<()> {
+) -> Result<Vec<String>> {
     let alone = here.held.as_ref().map(|held| held.one_at_a_time());
     let session = session::open(here, &request.name, &request.places, For::Writing)?;
     let doing = doing(request);
@@ -130,6 +130,7 @@ pub(super) fn change(
         }
         (None, None) => return Err(Error::cannot(doing, Why::NoDevice)),
     };
+    let mut notes = Vec::new();
     let class = match &request.act {
         Act::Offline { temporary, fault } => {
             session.pool.offline(old.guid, *temporary, *fault).map_err(fail)?;
@@ -140,6 +141,15 @@ pub(super) fn change(
             session.pool.online(old.guid, device).map_err(fail)?;
             if *expand {
                 session.pool.expand(Some(old.guid)).map_err(fail)?;
+            }
+            if !is_there(&session, &old) {
+                let device = &request.device;
+                notes.push(format!(
+                    "warning: device '{device}' onlined, but remains in faulted state"
+                ));
+                notes.push(
+                    "use 'zpool replace' to replace devices that are no longer present".to_owned(),
+                );
             }
             events::VDEV_ONLINE
         }
@@ -184,7 +194,8 @@ pub(super) fn change(
         let filled = scrub::fill(here, &session, request.wait, progress);
         filled.map_err(|error| pool_error(doing.clone(), error))?;
     }
-    session.close(doing)
+    session.close(doing)?;
+    Ok(notes)
 }
 
 pub(super) fn path_of(leaf: &VdevConfig) -> PathBuf {
@@ -226,15 +237,19 @@ pub(super) fn engage(
     pool.engage(old, spare.guid, queued(pool.memory(), file), trouble)
 }
 
+/// Does the pool have the device of a leaf?
+fn is_there(session: &Session, leaf: &VdevConfig) -> bool {
+    let tree = session.pool.store().tree();
+    tree.leaf_by_guid(leaf.guid).is_some_and(|at| tree.leaves()[at].device().is_some())
+}
+
 /// The device of a leaf that the pool was opened without, if it is where it was, with its label.
 fn returned(
     here: &Here,
     session: &Session,
     leaf: &VdevConfig,
 ) -> std::result::Result<Option<Arc<dyn WriteDevice>>, PoolError> {
-    let tree = session.pool.store().tree();
-    let open = tree.leaf_by_guid(leaf.guid).and_then(|at| tree.leaves()[at].device().cloned());
-    if open.is_some() {
+    if is_there(session, leaf) {
         return Ok(None);
     }
     let mut places = vec![place_of(session, leaf), path_of(leaf)];

@@ -26,7 +26,7 @@ use super::session::{self, For, Located, Session};
 use super::standins::Standins;
 use super::systems::{System, Systems};
 use crate::events::{self, Events, Heard, Query};
-use crate::state::Known;
+use crate::state::{Closed, Known, StateFile};
 use crate::{Doing, Error, Result, Why};
 
 /// How long an export waits for commands that have the pool in use.
@@ -46,6 +46,11 @@ struct One {
     systems: Systems,
     /// When it was opened, and its logs were worked off.
     since: Instant,
+    /// Since when it has lost nothing, in milliseconds since 1970: with the first of the servers that held it one after
+    /// the other and closed it in order. It stays the same over all of them.
+    kept_since_ms: u64,
+    /// How long before `since` that was.
+    before: Duration,
 }
 
 /// All of them, by name.
@@ -107,9 +112,16 @@ impl Held {
         Some(systems.get(&pool, name))
     }
 
-    /// How long one of them is held: since what was in its logs is in its files. Nothing, if it is not.
+    /// How long nothing of one of them can have been lost: since what was in its logs is in its files, by this server
+    /// or one before it that has closed it in order. Nothing, if it is not held.
     pub fn held_for(&self, pool: &str) -> Duration {
-        self.pools.lock().get(pool).map_or(Duration::ZERO, |one| one.since.elapsed())
+        self.pools.lock().get(pool).map_or(Duration::ZERO, One::held_for)
+    }
+
+    /// Since when that is, in milliseconds since 1970: over servers that follow each other in order always the same.
+    /// 0, if it is not held.
+    pub fn kept_since(&self, pool: &str) -> u64 {
+        self.pools.lock().get(pool).map_or(0, |one| one.kept_since_ms)
     }
 
     /// Who holds them is about to close them: commands that only wait need not.
@@ -117,7 +129,8 @@ impl Held {
         self.ending.store(true, Ordering::Release);
     }
 
-    pub(super) fn is_ending(&self) -> bool {
+    /// Are they about to be closed?
+    pub fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Acquire)
     }
 
@@ -242,15 +255,17 @@ impl Held {
         Some(Located::held(pool, scan, index, known))
     }
 
-    /// Takes in a pool that a session has opened.
-    fn take_in(self: &Arc<Self>, session: Session) {
+    /// Takes in a pool that a session has opened, and that has lost nothing since then.
+    fn take_in(self: &Arc<Self>, session: Session, kept_since_ms: u64) {
         let Session { pool, scan, index, known, .. } = session;
         let name = pool.name().to_string();
         if pool.read_only_reason().is_none() {
             super::scrub::work(&pool, self);
         }
         let (systems, since) = (Systems::default(), rt::time::now());
-        self.pools.lock().insert(name, One { pool, scan, index, known, systems, since });
+        let before = rt::time::wall_clock().saturating_sub(Duration::from_millis(kept_since_ms));
+        let one = One { pool, scan, index, known, systems, since, kept_since_ms, before };
+        self.pools.lock().insert(name, one);
     }
 
     /// Gives a pool up, once nobody else has it in use, and leaves it to the caller to close.
@@ -297,16 +312,35 @@ impl Held {
         }
     }
 
-    /// Closes all of them; what went wrong, by name. They stay remembered.
-    pub fn close(&self) -> Vec<(String, PoolError)> {
+    /// Closes all of them; what went wrong, by name. They stay remembered, in `state`, as closed in order.
+    pub fn close(&self, state: &StateFile) -> Vec<(String, PoolError)> {
         self.places.iter().for_each(Places::end);
         let _alone = self.one_at_a_time();
         let pools = std::mem::take(&mut *self.pools.lock());
-        let failed = |(name, one): (String, One)| Some((name, one.pool.close().err()?));
+        let failed = |(name, one): (String, One)| {
+            let waited = one.pool.suspended().is_some();
+            let error = one.pool.close().err();
+            if error.is_none() && !waited {
+                // Without the note the next one to hold it believes less than it could.
+                drop(state.change(|state| state.note_closed(one.pool.guid(), one.closed())));
+            }
+            Some((name, error?))
+        };
         let mut pools: Vec<_> = pools.into_iter().collect();
         // One that waits for its disks comes last.
         pools.sort_by_key(|(_, one)| one.pool.suspended().is_some());
         pools.into_iter().filter_map(failed).collect()
+    }
+}
+
+impl One {
+    fn held_for(&self) -> Duration {
+        self.before + self.since.elapsed()
+    }
+
+    /// What is noted of it when it is closed in order.
+    fn closed(&self) -> Closed {
+        Closed { txg: self.pool.txg(), kept_since_ms: self.kept_since_ms }
     }
 }
 
@@ -344,7 +378,22 @@ impl Here {
                 _ => return Err(error),
             },
         };
-        held.take_in(session);
+        let kept_since_ms = self.kept_since(&session)?;
+        held.take_in(session, kept_since_ms);
         Ok(reason)
+    }
+
+    /// Since when a pool has lost nothing: from now on, if somebody has changed it since it was closed in order. That it
+    /// was is forgotten: from here on it is not closed.
+    fn kept_since(&self, session: &Session) -> Result<u64> {
+        let now = rt::time::wall_clock().as_millis() as u64;
+        let Some((guid, closed)) = session.known.as_ref().and_then(|k| Some((k.guid, k.closed?)))
+        else {
+            return Ok(now);
+        };
+        self.state.change(|state| state.forget_closed(guid))?;
+        let newest = session.found().and_then(|found| found.uberblocks.first());
+        let is_that = newest.is_some_and(|newest| newest.txg.get() == closed.txg);
+        Ok(if is_that { closed.kept_since_ms } else { now })
     }
 }

@@ -154,7 +154,7 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let paths = request.layout.devices().map(absolute).collect();
     let altroot = altroot(&request.properties);
-    let known = Known { name: name.clone(), guid, readonly: false, altroot, paths };
+    let known = Known { name: name.clone(), guid, readonly: false, altroot, closed: None, paths };
     here.state.change(|state| state.remember(known))?;
     here.hold(name)?;
     here.tell(name, events::POOL_CREATE);
@@ -344,7 +344,7 @@ fn import_one(here: &Here, request: &Import, guid: u64) -> Result<(String, Vec<S
     }
     session.close(doing)?;
     let altroot = altroot(&request.properties);
-    let known = Known { name: name.clone(), guid, readonly, altroot, paths };
+    let known = Known { name: name.clone(), guid, readonly, altroot, closed: None, paths };
     here.state.change(|state| state.remember(known))?;
     here.hold(&name)?;
     here.tell(&name, events::POOL_IMPORT);

@@ -274,7 +274,7 @@ impl Engine for Local {
         &mut self,
         request: &crate::disks::Change,
         progress: &mut dyn FnMut(&pools::Scan) -> bool,
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
         disks::change(&self.here, request, progress)
     }
 
