@@ -87,8 +87,9 @@ pub trait WriteQueue: ReadQueue {
     /// a write that is given up keeps its bytes. Returns its place in the batch.
     fn start_write(&self, batch: &Batch, class: Class, offset: u64, bufs: &[IoSlice<'_>]) -> usize;
 
-    /// Submits a flush of the writes whose outcome is known. Returns its place in the batch.
-    fn start_flush(&self, batch: &Batch) -> usize;
+    /// Submits a flush of the writes whose outcome is known. If it fails, that is counted before anybody can flush
+    /// again. Returns its place in the batch.
+    fn start_flush(&self, batch: &Batch, failures: &Arc<AtomicU64>) -> usize;
 }
 
 /// What to do with the disk. How to write is known only where the device can.
@@ -97,7 +98,7 @@ enum Action<D: ?Sized> {
     /// that of I/Os which ended in the meantime.
     Read(Option<PooledBuf>),
     Write(Vec<WriteBuf>, fn(&D, u64, &[IoSlice<'_>]) -> Result<()>),
-    Flush(fn(&D) -> Result<()>),
+    Flush(fn(&D) -> Result<()>, Arc<AtomicU64>),
 }
 
 /// An I/O that waits in the queue.
@@ -134,7 +135,7 @@ impl<D: Device> Io<D> {
         match &self.action {
             Action::Read(_) => Operation::Read,
             Action::Write(..) => Operation::Write,
-            Action::Flush(_) => Operation::Flush,
+            Action::Flush(..) => Operation::Flush,
         }
     }
 
@@ -143,7 +144,9 @@ impl<D: Device> Io<D> {
         let Some(first) = ios.first_mut() else { return Ok(()) };
         let at = first.offset;
         match &mut first.action {
-            Action::Flush(flush) => flush(device),
+            Action::Flush(flush, failures) => {
+                flush(device).inspect_err(|_| _ = failures.fetch_add(1, Ordering::AcqRel))
+            }
             Action::Write(_, write) => {
                 let write = *write;
                 let bufs = ios.iter().filter_map(|io| match &io.action {
@@ -363,9 +366,9 @@ impl<D: WriteDevice + 'static> LeafQueue<D> {
         self.submit_one(batch, class, Operation::Write, offset, size, action)
     }
 
-    /// Submits a flush. It covers the writes whose outcome is known when it is submitted.
-    pub fn flush(&self, batch: &Batch) -> usize {
-        let action = Action::Flush(D::flush);
+    /// Submits a flush. It covers the writes whose outcome is known when it is submitted; whether it failed is counted.
+    pub fn flush(&self, batch: &Batch, failures: &Arc<AtomicU64>) -> usize {
+        let action = Action::Flush(D::flush, failures.clone());
         self.submit_one(batch, Class::SyncWrite, Operation::Flush, 0, 0, action)
     }
 }
@@ -509,8 +512,8 @@ impl<D: WriteDevice + 'static> WriteQueue for LeafQueue<D> {
         self.write(batch, class, offset, vec![Arc::new(all)])
     }
 
-    fn start_flush(&self, batch: &Batch) -> usize {
-        LeafQueue::flush(self, batch)
+    fn start_flush(&self, batch: &Batch, failures: &Arc<AtomicU64>) -> usize {
+        LeafQueue::flush(self, batch, failures)
     }
 }
 

@@ -8,6 +8,7 @@ use std::io::{IoSlice, IoSliceMut};
 use device::queue::{Batch, Class, LeafQueue, Options, ReadQueue, WriteQueue};
 use device::{Device, Result, WriteDevice};
 use rt::buf::BufPool;
+use rt::sync::atomic::AtomicU64;
 use rt::sync::{Arc, Mutex};
 
 const SECTOR: usize = 4096;
@@ -216,8 +217,8 @@ impl WriteQueue for Witness {
         WriteQueue::start_write(&self.queue, batch, class, offset, bufs)
     }
 
-    fn start_flush(&self, batch: &Batch) -> usize {
+    fn start_flush(&self, batch: &Batch, failures: &Arc<AtomicU64>) -> usize {
         self.note(What::Flush, (Class::SyncWrite, !batch.is_empty()), (0, 0));
-        WriteQueue::start_flush(&self.queue, batch)
+        WriteQueue::start_flush(&self.queue, batch, failures)
     }
 }

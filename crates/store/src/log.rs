@@ -43,7 +43,7 @@ impl Writer {
             .filter_map(|(bp, data)| Some((bp.dvas().next()?, *data)))
             .map(|(dva, data)| (dva.vdev, dva.offset, data))
             .collect();
-        let lost = self.out().logs_lost();
+        let before = self.out().flush_failures();
         let mut rest = placed.as_slice();
         while let Some((top, ..)) = rest.first() {
             let count = rest.iter().take_while(|(other, ..)| other == top).count();
@@ -53,7 +53,7 @@ impl Writer {
             rest = later;
         }
         let places: Vec<_> = placed.iter().map(|(top, at, data)| (*top, *at, data.len())).collect();
-        self.out().flush_blocks(&places, lost)?;
+        self.out().flush_blocks(&places, &before)?;
         Ok(())
     }
 

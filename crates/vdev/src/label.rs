@@ -361,6 +361,7 @@ impl LabelStep<'_> {
             took[tree.leaves()[index].top as usize] = true;
         }
         for (index, error) in failed {
+            self.leaves.may_have_lost(index);
             self.failed(index, error);
         }
         Ok(took)

@@ -41,4 +41,4 @@ pub use read::{Check, Fault, FaultKind, ReadReport, ReadScratch};
 pub use seen::{Seen, Verdict};
 pub use sweep::{Laid, Sweep, SweepScratch, Swept};
 pub use tree::{ErrorCounts, Found, Leaf, LeafState, Top, Tree};
-pub use write::{WriteReport, WriteScratch, WriteTree};
+pub use write::{FlushFailures, WriteReport, WriteScratch, WriteTree};

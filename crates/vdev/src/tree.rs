@@ -123,6 +123,8 @@ pub struct Leaf {
     pub errors: Arc<Counters>,
     /// What was written without it.
     pub lacks: Arc<Lacks>,
+    /// How often its flush has failed: a device tells once that what it was given may be gone, to whoever flushes it.
+    pub flush_failures: Arc<AtomicU64>,
     /// What its watcher says of it.
     pub verdict: Arc<Verdict>,
     /// Is it being filled?
@@ -292,6 +294,7 @@ impl Tree {
             let before = &old.leaves[before];
             leaf.errors = before.errors.clone();
             leaf.lacks = before.lacks.clone();
+            leaf.flush_failures = before.flush_failures.clone();
             leaf.verdict = before.verdict.clone();
             leaf.sits_out = before.sits_out.clone();
             if let (LeafState::Missing, LeafState::CannotOpen(_)) = (&leaf.state, &before.state) {
@@ -362,6 +365,7 @@ impl Tree {
                 state,
                 errors: Arc::default(),
                 lacks: Arc::default(),
+                flush_failures: Arc::default(),
                 verdict: Arc::default(),
                 filling: AtomicBool::new(config.resilver_txg != 0 || config.rebuild_txg != 0),
                 sits_out: Arc::default(),

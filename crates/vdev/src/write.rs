@@ -15,14 +15,14 @@ use crate::raidz::DISKS_MAX;
 use crate::read::clip;
 use crate::rebuild::generate;
 use crate::sizes::Layout;
-use crate::tree::{Found, Top, Tree};
+use crate::tree::{Found, Leaf, Top, Tree};
 use device::queue::{Batch, Class};
 use device::{Device, DeviceError, WriteDevice};
 use format::config::VdevConfig;
 use format::label::{ASHIFT_MAX, DATA_AT};
 use rt::buf::Buf;
 use rt::sync::atomic::{AtomicU64, Ordering};
-use rt::sync::{Arc, RwLock};
+use rt::sync::{Arc, Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 
@@ -72,8 +72,28 @@ pub struct WriteTree {
 struct Noted {
     /// The txg whose blocks are being written (INV-6: one at a time); 0: none, nothing is noted.
     txg: AtomicU64,
-    /// How often a log vdev may have lost what was written to it: a device tells that once, to whoever flushes next.
-    logs_lost: AtomicU64,
+    /// Whose flushes had failed when it began.
+    at_begin: Mutex<FlushFailures>,
+}
+
+/// How often flushes of leaves have failed, by guid; of the others none has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlushFailures(BTreeMap<u64, u64>);
+
+impl FlushFailures {
+    fn of(tree: &Tree) -> FlushFailures {
+        let count = |leaf: &Leaf| (leaf.guid(), leaf.flush_failures.load(Ordering::Acquire));
+        FlushFailures(tree.leaves().iter().map(count).filter(|(_, count)| *count > 0).collect())
+    }
+
+    /// Has none failed since `before`?
+    fn none_since(&self, before: &FlushFailures) -> bool {
+        self.0.iter().all(|(guid, count)| before.0.get(guid) == Some(count))
+    }
+
+    fn has_since(&self, leaf: &Leaf, before: &FlushFailures) -> bool {
+        self.0.get(&leaf.guid()).is_some_and(|count| before.0.get(&leaf.guid()) != Some(count))
+    }
 }
 
 /// A tree and those of its leaves that can be written: what one write or flush works with from its beginning to
@@ -93,7 +113,7 @@ impl Writers {
         devices: BTreeMap<u64, Arc<dyn WriteDevice>>,
         noted: Arc<Noted>,
     ) -> Arc<Writers> {
-        let writer = |leaf: &crate::tree::Leaf| {
+        let writer = |leaf: &Leaf| {
             let device = devices.get(&leaf.guid()).filter(|_| leaf.state.is_online())?;
             Some(Writer { device: device.clone() })
         };
@@ -247,6 +267,7 @@ impl WriteTree {
 
     /// From here on blocks of `txg` are written: a leaf that misses one lacks the txg.
     pub fn begin(&self, txg: u64) {
+        *self.noted.at_begin.lock() = self.flush_failures();
         self.noted.txg.store(txg, Ordering::Release);
     }
 
@@ -259,37 +280,33 @@ impl WriteTree {
     /// ([`WriteTree::flush_blocks`]): no txg waits for one.
     ///
     /// # Errors
-    /// [`VdevError::FlushFailed`] if those are more than the redundancy of their vdev covers. What failed may
-    /// be gone: flushing again does not bring it back.
+    /// [`VdevError::FlushFailed`] if those are more than the redundancy of their vdev covers, with those whose flush
+    /// has failed since the txg began, whoever it was that flushed them. What failed may be gone: flushing again does
+    /// not bring it back.
     pub fn flush(&self) -> Result<WriteReport> {
         let writers = self.writers();
-        writers.flush_these(0..writers.writers.len(), false)
+        let report = writers.flush_these(0..writers.writers.len());
+        let tops = writers.tree.tops().iter().filter(|top| !top.is_log());
+        writers.hold_since(&self.noted.at_begin.lock(), tops, &report)?;
+        Ok(report)
     }
 
     /// As [`WriteTree::flush`], of the leaves alone that hold a part of these blocks: top-level vdev, offset and
-    /// bytes of each. `lost` is what [`WriteTree::logs_lost`] gave before they were written.
+    /// bytes of each. `before` is what [`WriteTree::flush_failures`] gave before they were written.
     ///
     /// # Errors
     /// Those of [`WriteTree::flush`], of log vdevs, too; a place that is not on the vdev.
-    pub fn flush_blocks(&self, blocks: &[(u32, u64, usize)], lost: u64) -> Result<WriteReport> {
-        let report = self.writers().flush_blocks(blocks)?;
-        let tree = self.tree();
-        let on_log = blocks.iter().find(|(top, ..)| tree.top(*top).is_ok_and(Top::is_log));
-        match on_log.filter(|_| self.logs_lost() != lost) {
-            // Somebody else was told that they may be gone.
-            Some((top, ..)) => Err(VdevError::FlushFailed {
-                top: *top,
-                failed: 1,
-                parity: 0,
-                first: Box::new(LeafFailure::Missing { guid: 0, path: String::new() }),
-            }),
-            None => Ok(report),
-        }
+    pub fn flush_blocks(
+        &self,
+        blocks: &[(u32, u64, usize)],
+        before: &FlushFailures,
+    ) -> Result<WriteReport> {
+        self.writers().flush_blocks(blocks, before)
     }
 
-    /// How often a log vdev may have lost what was written to it.
-    pub fn logs_lost(&self) -> u64 {
-        self.noted.logs_lost.load(Ordering::Acquire)
+    /// How often flushes of leaves have failed, whoever flushed them.
+    pub fn flush_failures(&self) -> FlushFailures {
+        FlushFailures::of(&self.writers().tree)
     }
 
     /// Notes that leaves which are away lack the txg that is being written, before a block of it missed them.
@@ -462,10 +479,12 @@ impl Writers {
         let (mut started, mut failed) = (Vec::new(), Vec::new());
         for leaf in leaves {
             let Some(writer) = self.writers.get(leaf).and_then(Option::as_ref) else { continue };
+            let failures = &self.tree.leaves()[leaf].flush_failures;
             if let Some(queue) = writer.device.write_queue() {
-                queue.start_flush(&batch);
+                queue.start_flush(&batch, failures);
                 started.push(leaf);
             } else if let Err(error) = writer.device.flush() {
+                failures.fetch_add(1, Ordering::AcqRel);
                 failed.push((leaf, error));
             }
         }
@@ -474,28 +493,15 @@ impl Writers {
                 failed.push((leaf, error));
             }
         }
-        self.note_lost_logs(&failed);
         failed
     }
 
-    /// A flush of these leaves failed: is that more than the redundancy of a log vdev covers?
-    fn note_lost_logs(&self, failed: &[(usize, DeviceError)]) {
-        let has_failed = |leaf: &usize| failed.iter().any(|(other, _)| other == leaf);
-        let is_lost = |leaf: &usize| has_failed(leaf) || self.writers[*leaf].is_none();
-        let of_log = |top: &&Top| {
-            let slots = || top.slots.iter();
-            let parity = top.layout.map_or(0, |layout| layout.parity());
-            top.is_log()
-                && slots().flatten().any(&has_failed)
-                && slots().filter(|slot| slot.iter().all(&is_lost)).count() > parity
-        };
-        if self.tree.tops().iter().any(|top| of_log(&top)) {
-            self.noted.logs_lost.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    fn flush_blocks(&self, blocks: &[(u32, u64, usize)]) -> Result<WriteReport> {
-        let mut leaves = BTreeSet::new();
+    fn flush_blocks(
+        &self,
+        blocks: &[(u32, u64, usize)],
+        before: &FlushFailures,
+    ) -> Result<WriteReport> {
+        let (mut tops, mut leaves) = (BTreeMap::new(), BTreeSet::new());
         for (top, offset, size) in blocks {
             let (vdev, layout) = self.tree.locate(*top, *offset, *size)?;
             let holds = |place: usize| match layout {
@@ -506,40 +512,64 @@ impl Writers {
             };
             let slots = vdev.slots.iter().enumerate().filter(|(place, _)| holds(*place));
             leaves.extend(slots.flat_map(|(_, slot)| slot.iter().copied()));
+            tops.insert(*top, vdev);
         }
-        self.flush_these(leaves.into_iter(), true)
+        let report = self.flush_these(leaves.into_iter());
+        self.hold_since(before, tops.values().copied(), &report)?;
+        Ok(report)
     }
 
-    /// `logs`: it is for what is on log vdevs, too.
-    fn flush_these(&self, leaves: impl Iterator<Item = usize>, logs: bool) -> Result<WriteReport> {
+    /// Flushes leaves; those that failed lack the txg.
+    fn flush_these(&self, leaves: impl Iterator<Item = usize>) -> WriteReport {
         let mut report = WriteReport::default();
         for (leaf, error) in self.flush_leaves(leaves) {
             self.failed(leaf, error, &mut report);
+            self.missed(leaf);
         }
         report.degraded = self.writers.iter().any(Option::is_none);
-        if report.failed.is_empty() {
-            return Ok(report);
+        report
+    }
+
+    /// Do these vdevs hold what was written to them since `before`, as far as flushes tell? A leaf that may not lacks
+    /// the txg, whoever was told.
+    fn hold_since<'a>(
+        &self,
+        before: &FlushFailures,
+        tops: impl Iterator<Item = &'a Top> + Clone,
+        report: &WriteReport,
+    ) -> Result<()> {
+        let now = FlushFailures::of(&self.tree);
+        if now.none_since(before) && report.failed.is_empty() {
+            return Ok(());
         }
         let txg = self.noted.txg.load(Ordering::Acquire);
-        let behind = |leaf: &usize| {
-            self.writers[*leaf].is_none()
-                || self.tree.leaves()[*leaf].lacks.contains(txg)
-                || report.failed.iter().any(|(failed, _)| failed == leaf)
+        let unflushed = |leaf: &usize| {
+            report.failed.iter().any(|(failed, _)| failed == leaf)
+                || now.has_since(&self.tree.leaves()[*leaf], before)
         };
-        for top in self.tree.tops() {
-            let Some(layout) = top.layout.filter(|_| logs || !top.is_log()) else { continue };
+        let leaves = tops.clone().flat_map(|top| top.slots.iter().flatten());
+        leaves.filter(|leaf| unflushed(leaf)).for_each(|leaf| self.missed(*leaf));
+        let behind = |leaf: &usize| {
+            let lacks = &self.tree.leaves()[*leaf].lacks;
+            self.writers[*leaf].is_none() || unflushed(leaf) || lacks.contains(txg)
+        };
+        let lost = tops.into_iter().find_map(|top| {
+            let parity = top.layout?.parity();
             let failed = top.slots.iter().filter(|slot| slot.iter().all(behind)).count();
-            if failed > layout.parity() {
-                return Err(VdevError::FlushFailed {
-                    top: top.id(),
-                    failed,
-                    parity: layout.parity(),
-                    first: Box::new(self.first_failure(top, &report)),
-                });
-            }
+            let is_lost = failed > parity && top.slots.iter().flatten().any(unflushed);
+            is_lost.then_some((top, failed, parity))
+        });
+        let Some((top, failed, parity)) = lost else { return Ok(()) };
+        let first = Box::new(self.first_failure(top, report));
+        Err(VdevError::FlushFailed { top: top.id(), failed, parity, first })
+    }
+
+    /// The flush of a leaf failed that has its part of the txg: what it was given besides may be gone. One that is being
+    /// filled is not filled with it.
+    pub(crate) fn may_have_lost(&self, leaf: usize) {
+        if !self.tree.leaves()[leaf].lacks.is_empty() {
+            self.missed(leaf);
         }
-        report.failed.iter().for_each(|(leaf, _)| self.missed(*leaf));
-        Ok(report)
     }
 
     fn note_absent(&self) {

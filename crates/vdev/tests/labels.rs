@@ -68,6 +68,28 @@ fn openzfs_reads_our_fresh_labels() {
     assert!(text.contains("labels = 0 1 2 3") && text.contains("name: 'fresh'"), "{text}");
 }
 
+/// A disk tells once that what it was given is gone, if need be to who flushes labels: one that is being filled is
+/// not full then.
+#[test]
+fn labels_are_flushed_with_what_a_disk_is_filled_with() {
+    let set = SimSet::new(2, 64 << 20);
+    let root = root(&top(VdevKind::Mirror, 2, 0, 9));
+    label_all(&set, &pool_config("tank", 4, root.clone()));
+    let device = |disk: usize| -> (u64, Arc<dyn WriteDevice>) {
+        (disk as u64 + 1, Arc::new(set.disk(disk)))
+    };
+    let tree = WriteTree::open(&root, [device(0), device(1)].into()).unwrap();
+    tree.tree().leaves()[1].lacks.note(5);
+    tree.begin(11);
+    set.disks().iter().for_each(|disk| {
+        disk.inject(Fault::new(Failure::Forget, On::Flushes).times(1));
+    });
+    let committed = tree.commit(&uberblock(11, &root), None);
+    assert!(matches!(committed, Err(VdevError::LabelsFailed { .. })), "{committed:?}");
+    let lacks = |leaf: usize| tree.tree().leaves()[leaf].lacks.contains(11);
+    assert_eq!([lacks(0), lacks(1)], [false, true]);
+}
+
 /// What the kernel wrote, written again by us, gives the same bytes: configs, uberblock and seals.
 #[test]
 fn the_kernels_labels_come_out_the_same_to_the_byte() {

@@ -223,16 +223,60 @@ fn a_failed_flush_counts_with_the_writes_that_failed() {
             assert_eq!(result.unwrap().failed.len(), 1);
         }
         let lacks = |leaf: usize| tree.tree().leaves()[leaf].lacks.contains(7);
-        assert_eq!([lacks(0), lacks(1), lacks(2)], [also_write_fails, !also_write_fails, false]);
+        assert_eq!([lacks(0), lacks(1), lacks(2)], [also_write_fails, true, false]);
         // The disk whose flush failed may still have lost what was written in the txg.
         set.disk(2).inject(failure(On::Flushes).times(1));
         assert!(tree.flush().is_err());
-        assert_eq!(tree.flush().unwrap().failed, []);
+        assert!(tree.flush().is_err(), "it does not come back");
         // In the next it is as good as any.
         tree.begin(8);
         set.disk(2).inject(failure(On::Flushes).times(1));
         assert_eq!(tree.flush().unwrap().failed.len(), 1);
     }
+}
+
+/// A disk tells once that what it was given is gone: who flushes next hears of it all the same, of a txg or of a block
+/// that somebody waits for, and what is being filled is not full.
+#[test]
+fn what_one_flush_was_told_all_others_know() {
+    let spec = top(VdevKind::Mirror, 2, 0, 9);
+    let set = disks(2);
+    let tree = open_write(&spec, &set);
+    let forget = |disk: usize| {
+        set.disk(disk).inject(Fault::new(Failure::Forget, On::Flushes).times(1));
+    };
+    let data = noise(&mut Rng::new(4), 1 << 12);
+    let mut scratch = WriteScratch::default();
+    let (of_txg, of_log) = ((0, 0, data.len()), (0, 1 << 12, data.len()));
+    let mut write = |(_, at, _)| _ = tree.write(0, at, &data, &mut scratch).unwrap();
+
+    tree.begin(7);
+    let before = tree.flush_failures();
+    write(of_txg);
+    write(of_log);
+    (0..2).for_each(forget);
+    assert!(tree.flush_blocks(&[of_log], &before).is_err());
+    assert!(tree.flush().is_err(), "the txg goes on though it is gone");
+    assert!((0..2).all(|leaf| tree.tree().leaves()[leaf].lacks.contains(7)));
+
+    tree.begin(8);
+    let before = tree.flush_failures();
+    write(of_log);
+    (0..2).for_each(forget);
+    assert!(tree.flush().is_err());
+    assert!(tree.flush_blocks(&[of_log], &before).is_err(), "somebody is told that it is stable");
+
+    // One disk each, and told in another txg: together they are all that had it.
+    tree.begin(9);
+    let before = tree.flush_failures();
+    write(of_log);
+    forget(0);
+    tree.flush().unwrap();
+    tree.begin(10);
+    forget(1);
+    tree.flush().unwrap();
+    assert!(tree.flush_blocks(&[of_log], &before).is_err(), "nobody has it any more");
+    tree.flush_blocks(&[of_log], &tree.flush_failures()).unwrap();
 }
 
 /// Whatever is away or lies, a run gives what single reads give.

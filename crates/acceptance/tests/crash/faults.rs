@@ -27,12 +27,13 @@ fn run_with(seed: u64, shape: Shape, faulty: &[usize], fault: &Fault) -> (SimSet
     (set, told)
 }
 
-fn faults(skip: u64) -> [Fault; 4] {
+fn faults(skip: u64) -> [Fault; 5] {
     let error = Kind::Error(rustix::io::Errno::IO);
     [
         Fault::new(error.clone(), On::Writes).after(skip),
         Fault::new(error.clone(), On::Writes).after(skip).times(3),
         Fault::new(error, On::Flushes).after(skip / 8),
+        Fault::new(Kind::Forget, On::Flushes).after(skip / 8).times(1),
         Fault::new(Kind::Vanish, On::Writes).after(skip),
     ]
 }

@@ -36,7 +36,7 @@ fn change(
     let (places, command) = (door.places.clone(), door.command.clone());
     let request = Change { name: name.into(), device, act, force, wait, places, command };
     for note in with_progress(door, |engine, tell| engine.pool_disk(&request, tell))?? {
-        door.print(&format!("{note}\n"))?;
+        door.print(format!("{note}\n"))?;
     }
     Ok(0)
 }

@@ -7,6 +7,7 @@ use super::{Batch, Class, LeafQueue, ReadQueue, WriteQueue};
 use crate::error::{Operation, Result};
 use crate::meter::Meters;
 use crate::{Device, WriteDevice};
+use rt::sync::Arc;
 use std::io::{IoSlice, IoSliceMut};
 
 impl<D: Device + 'static> Device for LeafQueue<D> {
@@ -95,7 +96,7 @@ impl<D: WriteDevice + 'static> WriteDevice for LeafQueue<D> {
             return self.shared.metered(Class::SyncWrite, Operation::Flush, 0, D::flush);
         }
         let batch = Batch::new();
-        LeafQueue::flush(self, &batch);
+        LeafQueue::flush(self, &batch, &Arc::default());
         batch.wait_one().map(|_| ())
     }
 

@@ -505,7 +505,14 @@ impl WriteDevice for SimDisk {
         if kind == Some(Kind::Lie) {
             return Ok(());
         }
+        let recorded = state.log.is_some();
         let disk = &mut state.disks[self.index];
+        if kind == Some(Kind::Forget) {
+            assert!(!recorded, "the log has no word for what is gone");
+            disk.pending.clear();
+            disk.current = disk.stable.clone();
+            return Err(self.error(Operation::Flush, 0, 0, Errno::IO));
+        }
         disk.pending.clear();
         disk.stable = disk.current.clone();
         if let Some(log) = &mut state.log {

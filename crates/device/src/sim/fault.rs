@@ -47,6 +47,9 @@ pub enum Kind {
     },
     /// A flush says it was done, and the cache stays as it is.
     Lie,
+    /// A flush fails, and what lay in the cache is gone: the next one knows nothing of it. Not for disks whose
+    /// history is recorded.
+    Forget,
     /// The operation does not return until the fault is lifted; then it is done as usual.
     Hang,
     /// The operation takes this much longer.
