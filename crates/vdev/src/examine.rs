@@ -200,7 +200,7 @@ impl Tree {
 
     /// Reads every piece again and compares it with the truth, if that is known: `buf` and
     /// `parity`. The long way, for blocks with something wrong.
-    fn compare_columns(
+    pub(crate) fn compare_columns(
         &self,
         top: &Top,
         birth: u64,
@@ -243,7 +243,7 @@ impl Tree {
     }
 
     /// Adds a finding, which is none against a leaf that is still being filled or lacks the block's txg.
-    fn judge(&self, examined: &mut Examined, birth: u64, fault: Fault) {
+    pub(crate) fn judge(&self, examined: &mut Examined, birth: u64, fault: Fault) {
         if self.is_trusted(fault.leaf, birth) {
             examined.faults.push(fault);
         } else {

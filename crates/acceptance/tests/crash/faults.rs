@@ -1,12 +1,13 @@
 //! Disks that fail while the pool is written, pools that are full, opens that must not write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use device::sim::{Cut, Fault, Kind, On, SimSet};
 use format::label::DATA_AT;
+use format::scan::ScanFunction;
 use fs::{Filesystem, FsError, NewObject, Who, mode};
-use pool::Stored;
+use pool::{ScanAnswer, ScanStep, Stored};
 use rt::Rng;
 use rt::sync::Mutex;
 
@@ -215,6 +216,54 @@ fn what_has_no_checksum_is_not_read_from_a_disk_that_lacks_it() {
             assert_eq!(fs.read(fs.resolve(b"plain").unwrap(), 0, &mut seen).unwrap(), data.len());
             assert!(seen == data, "{shape:?}: bytes of a disk that lacks them");
         }
+    }
+}
+
+/// A resilver of such data takes it from those that have it, too: if they cannot be read, it is lost for the time being,
+/// and what lies where it should be is given to nobody.
+#[test]
+fn what_has_no_checksum_is_not_filled_from_a_disk_that_lacks_it() {
+    for (shape, away, fails) in [(RAIDZ, 1, 2), (MIRROR, 0, 1), (MIRROR, 1, 0)] {
+        let set = SimSet::new(shape.disks, shape.disk_bytes);
+        let pool = rig::create(&set, shape).unwrap();
+        pool.set_property(rig::POOL, "checksum", Some(Stored::Number(2))).unwrap();
+        pool.set_property(rig::POOL, "compression", Some(Stored::Number(2))).unwrap();
+        set.disk(away).inject(Fault::new(Kind::Error(rustix::io::Errno::IO), On::Writes));
+        let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+        let file = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+        let mut data = vec![0; 3 << 20];
+        Rng::new(1).fill(&mut data);
+        fs.create_with(fs.root(), b"plain", &file, &data).unwrap();
+        pool.sync().unwrap();
+        drop(fs);
+        set.disk(away).heal();
+        let fill = || {
+            assert_eq!(pool.scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Done);
+            assert_eq!(pool.scan_run(&mut |_| true).unwrap(), ScanStep::Done);
+            pool.scan_status().unwrap().unwrap().scan.errors
+        };
+        // Where some of the data lies.
+        let image = set.disk(fails).image();
+        let sectors: HashSet<&[u8]> = data.chunks_exact(512).collect();
+        let holds = |at: &u64| {
+            let mut sector = [0; 512];
+            image.read(*at, &mut sector);
+            sectors.contains(&sector[..])
+        };
+        let at = (DATA_AT..shape.disk_bytes).step_by(512).find(holds).unwrap();
+        let fault = Fault::new(Kind::Error(rustix::io::Errno::IO), On::Reads);
+        set.disk(fails).inject(fault.within(at..at + 512));
+        assert_eq!(fill(), 1, "{shape:?}: made up");
+        set.disk(fails).heal();
+        assert_eq!(fill(), 0, "{shape:?}");
+        pool.close().unwrap();
+        drop(pool);
+        let without: Vec<usize> = (0..set.len()).filter(|disk| *disk != fails).collect();
+        let pool = rig::open_to_write(&set, &without).unwrap();
+        let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+        let mut seen = vec![0; data.len()];
+        assert_eq!(fs.read(fs.resolve(b"plain").unwrap(), 0, &mut seen).unwrap(), data.len());
+        assert!(seen == data, "{shape:?}: a disk was filled with what it had");
     }
 }
 

@@ -211,13 +211,20 @@ impl Mending<'_> {
         let tree = self.tree;
         // Under the hold, or somebody is blamed for a block that is another by now.
         let examined = self.hold.during(|| {
+            let place = (spot.offset, laid.birth);
+            if !part.has_checksum() {
+                return tree.examine_unverified(spot.top, place, block, read);
+            }
             let check = &mut |bytes: &[u8]| self.store.is_right(&part, bytes);
-            tree.examine(spot.top, spot.offset, laid.birth, block, read, check)
+            tree.examine_again(spot.top, place, block, read, check)
         });
         let Some(examined) = examined else {
             self.broken.store(true, Ordering::Relaxed);
             return;
         };
+        if let Ok(examined) = &examined {
+            tree.count_new(examined, &[]);
+        }
         self.sums.lock().read += laid.size as u64;
         let leaves = match examined {
             Err(_) => None,
