@@ -36,6 +36,14 @@ impl Lacks {
         *state = State { txgs, changed: false };
     }
 
+    /// The leaf lacks what was written in the txgs `[start, end)`, too.
+    pub fn add(&self, start: u64, end: u64) {
+        let mut state = self.state.lock();
+        state.txgs.add(start, end);
+        state.changed = true;
+        self.any.store(true, Ordering::Release);
+    }
+
     /// The leaf lacks these, whatever it lacked before; they go to disk.
     pub fn set(&self, txgs: Dtl) {
         let mut state = self.state.lock();

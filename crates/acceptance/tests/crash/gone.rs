@@ -64,6 +64,36 @@ fn a_dead_disk_goes_when_its_replacement_is_filled_and_holds_up_no_other() {
     pool.close().unwrap();
 }
 
+/// A copy of a disk, made some time ago, in its place: it lacks what was written since, though the pool knows of nothing
+/// that its disk has missed.
+#[test]
+fn another_device_in_the_place_of_a_disk_lacks_what_came_after_it() {
+    let set = SimSet::new(MIRROR.disks, MIRROR.disk_bytes);
+    let pool = rig::create(&set, MIRROR).unwrap();
+    let fs = Filesystem::open(&pool, POOL).unwrap();
+    let new = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+    fs.create_with(fs.root(), b"before", &new, &[1; 100_000]).unwrap();
+    pool.sync().unwrap();
+    let copy = set.disk(1).image();
+    for name in [b"one", b"two"] {
+        fs.create_with(fs.root(), name, &new, &[2; 100_000]).unwrap();
+        pool.sync().unwrap();
+    }
+    let other = SimSet::from_images(vec![("d01".into(), copy)]);
+    pool.online(guid_on(&pool, 1), Some(Arc::new(other.disk(0)))).unwrap();
+    let lacking = pool.store().tree();
+    assert!(lacking.leaves().iter().any(|leaf| !leaf.lacks.is_empty()), "it has all of it");
+    fill(&pool);
+    let (scrubbed, status) = (pool.scan_start(ScanFunction::Scrub).unwrap(), || pool.scan_status());
+    assert_eq!(
+        (scrubbed, pool.scan_run(&mut |_| true).unwrap()),
+        (ScanAnswer::Done, ScanStep::Done)
+    );
+    let scan = status().unwrap().unwrap().scan;
+    assert_eq!((scan.processed, scan.errors), (0, 0), "it was not filled");
+    pool.close().unwrap();
+}
+
 /// Disk 2 is the log device of a mirror of the others.
 const LOG: usize = 2;
 const FILE: &[u8] = b"file";

@@ -103,7 +103,8 @@ impl Pool {
         })
     }
 
-    /// Uses a leaf again; `device` is its device, if it has none yet. What was written without it is in its DTL.
+    /// Uses a leaf again; `device` is its device, if it has none yet, or another one that says so of itself. What was
+    /// written without it is in its DTL, and what came after the newest uberblock of a device goes there.
     ///
     /// # Errors
     /// [`PoolError::Invalid`] if there is no such leaf.
@@ -112,19 +113,22 @@ impl Pool {
         self.change_vdevs(move |cx, change| {
             leaf_of(&change.tree, leaf)?;
             change.offline.remove(&leaf);
-            change.devices.extend(device.map(|device| (leaf, device)));
             if let Some(config) = change.tree.find_mut(leaf) {
                 use_config_again(config);
                 config.offline = false;
             }
-            // A resilver under way has passed blocks that this one lacks: it is not filled by that one.
             let tree = cx.pool.store.tree();
-            let known = tree.leaf_by_guid(leaf).map(|place| &tree.leaves()[place].lacks);
-            if let Some(lacks) = known.filter(|lacks| !lacks.is_empty()) {
-                let mut txgs = lacks.txgs();
-                txgs.add(cx.tx.txg(), cx.tx.txg() + TXGS_ALIVE);
-                lacks.set(txgs);
+            if let Some(known) = tree.leaf_by_guid(leaf).map(|place| &tree.leaves()[place]) {
+                let is_log = tree.tops().get(known.top as usize).is_some_and(vdev::Top::is_log);
+                if let Some(device) = device.as_ref().filter(|_| !is_log) {
+                    lacks_since(known, &**device, cx);
+                }
+                // A resilver under way has passed blocks that this one lacks: it is not filled by that one.
+                if !known.lacks.is_empty() {
+                    known.lacks.add(cx.tx.txg(), cx.tx.txg() + TXGS_ALIVE);
+                }
             }
+            change.devices.extend(device.map(|device| (leaf, device)));
             Ok(())
         })
     }
@@ -256,20 +260,14 @@ impl Pool {
         std::mem::take(&mut *self.unlabelled.lock())
     }
 
-    /// Lets go what was replaced and spares that are no longer needed, if whoever filled leaves did not come to it.
+    /// Lets go what was replaced, and spares, where the leaf that they made room for lacks nothing more. With `autoexpand`
+    /// the room that devices have is used from then on.
     pub fn finish_replacements(&self) -> Result<()> {
-        self.let_replaced_go(&[])
-    }
-
-    /// These leaves were filled, like those that lack nothing: what they replace goes, and spares for it. With
-    /// `autoexpand` the room that devices have is used from then on.
-    pub(crate) fn let_replaced_go(&self, filled: &[u64]) -> Result<()> {
         let tree = self.store.tree();
         let whole = |guid: u64| {
             let leaf = tree.leaf_by_guid(guid).map(|place| &tree.leaves()[place]);
             let is_whole = |leaf: &vdev::Leaf| leaf.lacks.is_empty() && !leaf.is_filling();
-            filled.contains(&guid)
-                || leaf.is_some_and(|leaf| leaf.state.is_online() && is_whole(leaf))
+            leaf.is_some_and(|leaf| leaf.state.is_online() && is_whole(leaf))
         };
         let groups = shape::done_with(&self.config.lock().vdev_tree, &whole);
         // What becomes of one says nothing of the others.
@@ -284,6 +282,22 @@ impl Pool {
             true => self.expand(None),
             false => Ok(()),
         }
+    }
+}
+
+/// Notes what a leaf lacks on this device: all that came after its newest uberblock, of the pool as it is.
+fn lacks_since(leaf: &vdev::Leaf, device: &dyn WriteDevice, cx: &TaskContext<'_>) {
+    let (synced, txg) = (cx.pool.txg(), cx.tx.txg());
+    let newest =
+        vdev::label::Labels::read(device).uberblocks.first().map_or(0, |newest| newest.txg.get());
+    // One that is ahead has gone another way.
+    let first = if newest > synced { 0 } else { newest + 1 };
+    if first <= synced {
+        leaf.lacks.add(first, synced + 1);
+    }
+    if leaf.state.is_online() {
+        // What there is of this txg another device has.
+        leaf.lacks.note(txg);
     }
 }
 

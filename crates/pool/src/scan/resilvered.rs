@@ -9,6 +9,6 @@ impl Pool {
     /// These leaves lack nothing more, and an uberblock says so.
     pub(crate) fn resilvered(&self, leaves: &[u64]) -> Result<()> {
         self.scan.state.lock().given_up.retain(|(guid, _)| !leaves.contains(guid));
-        self.let_replaced_go(leaves)
+        self.finish_replacements()
     }
 }
