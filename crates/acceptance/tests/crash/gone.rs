@@ -64,6 +64,40 @@ fn a_dead_disk_goes_when_its_replacement_is_filled_and_holds_up_no_other() {
     pool.close().unwrap();
 }
 
+/// Of two new disks of a mirror the first is filled before the rest, as all that it lacks the other lacks, too; whoever
+/// opens the pool then knows that it is full, though the resilver has not ended.
+#[test]
+fn who_was_filled_first_stays_so_when_the_process_dies() {
+    let set = SimSet::new(MIRROR.disks + 2, MIRROR.disk_bytes);
+    let first: Vec<usize> = (0..MIRROR.disks).collect();
+    let pool = rig::create_on(&set, MIRROR, &first).unwrap();
+    let fs = Filesystem::open(&pool, POOL).unwrap();
+    let new = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+    let copied = guid_on(&pool, 0);
+    let attach = |disk: usize| pool.attach(copied, new_leaf(&set, disk), false).unwrap();
+    let early = attach(MIRROR.disks);
+    for name in b'a'..b'k' {
+        fs.create_with(fs.root(), &[name], &new, &[1; 200_000]).unwrap();
+        pool.sync().unwrap();
+    }
+    drop(fs);
+    attach(MIRROR.disks + 1);
+    let is_full = |pool: &Pool| {
+        let tree = pool.store().tree();
+        let leaf = &tree.leaves()[tree.leaf_by_guid(early).unwrap()];
+        leaf.lacks.is_empty() && !leaf.is_filling()
+    };
+    assert_eq!(pool.scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Done);
+    while !is_full(&pool) {
+        assert_eq!(pool.scan_step_within(64 << 10).unwrap(), ScanStep::More);
+    }
+    assert!(pool.scan_status().unwrap().unwrap().is_running(), "it has ended");
+    drop(pool);
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    assert!(is_full(&pool), "it is being filled for ever");
+    pool.close().unwrap();
+}
+
 /// A copy of a disk, made some time ago, in its place: it lacks what was written since, though the pool knows of nothing
 /// that its disk has missed.
 #[test]

@@ -217,12 +217,13 @@ impl TaskContext<'_> {
         position.is_end() && position.trees.are_done(&self.writing.freeing.lock())
     }
 
-    /// A leaf has all that it lacked.
+    /// A leaf has all that it lacked; the next process is to know.
     fn is_filled(&self, leaf: &vdev::Leaf) {
         leaf.set_filled();
         if let Some(config) = self.pool.config.lock().vdev_tree.find_mut(leaf.guid()) {
             config.resilver_txg = 0;
         }
+        *self.pool.config_dirty.lock() = true;
     }
 
     /// Ends a scan: it is done, or nobody wants it. The leaves that lack nothing more, by guid.
