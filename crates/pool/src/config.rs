@@ -35,8 +35,12 @@ impl Pool {
 
     /// Changes what labels say of the pool (its state, its name), with the next sync.
     pub fn set_state(&self, state: PoolState) -> Result<()> {
-        self.config.lock().state = state;
-        *self.config_dirty.lock() = true;
+        {
+            // A txg has one state from its beginning to its end: that of its labels is that of its logs.
+            let _between = self.writing()?.syncing.lock();
+            self.config.lock().state = state;
+            *self.config_dirty.lock() = true;
+        }
         self.sync()?;
         Ok(())
     }

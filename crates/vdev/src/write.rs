@@ -91,7 +91,8 @@ impl FlushFailures {
         self.0.iter().all(|(guid, count)| before.0.get(guid) == Some(count))
     }
 
-    fn has_since(&self, leaf: &Leaf, before: &FlushFailures) -> bool {
+    /// Has that of this leaf failed since `before`?
+    pub fn has_since(&self, leaf: &Leaf, before: &FlushFailures) -> bool {
         self.0.get(&leaf.guid()).is_some_and(|count| before.0.get(&leaf.guid()) != Some(count))
     }
 }

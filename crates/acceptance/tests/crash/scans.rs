@@ -343,8 +343,8 @@ fn case_stride(writes: u64) -> u64 {
     (writes / rounds(30, 300)) | 1
 }
 
-/// The n-th I/O while the work is under way fails, once: nobody notices, nothing is lost, and the work that somebody
-/// goes on with afterwards leaves as much redundancy as ever.
+/// The n-th I/O while the work is under way fails, once (a flush with all that it was for): nobody notices, nothing is
+/// lost, and the work that somebody goes on with afterwards leaves as much redundancy as ever.
 #[test]
 fn every_single_failure_while_disks_are_scanned_or_filled_is_survived() {
     let mut all_wrong = Vec::new();
@@ -353,6 +353,8 @@ fn every_single_failure_while_disks_are_scanned_or_filled_is_survived() {
             (On::All, false, rounds(1499, 109)),
             (On::Writes, false, rounds(733, 53)),
             (On::Writes, true, rounds(41, 3)),
+            (On::Flushes, false, rounds(97, 7)),
+            (On::Flushes, true, rounds(7, 1)),
         ] {
             let next = Mutex::new(turn as u64);
             let tried = Mutex::new((0, Vec::new()));
@@ -391,10 +393,16 @@ fn every_single_failure_while_disks_are_scanned_or_filled_is_survived() {
 fn one_failure(case: Case, n: u64, on: On, of_new: bool) -> Result<bool, String> {
     let seed = 2;
     let (set, mut told) = case.prepare(seed);
-    let fault = Fault::new(Kind::Error(rustix::io::Errno::IO), on).after(n).times(1);
+    let error = Kind::Error(rustix::io::Errno::IO);
+    let kind = if on == On::Flushes { Kind::Forget } else { error };
+    let fault = Fault::new(kind, on).after(n).times(1);
     let old = matches!(case.work, Work::Scrub | Work::Resilver);
     let disk = set.disk(if old { case.wanting[0] } else { case.new_disk() });
-    let before = disk.counts().writes;
+    let asked = || match on {
+        On::Flushes => disk.counts().flushes,
+        _ => disk.counts().writes,
+    };
+    let before = asked();
     let fault = if of_new { disk.inject(fault) } else { set.inject(fault) };
     let pool = told.pool.clone().ok_or("it is open")?;
     // A new disk that does not take its labels is refused; then there is no work.
@@ -404,7 +412,7 @@ fn one_failure(case: Case, n: u64, on: On, of_new: bool) -> Result<bool, String>
     }
     drop(pool);
     let done = case.go_on(&set, &mut told, seed);
-    let struck = set.lift(fault) || of_new && disk.counts().writes - before > n;
+    let struck = set.lift(fault) || of_new && asked() - before > n;
     disk.heal();
     done.map_err(|e| format!("one failure stopped it: {e}"))?;
     drop(told.pool.take());

@@ -4,7 +4,7 @@
 //! needs nothing more; what a leaf lacks is written to it together; the rest goes the long way, block by block.
 //! Everything is written under the hold that the walk began with: a pointer that it found leads to that block still.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use format::scan::{Bookmark, Scan, ScanFunction};
@@ -42,6 +42,8 @@ pub(crate) struct Sums {
     pub(crate) lost: Vec<Bookmark>,
     /// Leaves that did not take what they were given.
     pub(crate) unwritten: Vec<usize>,
+    /// When the first and the last block were born that a leaf took.
+    pub(crate) given: BTreeMap<usize, (u64, u64)>,
 }
 
 /// What it takes.
@@ -201,6 +203,10 @@ impl Mending<'_> {
         let mut sums = self.sums.lock();
         sums.processed += blocks.iter().map(bytes).sum::<u64>();
         sums.unwritten.extend(unwritten);
+        for leaf in took {
+            let given = sums.given.entry(leaf).or_insert((u64::MAX, 0));
+            births.iter().for_each(|birth| *given = (given.0.min(*birth), given.1.max(*birth)));
+        }
     }
 
     /// The long way: finds the block, whoever lies, and puts right whoever did.

@@ -19,6 +19,7 @@ mod slice;
 mod status;
 mod walk;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use format::BlkPtr;
@@ -27,6 +28,7 @@ use format::scan::{Bookmark, Scan, ScanFunction};
 use rt::sync::atomic::AtomicBool;
 use rt::sync::{Arc, Mutex};
 use rt::time::Instant;
+use vdev::FlushFailures;
 
 use endangered::{Endangered, First};
 pub(crate) use position::Moved;
@@ -107,8 +109,10 @@ struct Running {
     /// When it went to disk last, and whether there is more since.
     saved: Instant,
     unsaved: bool,
-    /// Something was written that was not flushed.
-    unflushed: bool,
+    /// What leaves were given and nobody has flushed yet, by guid: when the first and the last of it were born.
+    given: BTreeMap<u64, (u64, u64)>,
+    /// Whose flushes had failed before they were given that.
+    failures: FlushFailures,
     pass: Pass,
 }
 
@@ -138,7 +142,8 @@ impl Running {
             slice_bytes: SLICE_FIRST,
             saved: rt::time::now(),
             unsaved: false,
-            unflushed: false,
+            given: BTreeMap::new(),
+            failures: FlushFailures::default(),
             pass: Pass { start: now, paused, ..Pass::default() },
         }
     }

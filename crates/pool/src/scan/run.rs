@@ -180,6 +180,9 @@ impl Pool {
                 // It has followed a change that is not on disk yet, where it would look for what is new in it.
                 return Ok(Step::Later);
             }
+            if running.given.is_empty() {
+                running.failures = writing.writer.out().flush_failures();
+            }
             running.first.find(&tree, &running.scan);
             let (position, only) = running.at_hand();
             if position.is_end() && slice::waits(&freeing, txg) {
@@ -304,7 +307,11 @@ impl Pool {
             running.pass.read += sums.read;
             running.pass.written += sums.processed;
             running.unsaved = true;
-            running.unflushed |= sums.processed > 0;
+            for (leaf, (first, last)) in sums.given {
+                let guid = tree.leaves()[leaf].guid();
+                let given = running.given.entry(guid).or_insert((first, last));
+                *given = (given.0.min(first), given.1.max(last));
+            }
             for leaf in &sums.unwritten {
                 // So it does not count as filled: it lacks something later, too.
                 tree.leaves()[*leaf].lacks.note(writing.txgs.open());
@@ -312,7 +319,7 @@ impl Pool {
             let position = &running.position;
             let over = position.is_end() && position.trees.are_done(&writing.freeing.lock());
             let save = position.is_end() || running.saved.elapsed() >= save_every;
-            let flush = save && std::mem::take(&mut running.unflushed);
+            let flush = save && !running.given.is_empty();
             for leaf in &sums.unwritten {
                 let guid = tree.leaves()[*leaf].guid();
                 if !state.refusing.contains(&guid) {
@@ -322,8 +329,7 @@ impl Pool {
             (flush, save && !over)
         };
         if flush {
-            // A leaf whose flush fails may have lost what it was given: it lacks this txg from now on.
-            writing.writer.out().flush()?;
+            self.scan_flush(writing)?;
         }
         if save {
             self.task(|cx| cx.scan_save())?;
@@ -340,13 +346,32 @@ impl Pool {
     pub fn scan_save(&self) -> Result<()> {
         let writing = self.writing()?;
         let _one = self.scan.stepping.lock();
-        writing.writer.out().flush()?;
+        self.scan_flush(writing)?;
         self.task(|cx| cx.scan_save())
+    }
+
+    /// Flushes what leaves were given. One whose flush has failed since, whoever flushed it, may have lost that: it lacks
+    /// what it was given, and something later, so that it does not count as filled.
+    fn scan_flush(&self, writing: &Writing) -> Result<()> {
+        let out = writing.writer.out();
+        let flushed = out.flush();
+        let (tree, now) = (out.tree(), out.flush_failures());
+        if let Some(running) = &mut self.scan.state.lock().running {
+            for (guid, (first, last)) in std::mem::take(&mut running.given) {
+                let leaf = tree.leaf_by_guid(guid).map(|place| &tree.leaves()[place]);
+                if let Some(leaf) = leaf.filter(|leaf| now.has_since(leaf, &running.failures)) {
+                    leaf.lacks.add(first, last + 1);
+                    leaf.lacks.note(writing.txgs.open());
+                }
+            }
+        }
+        flushed?;
+        Ok(())
     }
 
     /// What comes first was given.
     fn scan_given(&self, writing: &Writing) -> Result<Step> {
-        writing.writer.out().flush()?;
+        self.scan_flush(writing)?;
         let filled = self.task(|cx| cx.scan_given())?;
         if !filled.is_empty() {
             self.resilvered(&filled)?;
@@ -355,7 +380,7 @@ impl Pool {
     }
 
     fn scan_finish(&self, writing: &Writing) -> Result<Step> {
-        writing.writer.out().flush()?;
+        self.scan_flush(writing)?;
         let (answer, filled) = self.task(|cx| cx.scan_end(true))?;
         if !filled.is_empty() {
             self.resilvered(&filled)?;

@@ -47,11 +47,13 @@ impl Allocator {
 
     /// Shall blocks of intent logs be put on this log vdev? Those that are there stay.
     pub fn set_log(&self, top: u32, takes: bool) {
-        self.settle_log();
         let mut books = self.books.lock();
         if let Some(own) = books.tops.iter_mut().find(|own| own.space.top == top) {
             own.space.is_log = takes;
         }
+        drop(books);
+        // What is leased may be of the one that takes none from now on.
+        self.settle_log();
     }
 
     /// Is nothing on this top-level vdev: no block, and no change that no space map has? Leases must be settled.
