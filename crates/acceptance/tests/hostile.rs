@@ -8,12 +8,12 @@ use std::os::unix::fs::FileExt;
 
 use acceptance::{SHAPES, Session, Shape, engine::POOL};
 use codec::embedded::{Place, seal};
-use dmu::SpaceMap;
+use dmu::{SpaceMap, Zap};
 use format::blkptr::BlkProps;
 use format::label::DATA_AT;
 use format::zil::{ZIL_CHAIN_SIZE, ZilHeader};
 use format::{BlkPtr, Checksum, Compress, Dva, ObjectType};
-use fs::make_filesystem;
+use fs::{Filesystem, NewObject, Who, make_filesystem, mode};
 use pool::dsl::lookup;
 use pool::{PoolError, Stored};
 use rt::sync::Arc;
@@ -207,4 +207,46 @@ fn an_intent_log_that_leads_in_a_circle_is_not_claimed() {
     let pool = session.as_ref().map(|session| session.pool().read_only_reason());
     let reason = pool.unwrap().unwrap_or("none");
     assert!(reason.contains("'tank/a'") && reason.contains("does not follow"), "{reason}");
+}
+
+/// A tree is copied to where it was asked for, and nowhere else: not where names lead that are none, nor where a link leads
+/// that lies below.
+#[test]
+fn a_copy_stays_in_its_directory() {
+    let (images, session) = fresh();
+    let fs = Filesystem::open(session.pool(), "tank/a").unwrap();
+    let file = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+    let object = fs.create_with(fs.root(), b"good", &file, b"bytes").unwrap();
+    let dir =
+        fs.create(fs.root(), b"sub", &NewObject::of(mode::DIR | 0o755, Who { uid: 0, gid: 0 }));
+    fs.create_with(dir.unwrap(), b"below", &file, b"bytes").unwrap();
+    let root = fs.root();
+    drop(fs);
+    session.pool().sync().unwrap();
+    session
+        .pool()
+        .task(move |cx| {
+            let head = cx.pool.dataset("tank/a")?;
+            let zap = Zap::of(head.objset.object(root)?)?;
+            for name in ["../out", "sub/in", "..", "."] {
+                zap.put_u64(cx.tx, name.as_bytes(), object | 8 << 60)?;
+            }
+            cx.sync_objset(head.object, &head.objset, 0)
+        })
+        .unwrap();
+    session.pool().sync().unwrap();
+    drop(session);
+    let aside = testkit::temp_dir();
+    let (to, elsewhere) = (aside.path().join("to"), aside.path().join("elsewhere"));
+    std::fs::create_dir_all(to.join("a")).unwrap();
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, to.join("a/sub")).unwrap();
+    let mut command = acceptance::thumper(&aside.path().join("state"));
+    command.arg("-d").arg(images.path()).args(["get", "-r", "tank/a:/"]).arg(to.join("a"));
+    let ran = testkit::Ran::of(&mut command);
+    assert!(ran.status == 1 && ran.err.matches("this is no name").count() == 4, "{ran}");
+    assert!(ran.err.contains("File exists"), "{ran}");
+    assert_eq!(std::fs::read(to.join("a/good")).unwrap(), b"bytes");
+    let names = |dir: &std::path::Path| std::fs::read_dir(dir).unwrap().flatten().count();
+    assert_eq!([names(&to), names(&elsewhere), names(&to.join("a"))], [1, 0, 2]);
 }

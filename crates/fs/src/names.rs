@@ -18,12 +18,20 @@ pub const NAME_MAX: usize = 255;
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Its name: any bytes but '/' and NUL.
+    /// Its name: any bytes but '/' and NUL, if nobody has tampered with it. See [`DirEntry::is_safe`].
     pub name: Vec<u8>,
     /// Object that it leads to.
     pub object: u64,
     /// Type bits of the mode, as the entry says.
     pub kind: u32,
+}
+
+impl DirEntry {
+    /// Is that the name of an entry, wherever it is made? A disk can hold any, such as a path that leads elsewhere.
+    pub fn is_safe(&self) -> bool {
+        let name = &self.name[..];
+        !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| b"/\0".contains(b))
+    }
 }
 
 impl Filesystem {

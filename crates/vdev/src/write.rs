@@ -10,6 +10,7 @@
 //! caller's [`WriteScratch`].
 
 use crate::error::{LeafFailure, Result, VdevError};
+use crate::flushes::FlushFailures;
 use crate::present::Present;
 use crate::raidz::DISKS_MAX;
 use crate::read::clip;
@@ -74,27 +75,6 @@ struct Noted {
     txg: AtomicU64,
     /// Whose flushes had failed when it began.
     at_begin: Mutex<FlushFailures>,
-}
-
-/// How often flushes of leaves have failed, by guid; of the others none has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FlushFailures(BTreeMap<u64, u64>);
-
-impl FlushFailures {
-    fn of(tree: &Tree) -> FlushFailures {
-        let count = |leaf: &Leaf| (leaf.guid(), leaf.flush_failures.load(Ordering::Acquire));
-        FlushFailures(tree.leaves().iter().map(count).filter(|(_, count)| *count > 0).collect())
-    }
-
-    /// Has none failed since `before`?
-    fn none_since(&self, before: &FlushFailures) -> bool {
-        self.0.iter().all(|(guid, count)| before.0.get(guid) == Some(count))
-    }
-
-    /// Has that of this leaf failed since `before`?
-    pub fn has_since(&self, leaf: &Leaf, before: &FlushFailures) -> bool {
-        self.0.get(&leaf.guid()).is_some_and(|count| before.0.get(&leaf.guid()) != Some(count))
-    }
 }
 
 /// A tree and those of its leaves that can be written: what one write or flush works with from its beginning to

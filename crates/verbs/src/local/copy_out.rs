@@ -26,6 +26,8 @@ struct CopyOut<'a> {
     recursive: bool,
     /// What cannot be read is left out.
     salvage: bool,
+    /// It is below the first directory.
+    deep: bool,
     /// Objects that were come upon, when something is salvaged.
     met: BTreeSet<u64>,
     /// Where an object with several names was put first.
@@ -81,6 +83,7 @@ pub(super) fn get(here: &Here, request: &Get) -> Result<(Copied, Vec<Error>)> {
             fs: &opened.fs,
             recursive: request.recursive,
             salvage: request.salvage,
+            deep: false,
             met: BTreeSet::new(),
             linked: BTreeMap::new(),
             copied: Copied::default(),
@@ -143,9 +146,10 @@ impl CopyOut<'_> {
                 return Err(Failed::Directory);
             }
             match std::fs::create_dir(to) {
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && to.is_dir() => {}
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && self.goes_into(to) => {}
                 other => other?,
             }
+            self.deep = true;
             let mut entries = match self.fs.read_dir(number) {
                 Err(error) if self.salvage => {
                     self.errors.push(fs_error("read all of", place, error));
@@ -157,6 +161,12 @@ impl CopyOut<'_> {
             for entry in entries {
                 let name = String::from_utf8_lossy(&entry.name);
                 let below = format!("{}/{name}", place.trim_end_matches('/'));
+                if !entry.is_safe() {
+                    let reason = "the directory was tampered with: this is no name";
+                    let error = FsError::BadName { path: name.into_owned(), reason };
+                    self.errors.push(fs_error("fetch", &below, error));
+                    continue;
+                }
                 self.entry(entry.object, &below, &to.join(OsStr::from_bytes(&entry.name)));
             }
             return self.finish(number, &attrs, to);
@@ -201,6 +211,13 @@ impl CopyOut<'_> {
             self.linked.insert(number, to.to_path_buf());
         }
         self.finish(number, &attrs, to)
+    }
+
+    /// Is there a directory to copy into? Where somebody has put a link to one, he means that one; but not below what is
+    /// copied, which may have brought the link itself.
+    fn goes_into(&self, to: &Path) -> bool {
+        let there = if self.deep { to.symlink_metadata() } else { to.metadata() };
+        there.is_ok_and(|there| there.is_dir())
     }
 
     /// Owner, mode, attributes and times of what was made.
