@@ -25,7 +25,7 @@ fn begin() -> Honest {
     let mut lane = Lane::new(site.connect(), "tank");
     let how = Open { read: true, write: true, create: true, ..Open::default() };
     let open = Request::Open { who: ROOT, path: b"ours/file".to_vec(), how, mode: 0o644 };
-    let (Ok(Reply::Opened(handle, _)), _) = lane.ask(&open, &[]) else { panic!("a file") };
+    let (Ok(Reply::Opened { handle, .. }), _) = lane.ask(&open, &[]) else { panic!("a file") };
     Honest { site, lane, handle, runs: 0 }
 }
 

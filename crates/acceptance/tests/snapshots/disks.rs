@@ -488,6 +488,6 @@ fn a_forest_while_its_disks_live() {
     const SMALL: Shape = Shape { name: "raidz2 of 6", disks: 6, tops: 1, ..SHAPES[5] };
     let shapes = [&SHAPES[2], &SMALL, &SHAPES[1], &SHAPES[4]];
     for seed in 1..=rounds(1, 20) {
-        lives(shapes[(seed % 4) as usize], seed, rounds(400, 10_000), rounds(2, 10));
+        lives(shapes[(seed % 4) as usize], seed, rounds(400, 2_000), rounds(2, 6));
     }
 }
