@@ -166,6 +166,52 @@ fn what_is_at_risk_is_what_is_lost() {
     assert_eq!(lost.len() + saved.gone, foretold.len(), "{saved:?} {foretold:?}");
 }
 
+/// What can be read of a volume is copied, too; and neither of it nor of a file do holes cost anything: these have 8 TiB.
+#[test]
+fn a_volume_is_salvaged_and_holes_are_passed_over() {
+    const BLOCK: usize = 16 << 10;
+    let (stage, size) = (Stage::new(1, 96 << 20), 8u64 << 40);
+    drop(stage.ok("zpool create -f -o ashift=12 -O recordsize=16K tank $D/d00"));
+    drop(stage.ok("zfs create -s -b 16K -V 8T tank/volume"));
+    let mut bytes = vec![0; 64 * BLOCK];
+    Rng::new(5).fill(&mut bytes);
+    let (dense, sparse) = (stage.aside("dense"), stage.aside("sparse"));
+    std::fs::write(&dense, &bytes).unwrap();
+    let file = std::fs::File::create(&sparse).unwrap();
+    file.set_len(size).unwrap();
+    let far = 5 << 40;
+    file.write_all_at(&bytes, far).unwrap();
+    drop(stage.ok("put $A/dense tank/volume:"));
+    drop(stage.ok("put $A/sparse tank:/sparse"));
+    drop(stage.ok("zpool export tank"));
+    // Both hold the same blocks, and lose the same.
+    let disk = stage.images.disks().remove(0);
+    let stored = std::fs::read(&disk).unwrap();
+    let image = std::fs::File::options().write(true).open(&disk).unwrap();
+    for block in [0, 20, 21, 63] {
+        let sought = &bytes[block * BLOCK..][..BLOCK];
+        let places: Vec<_> = (0..stored.len() / 4096)
+            .map(|sector| sector * 4096)
+            .filter(|at| stored.get(*at..at + BLOCK) == Some(sought))
+            .collect();
+        assert_eq!(places.len(), 2, "block {block}");
+        places.iter().for_each(|at| image.write_all_at(&[1; BLOCK], *at as u64).unwrap());
+        bytes[block * BLOCK..][..BLOCK].fill(0);
+    }
+    for (place, start) in [("tank/volume:", 0), ("tank:/sparse", far)] {
+        let ran = stage.run(&format!("rescue -d $D get -j --salvage {place} $A/out"));
+        let lost: Vec<_> = told(&ran).into_values().collect();
+        let due = [(0, 1), (20, 2), (63, 1)]
+            .map(|(at, len)| (start + at * BLOCK as u64, len * BLOCK as u64));
+        assert_eq!(lost, [due], "{ran}");
+        let out = std::fs::File::open(stage.aside("out")).unwrap();
+        assert_eq!(out.metadata().unwrap().len(), size, "{place}");
+        let mut got = vec![1; bytes.len()];
+        out.read_exact_at(&mut got, start).unwrap();
+        assert!(got == bytes, "{place}");
+    }
+}
+
 /// Noise anywhere but in the first label: more comes back than the judge finds whole, and nothing is made up.
 #[test]
 fn of_pools_full_of_noise_nothing_is_made_up() {

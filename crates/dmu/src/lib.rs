@@ -34,6 +34,7 @@ pub use object::{Lent, Object};
 pub use objset::{Objset, Owner, OwnerOf, needs_of_slots};
 pub use policy::{BlockPolicy, Policy, RedundantMetadata};
 pub use reaper::Kin;
+pub use salvage::Left;
 pub use space_map::SpaceMap;
 pub use sync::Syncing;
 pub use tree::Tail;

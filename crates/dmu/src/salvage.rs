@@ -4,6 +4,7 @@
 //! comes after it may not be. So whoever reads on skips exactly that.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use format::DnodePhys;
 use format::dnode::DNODES_PER_BLOCK;
@@ -17,18 +18,40 @@ use crate::zap_object::Zap;
 /// Stretches that are lost after which an object is given up.
 const LOST_MAX: u32 = 1 << 16;
 
+/// What comes next in an object of which not all can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Data, which begins here.
+    Data(u64),
+    /// What nobody can say anything of.
+    Lost(Range<u64>),
+    /// Nothing but holes.
+    Nothing,
+}
+
 impl Object {
-    /// The first data block after block `at` that may be readable though `error` came of reading that.
-    pub fn after_lost(&self, at: u64, error: &DmuError) -> u64 {
-        let next = at.saturating_add(1);
-        let DmuError::Block { object, level, block, .. } = error else { return next };
+    /// What comes next from block `at` on, before block `limit`: found by what leads to data, however far away it is.
+    pub fn next_left(&self, at: u64, limit: u64) -> Left {
+        match self.next_block(at, limit, true) {
+            Ok(Some(block)) => Left::Data(block),
+            Ok(None) => Left::Nothing,
+            Err(error) => Left::Lost(self.lost_by(at, &error)),
+        }
+    }
+
+    /// The data blocks from `at` on that are lost for sure if looking for them, or reading the first, gave `error`.
+    pub fn lost_by(&self, at: u64, error: &DmuError) -> Range<u64> {
+        let one = at..at.saturating_add(1);
+        let DmuError::Block { object, level, block, .. } = error else { return one };
         if *object != self.number() {
-            return u64::MAX;
+            return at..u64::MAX;
         }
         let shift = self.with_header(DnodePhys::pointers_shift).unwrap_or(0) * u32::from(*level);
-        let after = block.saturating_add(1);
-        let after = if after.leading_zeros() > shift { after << shift } else { u64::MAX };
-        after.max(next)
+        let below = |block: u64| {
+            if block.leading_zeros() > shift { block << shift } else { u64::MAX }
+        };
+        let from = below(*block).max(at);
+        from..below(block.saturating_add(1)).max(from.saturating_add(1))
     }
 
     /// Hands out every data block that is there and can be read, until `each` gives false.
@@ -45,7 +68,7 @@ impl Object {
                 Ok(Some((block, true))) => block + 1,
                 Err(error) => {
                     lost += 1;
-                    self.after_lost(at, &error)
+                    self.lost_by(at, &error).end
                 }
             };
         }
@@ -87,7 +110,7 @@ impl Objset {
             at = match error {
                 DmuError::Format { object, .. } => object.max(at) + 1,
                 error => {
-                    let block = self.meta.after_lost(at / DNODES_PER_BLOCK, &error);
+                    let block = self.meta.lost_by(at / DNODES_PER_BLOCK, &error).end;
                     block.checked_mul(DNODES_PER_BLOCK)?.max(at + 1)
                 }
             };

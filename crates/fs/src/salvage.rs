@@ -1,31 +1,61 @@
 //! What is left of a file system that is damaged.
 
-use dmu::{Object, Zap};
+use std::ops::Range;
+
+use dmu::{Left, Object, Zap};
 use format::ObjectType;
 
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 use crate::names::{DirEntry, entry};
 
-impl Filesystem {
-    /// Bytes of a record of a file.
+/// A file or volume of which not all can be read; all in bytes.
+#[derive(Clone, Copy)]
+pub struct Remains<'a> {
+    object: &'a Object,
+    /// Its size.
+    pub size: u64,
+    /// That of its records.
+    pub record: u64,
+}
+
+impl Remains<'_> {
+    /// Of an object with so many bytes.
     ///
     /// # Errors
     /// It is gone.
-    pub fn block_size_of(&self, object: &Object) -> Result<u64> {
-        Ok(object.block_size()?.into())
+    pub fn of(object: &Object, size: u64) -> Result<Remains<'_>> {
+        Ok(Remains { object, size, record: object.block_size()?.into() })
     }
 
-    /// Where to read on in a file if reading at byte `at` of it gave `error`: what is lost for sure is passed over.
-    pub fn after_lost(&self, object: &Object, at: u64, error: &FsError) -> u64 {
-        let record = object.block_size().map_or(1, u64::from);
-        let next = match error {
-            FsError::Dmu(error) => object.after_lost(at / record, error),
-            _ => at / record + 1,
+    /// What comes next from byte `at` on.
+    pub fn next(&self, at: u64) -> Left {
+        let limit = self.size.div_ceil(self.record);
+        let limit = limit.min(self.object.max_block().map_or(0, |last| last.saturating_add(1)));
+        match self.object.next_left(at / self.record, limit) {
+            Left::Data(block) => Left::Data(block.saturating_mul(self.record).max(at)),
+            Left::Lost(blocks) => Left::Lost(self.bytes(blocks, at)),
+            Left::Nothing => Left::Nothing,
+        }
+    }
+
+    /// What is lost for sure if reading at byte `at` gave `error`.
+    pub fn lost_by(&self, at: u64, error: &FsError) -> Range<u64> {
+        let first = at / self.record;
+        let blocks = match error {
+            FsError::Dmu(error) => self.object.lost_by(first, error),
+            _ => first..first.saturating_add(1),
         };
-        next.saturating_mul(record)
+        self.bytes(blocks, at)
     }
 
+    fn bytes(&self, blocks: Range<u64>, from: u64) -> Range<u64> {
+        let [start, end] = [blocks.start, blocks.end].map(|at| at.saturating_mul(self.record));
+        start.clamp(from, self.size.max(from))..end.min(self.size)
+    }
+}
+
+impl Filesystem {
     /// The entries of a directory that can be read.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use rt::sync::Arc;
 use crate::error::{FsError, Result};
 use crate::file::segments;
 use crate::fixed::{Fixed, fixed};
+use crate::salvage::Remains;
 
 /// An open volume, or snapshot of one.
 pub struct Volume {
@@ -56,6 +57,14 @@ impl Volume {
         let part = self.size.saturating_sub(offset).min(buf.len() as u64) as usize;
         self.object.read(offset, &mut buf[..part])?;
         Ok(part)
+    }
+
+    /// What is left of it, should not all of it be readable.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn remains(&self) -> Result<Remains<'_>> {
+        Remains::of(&self.object, self.size)
     }
 
     /// Where it has blocks: segments as (offset, length).

@@ -8,14 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use fs::{Attrs, Filesystem, FsError, Volume, mode};
+use fs::{Attrs, Filesystem, FsError, Remains, Volume, mode};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
 use super::Here;
 use super::copying::{CHUNK, Failed};
 use super::files::{Holder, fs_error, open_holder, shown, volume_name};
-use super::salvage::{Reader, salvage_file};
-use crate::files::{Copied, Get};
+use super::salvage::salvage_file;
+use crate::files::{Copied, Get, Lost};
 use crate::{Doing, Error, Result, Why};
 
 /// How attributes are set on the host: made or replaced.
@@ -53,12 +53,14 @@ pub(super) fn get(here: &Here, request: &Get) -> Result<(Copied, Vec<Error>)> {
                     true => request.to.join(OsStr::from_bytes(&name)),
                     false => request.to.clone(),
                 };
-                match get_volume(&volume, &to) {
+                let shown = shown(place);
+                let lost = request.salvage.then_some(&mut copied.lost);
+                match get_volume(&volume, (&to, &shown), lost) {
                     Ok(bytes) => {
                         copied.entries += 1;
                         copied.bytes += bytes;
                     }
-                    Err(failed) => errors.push(failed.told(&shown(place), &to)),
+                    Err(failed) => errors.push(failed.told(&shown, &to)),
                 }
                 continue;
             }
@@ -187,11 +189,9 @@ impl CopyOut<'_> {
             mode::FILE => {
                 let read = |at, buf: &mut [u8]| self.fs.read_open(&object, attrs.size, at, buf);
                 self.copied.bytes += if self.salvage {
-                    let record = self.fs.block_size_of(&object)?;
-                    let skip = |at, error: &FsError| self.fs.after_lost(&object, at, error);
-                    let to = (&File::create_new(to)?, attrs.size, place);
-                    let from = Reader { record, read, skip };
-                    salvage_file(from, to, &mut self.buf, &mut self.copied.lost)?
+                    let from = Remains::of(&object, attrs.size)?;
+                    let to = (&File::create_new(to)?, place);
+                    salvage_file(&from, read, to, &mut self.buf, &mut self.copied.lost)?
                 } else {
                     let segments = self.fs.data_segments(&object, attrs.size)?;
                     write_file(to, attrs.size, &segments, &mut self.buf, read)?
@@ -242,11 +242,21 @@ impl CopyOut<'_> {
     }
 }
 
-/// Copies a volume into a file; the bytes of data.
-fn get_volume(volume: &Volume, to: &Path) -> std::result::Result<u64, Failed> {
+/// Copies a volume into a file; the bytes of data. With `lost` what cannot be read is left out, and told there.
+fn get_volume(
+    volume: &Volume,
+    (to, place): (&Path, &str),
+    lost: Option<&mut Vec<Lost>>,
+) -> std::result::Result<u64, Failed> {
     replace(to)?;
+    let read = |at, buf: &mut [u8]| volume.read(at, buf);
+    let mut buf = vec![0; CHUNK];
+    if let Some(lost) = lost {
+        let to = (&File::create_new(to)?, place);
+        return salvage_file(&volume.remains()?, read, to, &mut buf, lost);
+    }
     let segments = volume.data_segments()?;
-    write_file(to, volume.size(), &segments, &mut vec![0; CHUNK], |at, buf| volume.read(at, buf))
+    write_file(to, volume.size(), &segments, &mut buf, read)
 }
 
 /// Makes a file of `size` bytes with data in these segments, as `read` gives them.
