@@ -262,6 +262,9 @@ impl File {
             _ => lost(),
         })?;
         if identity(&stat) != identity(&self.opened) {
+            // Nobody would close it.
+            self.client
+                .tell_in(handle.epoch, &Request::Close { handle: handle.number, stable: false });
             let why = "the server was restarted, and another file has the name now";
             return Err(Error::new(code::ESTALE, why));
         }

@@ -145,8 +145,9 @@ impl Client {
 
     /// Asks within the session of `epoch` for what nobody waits for, and cannot fail in a way that matters.
     pub(crate) fn tell_in(&self, epoch: u64, request: &Request) {
+        let Ok(frame) = framed(request, &[]) else { return };
         let Ok(mut lane) = self.take(false) else { return };
-        match epoch == lane.epoch && lane.tell(request).is_err() {
+        match epoch == lane.epoch && lane.tell(&frame).is_err() {
             true => self.lose(lane),
             false => self.put_back(lane),
         }
@@ -161,13 +162,14 @@ impl Client {
         again: bool,
     ) -> Result<(u64, Reply, usize)> {
         let mut trials = self.trials();
+        let frame = framed(request, bulk)?;
         loop {
             let mut lane = self.take(false)?;
             if epoch.is_some_and(|epoch| epoch != lane.epoch) {
                 self.put_back(lane);
                 return Err(gone());
             }
-            match lane.call(request, bulk, to) {
+            match lane.call(&frame, bulk, to) {
                 Ok((answer, count)) => {
                     let epoch = lane.epoch;
                     self.put_back(lane);
@@ -301,6 +303,11 @@ impl State {
     }
 }
 
+/// A request as it is sent. One that is too long is nobody's fault but that of who asks, and no lane's.
+fn framed(request: &Request, bulk: &[u8]) -> Result<Vec<u8>> {
+    encode(request, bulk.len()).map_err(|why| Error::new(code::E2BIG, why.to_string()))
+}
+
 /// The session of an open file is over.
 fn gone() -> Error {
     Error::new(code::ENOTCONN, "the server went away")
@@ -322,14 +329,12 @@ impl Lane {
 
     fn call(
         &mut self,
-        request: &Request,
+        frame: &[u8],
         bulk: &[u8],
         to: &mut [u8],
     ) -> std::result::Result<(Answer, usize), Broken> {
-        let senseless = |why: wire::FrameError| Broken::Senseless(why.to_string());
-        let frame = encode(request, bulk.len()).map_err(senseless)?;
         // A server that has not heard the end has done nothing.
-        self.send(&frame, bulk).map_err(Broken::Unsent)?;
+        self.send(frame, bulk).map_err(Broken::Unsent)?;
         self.take_owed()?;
         let answered = self.answer(to)?;
         match self.inbox.is_empty() {
@@ -339,12 +344,11 @@ impl Lane {
     }
 
     /// Asks, and leaves the answer to who comes next.
-    fn tell(&mut self, request: &Request) -> std::result::Result<(), Broken> {
+    fn tell(&mut self, frame: &[u8]) -> std::result::Result<(), Broken> {
         if self.owed == OWED_MAX {
             self.take_owed()?;
         }
-        let frame = encode(request, 0).map_err(|why| Broken::Senseless(why.to_string()))?;
-        self.send(&frame, &[]).map_err(Broken::Unsent)?;
+        self.send(frame, &[]).map_err(Broken::Unsent)?;
         self.owed += 1;
         Ok(())
     }

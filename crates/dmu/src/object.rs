@@ -18,6 +18,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use format::dnode::DNODE_SLOT;
 use format::{BlkPtr, DnodePhys};
 use rt::buf::PooledBuf;
 use rt::sync::{Arc, Mutex, RwLock};
@@ -242,6 +243,18 @@ impl Object {
     /// Space used on disk as of the last sync, in bytes.
     pub fn used_bytes(&self) -> u64 {
         self.state.lock().synced.as_ref().map_or(0, DnodePhys::used_bytes)
+    }
+
+    /// Space as stat(2) tells of it, in bytes: what is used, and the dnode itself. So no file has none, and nobody takes one
+    /// that has not been synced yet for a single hole.
+    ///
+    /// # Errors
+    /// It has been freed.
+    pub fn stat_bytes(&self) -> Result<u64> {
+        let state = self.state.lock();
+        let newest = state.newest.as_ref().ok_or_else(|| self.gone())?;
+        let slots = (DNODE_SLOT * newest.dnode.slots()) as u64;
+        Ok(state.synced.as_ref().map_or(0, DnodePhys::used_bytes) + slots)
     }
 
     /// Bytes dirty in memory.

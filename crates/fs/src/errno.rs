@@ -69,6 +69,7 @@ impl FsError {
             FsError::Pool(PoolError::QuotaExceeded { .. }) => code::DQUOT,
             FsError::Pool(PoolError::ReadOnly { .. }) => code::ROFS,
             FsError::Pool(PoolError::NoDataset { .. }) => code::NOENT,
+            FsError::Pool(PoolError::Revoked { .. }) => code::STALE,
             FsError::Damaged { .. } | FsError::Dmu(_) | FsError::Pool(_) => code::IO,
         }
     }

@@ -541,17 +541,22 @@ impl Filesystem {
             return Err(FsError::IsADirectory { path: shown(name) });
         }
         self.remove_entry(tx, dir, &found.name, false)?;
-        let last = attrs.links <= 1;
-        let gone = Gone { object: found.object, is_dir: false, last };
+        self.lose_name(tx, &object, &attrs)
+    }
+
+    /// A name that led to an object does no more; with the last one it goes.
+    fn lose_name(&self, tx: &Tx<'_>, object: &Arc<Object>, attrs: &Attrs) -> Result<Gone> {
+        let is_dir = attrs.is_dir();
+        let last = is_dir || attrs.links <= 1;
         if last {
-            self.free_object(tx, &object, &attrs)?;
-            return Ok(gone);
+            self.free_object(tx, object, attrs)?;
+        } else {
+            self.change_znode(tx, object, |znode| {
+                znode.links -= 1;
+                znode.ctime = attrs::now();
+            })?;
         }
-        self.change_znode(tx, &object, |znode| {
-            znode.links -= 1;
-            znode.ctime = attrs::now();
-        })?;
-        Ok(gone)
+        Ok(Gone { object: object.number(), is_dir, last })
     }
 
     /// Takes an entry out of a directory.
@@ -574,8 +579,7 @@ impl Filesystem {
             return Err(FsError::NotEmpty { path: shown(name) });
         }
         self.remove_entry(&tx, dir, &found.name, true)?;
-        self.free_object(&tx, &object, &attrs)?;
-        let gone = Gone { object: found.object, is_dir: true, last: true };
+        let gone = self.lose_name(&tx, &object, &attrs)?;
         self.tell_removed(&tx, dir, &found.name, gone);
         drop((tx, locks));
         self.done(dir)
@@ -618,8 +622,8 @@ impl Filesystem {
         }
         check_project(&self.znode_of(&self.object(to)?)?, new_name, &attrs)?;
         // The entry itself, under a name of another case or form: only its spelling changes.
-        let mut gone = None;
         let respelled = from == to && old.as_ref() == Some(&moved) && new_name != moved.name;
+        let mut replaced = None;
         if let Some(old) = old.filter(|_| !respelled) {
             if !replace {
                 return Err(FsError::Exists { path: shown(new_name) });
@@ -627,26 +631,38 @@ impl Filesystem {
             if old.object == moved.object {
                 return Ok(());
             }
-            let replaced = self.object(old.object)?;
-            let replaced_attrs = self.attrs_of(&replaced)?;
-            match (is_dir, replaced_attrs.is_dir()) {
+            let object = self.object(old.object)?;
+            let attrs = self.attrs_of(&object)?;
+            match (is_dir, attrs.is_dir()) {
                 (true, false) => return Err(FsError::NotADirectory { path: shown(new_name) }),
                 (false, true) => return Err(FsError::IsADirectory { path: shown(new_name) }),
-                (true, true) => {
-                    if Zap::of(replaced.clone())?.count()? > 0 {
-                        return Err(FsError::NotEmpty { path: shown(new_name) });
-                    }
-                    self.remove_entry(&tx, to, &old.name, true)?;
-                    self.free_object(&tx, &replaced, &replaced_attrs)?;
-                    gone = Some(Gone { object: old.object, is_dir: true, last: true });
+                (true, true) if Zap::of(object.clone())?.count()? > 0 => {
+                    return Err(FsError::NotEmpty { path: shown(new_name) });
                 }
-                (false, false) => gone = Some(self.unlink_locked(&tx, to, new_name, &old)?),
+                _ => replaced = Some((old, object, attrs)),
             }
         }
-        self.remove_entry(&tx, from, &moved.name, is_dir)?;
+        // Who looks for either name meanwhile finds something there, as long as they are spelled as they were.
+        let in_place = replaced.as_ref().is_some_and(|(old, ..)| old.name == new_name);
+        if let Some((old, ..)) = &replaced
+            && !in_place
+        {
+            self.remove_entry(&tx, to, &old.name, is_dir)?;
+        }
+        if respelled {
+            self.remove_entry(&tx, from, &moved.name, is_dir)?;
+        }
         let zap = self.directory(to)?;
         zap.put_u64(&tx, new_name, entry_value(moved.object, attrs.kind()))?;
-        self.count_entries(&tx, zap.object(), 1, i64::from(is_dir))?;
+        let more = i64::from(!in_place);
+        self.count_entries(&tx, zap.object(), more, more * i64::from(is_dir))?;
+        if !respelled {
+            self.remove_entry(&tx, from, &moved.name, is_dir)?;
+        }
+        let gone = match &replaced {
+            Some((_, object, attrs)) => Some(self.lose_name(&tx, object, attrs)?),
+            None => None,
+        };
         self.change_znode(&tx, &object, |znode| {
             znode.parent = to;
             znode.ctime = attrs::now();

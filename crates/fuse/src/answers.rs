@@ -53,7 +53,8 @@ impl Door {
     pub(crate) fn told(&self, place: &Place) -> Answer<(FileAttr, Generation)> {
         let (object, attrs) = place.fs.open_object(place.object).map_err(|e| errno(&e))?;
         let record = place.fs.record_size();
-        let attr = file_attr(place.number(), &attrs, object.used_bytes(), record);
+        let used = object.stat_bytes().map_err(|e| errno(&e.into()))?;
+        let attr = file_attr(place.number(), &attrs, used, record);
         Ok((attr, Generation(attrs.gen_txg)))
     }
 

@@ -283,10 +283,9 @@ impl fuser::Filesystem for Door {
     ) {
         let mode = mode & 0o7777 | mode::FILE;
         let place = match self.make(req, parent, name, (mode, umask), 0, None) {
-            // Somebody else was faster, and that is fine unless it must be new.
-            Err(e) if e.code() == code::EXIST && flags & EXCL == 0 => {
-                self.find(parent, name.as_bytes()).and_then(|found| found.ok_or(Errno::ENOENT))
-            }
+            // Somebody else was faster, and that is fine unless it must be new. But whether it may be opened, and as what,
+            // is for the kernel to say: it looks the name up once more.
+            Err(e) if e.code() == code::EXIST && flags & EXCL == 0 => Err(Errno::ESTALE),
             made => made,
         };
         let opened = place.and_then(|place| {

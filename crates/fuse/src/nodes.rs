@@ -87,10 +87,15 @@ impl Place {
     }
 }
 
+/// Has it not been destroyed?
+fn is_there(fs: &Filesystem) -> bool {
+    fs.dataset().not_revoked().is_ok()
+}
+
 /// The file system that is mounted, with the snapshots of it that were entered.
 pub(crate) struct Spaces {
     pub(crate) live: Arc<Filesystem>,
-    snapshots: RwLock<Vec<(String, Arc<Filesystem>)>>,
+    snapshots: RwLock<Vec<Arc<Filesystem>>>,
     /// One at a time looks for a snapshot that was not entered yet.
     entering: Mutex<()>,
 }
@@ -115,7 +120,8 @@ impl Spaces {
             (0, _) => Node::Object(Place { fs: self.live.clone(), space, object }),
             _ => {
                 let snapshots = self.snapshots.read();
-                let (_, fs) = snapshots.get(space as usize - 1).ok_or(Errno::ESTALE)?;
+                let fs = snapshots.get(space as usize - 1).filter(|fs| is_there(fs));
+                let fs = fs.ok_or(Errno::ESTALE)?;
                 Node::Object(Place { fs: fs.clone(), space, object })
             }
         })
@@ -132,22 +138,23 @@ impl Spaces {
 
     /// The root of the snapshot called `name`.
     pub(crate) fn snapshot(&self, name: &str) -> Answer<Place> {
-        let known = |snapshots: &Vec<(String, Arc<Filesystem>)>| {
-            let index = snapshots.iter().position(|(known, _)| known == name)?;
-            let fs = snapshots.get(index)?.1.clone();
+        let full = format!("{}@{name}", self.live.name());
+        // It may have another name by now, or be gone, and its name another's.
+        let known = |snapshots: &Vec<Arc<Filesystem>>| {
+            let index = snapshots.iter().position(|fs| fs.name() == full && is_there(fs))?;
+            let fs = snapshots.get(index)?.clone();
             Some(Place { object: fs.root(), fs, space: index as u64 + 1 })
         };
         let _entering = self.entering.lock();
         if let Some(place) = known(&self.snapshots.read()) {
             return Ok(place);
         }
-        let full = format!("{}@{name}", self.live.name());
         let fs = Filesystem::open(self.live.pool(), &full).map_err(|e| errno(&e))?;
         let mut snapshots = self.snapshots.write();
         if snapshots.len() >= SPACES_MAX {
             return Err(Errno::ENFILE);
         }
-        snapshots.push((name.to_string(), Arc::new(fs)));
+        snapshots.push(Arc::new(fs));
         known(&snapshots).ok_or(Errno::EIO)
     }
 

@@ -264,6 +264,8 @@ impl Pool {
             }
             for (head, from, to) in heads {
                 cx.ledger.rename_snapshot(&head, from, to)?;
+                cx.pool
+                    .renamed(&format!("{}@{from}", head.name), &format!("{}@{to}", head.name))?;
             }
             Ok(())
         })

@@ -72,6 +72,17 @@ impl Dataset {
         self.name.lock().clone()
     }
 
+    /// It is still what it was when it was opened.
+    ///
+    /// # Errors
+    /// [`PoolError::Revoked`].
+    pub fn not_revoked(&self) -> Result<()> {
+        match self.revoked.load(Ordering::Relaxed) {
+            true => Err(PoolError::Revoked { name: self.name() }),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn set_name(&self, name: String) {
         *self.name.lock() = name;
     }

@@ -84,6 +84,12 @@ pub enum PoolError {
         /// Why.
         reason: String,
     },
+    /// The data set was rolled back or destroyed since it was opened.
+    #[error("{name} was rolled back or destroyed; open it anew")]
+    Revoked {
+        /// The data set.
+        name: String,
+    },
     /// The pool cannot be opened at all, and why.
     #[error("cannot open pool '{name}': {reason}")]
     Unopenable {
@@ -152,6 +158,7 @@ impl PoolError {
                 | E::Conflict { .. }
                 | E::SameTxg { .. }
                 | E::ReadOnly { .. }
+                | E::Revoked { .. }
                 | E::QuotaExceeded { .. }
                 | E::Invalid(_)
         )

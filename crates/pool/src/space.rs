@@ -4,7 +4,6 @@
 
 use dmu::{SpaceMap, Tx};
 use rt::sync::Arc;
-use rt::sync::atomic::Ordering;
 
 use crate::dataset::Dataset;
 use crate::dsl::lookup::{DEPTH_MAX, Found};
@@ -214,10 +213,7 @@ impl Pool {
     /// quota is in the way, else it is refused before anything is done.
     pub fn admit(&self, dataset: &Arc<Dataset>, bytes: u64) -> Result<Tx<'_>> {
         let writing = self.writing()?;
-        if dataset.revoked.load(Ordering::Relaxed) {
-            let reason = "it was rolled back or destroyed; open it anew".into();
-            return Err(PoolError::ReadOnly { name: dataset.name(), reason });
-        }
+        dataset.not_revoked()?;
         // The records at both ends may be changed in part, which makes all of them dirty.
         let memory = bytes.saturating_add(2 * dataset.record()).saturating_add(NAMES_BYTES);
         let promise = writing.txgs.promise(self.worst_case(bytes, dataset.record()), memory);

@@ -4,11 +4,14 @@
 //! Seen red: without the unmounting before a rename, with what was unmounted by hand mounted again by `set`.
 
 use std::fs::File;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use acceptance::mounts::Tidy;
 use acceptance::{Server, Stage};
+use client::{Client, Open, Options, Subject};
 use testkit::Ran;
 
 use crate::served::{judged, wanted};
@@ -138,7 +141,7 @@ fn files_of_a_served_pool_are_where_its_file_systems_are() {
     // What clients of the server do is seen a second later.
     assert!(!below.join("moved").exists());
     drop(stage.ok("mv tank/a/b:/file tank/a/b:/moved"));
-    rt::time::sleep(std::time::Duration::from_millis(1500));
+    rt::time::sleep(Duration::from_millis(1500));
     assert!(below.join("moved").exists() && !below.join("file").exists());
 
     // After a kill the mounts are dead; the next server brings them back.
@@ -158,6 +161,79 @@ fn files_of_a_served_pool_are_where_its_file_systems_are() {
     assert!(below.join("kept").exists());
     drop(server.stop());
     assert!(!below.join("kept").exists());
+    judged(&stage);
+}
+
+#[test]
+fn what_others_make_meanwhile_is_opened_as_what_it_is() {
+    if !wanted("what others make meanwhile is opened as what it is") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let client = Client::connect(Options::new(server.socket(), "tank/a/b")).unwrap();
+    let dir = stage.aside("t/a/b");
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let made = |name: &str, mode| {
+        let path = dir.join(name);
+        // From here on the kernel remembers for a while that there is no such name.
+        assert!(!path.exists());
+        let how = Open { write: true, create: true, new: true, ..Open::READ };
+        let file = client.open(&Subject::ROOT, name.as_bytes(), how, mode).unwrap();
+        file.write(0, b"of somebody else").unwrap();
+        file.close(true).unwrap();
+        path
+    };
+    for round in 0..3 {
+        let path = made(&format!("cut-{round}"), 0o644);
+        std::fs::write(&path, "short").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "short");
+        let path = made(&format!("secret-{round}"), 0o600);
+        let mut by_nobody = Command::new("setpriv");
+        by_nobody
+            .args(["--reuid=65534", "--clear-groups", "sh", "-c", "echo mine >> $0"])
+            .arg(&path);
+        let ran = Ran::of(&mut by_nobody);
+        assert!(ran.status != 0 && ran.err.contains("Permission denied"), "{ran}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "of somebody else");
+    }
+    // A file that is not on disk yet is not empty for that.
+    let path = dir.join("fresh");
+    std::fs::write(&path, vec![1; 100_000]).unwrap();
+    assert!(path.metadata().unwrap().blocks() > 0);
+    drop((server.stop(), client));
+    judged(&stage);
+}
+
+#[test]
+fn snapshots_in_a_mount_are_those_of_their_names_now() {
+    if !wanted("snapshots in a mount are those of their names now") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let dir = stage.aside("t/a/b");
+    let seen = |name: &str| {
+        let path = dir.join(".zfs/snapshot").join(name).join("file");
+        std::fs::read_to_string(path).map_err(|e| e.raw_os_error().unwrap())
+    };
+    // As long as the kernel takes names for right.
+    let later = || rt::time::sleep(Duration::from_millis(1100));
+    let snapshot = |text: &str| {
+        std::fs::write(dir.join("file"), text).unwrap();
+        drop(stage.ok("zfs snapshot tank/a/b@one"));
+    };
+    snapshot("first");
+    assert_eq!(seen("one").unwrap(), "first");
+    drop(stage.ok("zfs rename tank/a/b@one tank/a/b@old"));
+    snapshot("second");
+    later();
+    assert_eq!([seen("one"), seen("old")], [Ok("second".into()), Ok("first".into())]);
+    drop(stage.ok("zfs destroy tank/a/b@one"));
+    later();
+    assert_eq!([seen("one"), seen("old")], [Err(2), Ok("first".into())]);
+    snapshot("third");
+    later();
+    assert_eq!([seen("one"), seen("old")], [Ok("third".into()), Ok("first".into())]);
+    drop(server.stop());
     judged(&stage);
 }
 

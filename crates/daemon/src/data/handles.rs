@@ -22,6 +22,8 @@ pub(super) struct Handle {
     pub(super) place: Place,
     pub(super) read: bool,
     pub(super) write: bool,
+    /// By somebody who is not root.
+    pub(super) of_user: bool,
     /// Digests of what is written are made.
     pub(super) digests: bool,
 }
@@ -30,7 +32,7 @@ impl Handle {
     /// For nothing yet: the object stays, whatever becomes of its names.
     pub(super) fn of(place: Place) -> Result<Handle> {
         place.fs.hold(place.object).map_err(told)?;
-        Ok(Handle { place, read: false, write: false, digests: false })
+        Ok(Handle { place, read: false, write: false, of_user: false, digests: false })
     }
 }
 

@@ -7,11 +7,11 @@ use rt::buf::PooledBuf;
 use rt::sync::Arc;
 use wire::{BULK_MAX, Entry, Open, PIECES_MAX, Reply, Request, Space, Stat, Subject, Target};
 
-use super::access::{self, READ, THROUGH, WRITE};
+use super::access::{self, READ, SET_GID, THROUGH, WRITE};
 use super::broken;
 use super::handles::{Handle, Session};
 use super::lane::Supply;
-use super::tree::{Place, Result, denied, fail, shown, told};
+use super::tree::{Place, Result, again, denied, fail, shown, told};
 
 /// Entries of one answer, at most.
 const ENTRIES_MAX: usize = 256;
@@ -79,6 +79,9 @@ pub(super) fn answer(
             if offset.checked_add(bulk.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
                 return fail(code::FBIG, "File too large");
             }
+            if handle.of_user {
+                written_by_user(&handle)?;
+            }
             handle.place.fs.write(handle.place.object, offset, bulk).map_err(told)?;
             Reply::Done
         }
@@ -91,35 +94,43 @@ pub(super) fn answer(
             if size > i64::MAX as u64 {
                 return fail(code::FBIG, "File too large");
             }
+            if who.uid != 0 {
+                written_by_user(&file)?;
+            }
             file.place.fs.truncate(file.place.object, size).map_err(told)?;
             Reply::Done
         }
         Request::StatOpen { handle } => Reply::Stat(stat(&session.handle(handle)?.place)?),
         Request::Stat { who, path, follow } => {
-            Reply::Stat(stat(&session.tree.find(&who, &path, follow)?)?)
+            Reply::Stat(again(|| stat(&session.tree.find(&who, &path, follow)?))?)
         }
-        Request::List { who, path, from } => list(session, &who, &path, from)?,
+        Request::List { who, path, from } => again(|| list(session, &who, &path, from))?,
         Request::Mkdir { who, path, mode, parents } => {
-            make_directory(session, &who, &path, mode, parents)?;
+            again(|| make_directory(session, &who, &path, mode, parents))?;
             Reply::Done
         }
         Request::Unlink { who, path } => {
-            let (dir, name) = removable(session, &who, &path)?;
-            dir.fs.unlink(dir.object, name).map_err(told)?;
+            again(|| {
+                let (dir, name) = removable(session, &who, &path)?;
+                dir.fs.unlink(dir.object, name).map_err(told)
+            })?;
             Reply::Done
         }
         Request::Rmdir { who, path } => {
-            let (dir, name) = removable(session, &who, &path)?;
-            dir.fs.rmdir(dir.object, name).map_err(told)?;
+            again(|| {
+                let (dir, name) = removable(session, &who, &path)?;
+                dir.fs.rmdir(dir.object, name).map_err(told)
+            })?;
             Reply::Done
         }
         Request::Rename { who, from, to } => {
-            rename(session, &who, &from, &to)?;
+            again(|| rename(session, &who, &from, &to))?;
             Reply::Done
         }
         Request::Chmod { who, of, mode } => {
-            let set = Setattr { mode: Some(mode & PERMISSIONS), ..Setattr::default() };
-            change(&*owned(session, &who, &of)?, &set)?;
+            let file = owned(session, &who, &of)?;
+            let mode = access::given_by(&who, file.place.attrs()?.gid, mode & PERMISSIONS);
+            change(&file, &Setattr { mode: Some(mode), ..Setattr::default() })?;
             Reply::Done
         }
         Request::SetTimes { who, of, atime, mtime } => {
@@ -183,7 +194,7 @@ fn with(session: &Session, who: &Subject, of: &Target, want: u32) -> Result<Arc<
     match of {
         Target::Handle(number) => session.handle(*number),
         Target::Path(path) => {
-            let handle = Handle::of(session.tree.find(who, path, true)?)?;
+            let handle = again(|| Handle::of(session.tree.find(who, path, true)?))?;
             match access::may(who, &handle.place.attrs()?, want) {
                 true => Ok(Arc::new(handle)),
                 false => denied(path),
@@ -213,6 +224,15 @@ fn change(file: &Handle, set: &Setattr) -> Result<()> {
     file.place.fs.setattr(file.place.object, set).map_err(told)
 }
 
+/// Somebody who is not root is about to change what is in a file: it is no program any more that acts as its owner.
+fn written_by_user(file: &Handle) -> Result<()> {
+    let mode = file.place.attrs()?.permissions();
+    match access::written(mode) {
+        same if same == mode => Ok(()),
+        mode => change(file, &Setattr { mode: Some(mode), ..Setattr::default() }),
+    }
+}
+
 /// Puts what was written on stable storage, the digests of it first: they go with the same txg, if it comes to one.
 fn sync(handle: &Handle) -> Result<()> {
     let Place { fs, object } = &handle.place;
@@ -224,23 +244,23 @@ fn sync(handle: &Handle) -> Result<()> {
 }
 
 fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> Result<Reply> {
-    let (place, is_new) = match session.tree.find(who, path, true) {
+    // Kept first, and then asked about: what is asked about stays what it is.
+    let (mut handle, is_new) = again(|| match session.tree.find(who, path, true) {
         Ok(_) if how.new && how.create => {
-            return fail(code::EXIST, format!("{}: File exists", shown(path)));
+            fail(code::EXIST, format!("{}: File exists", shown(path)))
         }
-        Ok(place) => (place, false),
+        Ok(place) => Ok((Handle::of(place)?, false)),
         Err(failure) if failure.errno == code::NOENT && how.create => {
-            make_file(session, who, path, how, mode)?
+            make_file(session, who, path, how, mode)
         }
-        Err(failure) => return Err(failure),
-    };
+        Err(failure) => Err(failure),
+    })?;
+    let place = handle.place.clone();
     let kept_since_ms = session.tree.kept_since(&place);
     if ![0, kept_since_ms].contains(&how.kept_since_ms) {
         let why = "the server began anew meanwhile, and some of what was written may be lost";
         return fail(code::IO, format!("{}: {why}", shown(path)));
     }
-    // Kept first, and then asked about: what is asked about stays what it is.
-    let mut handle = Handle::of(place.clone())?;
     let attrs = place.attrs()?;
     match attrs.kind() {
         mode::FILE => {}
@@ -251,9 +271,12 @@ fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> 
     if !is_new && !access::may(who, &attrs, want) {
         return denied(path);
     }
-    (handle.read, handle.write) = (how.read, how.write);
+    (handle.read, handle.write, handle.of_user) = (how.read, how.write, who.uid != 0);
     if how.write && !is_new {
         if how.truncate {
+            if handle.of_user {
+                written_by_user(&handle)?;
+            }
             place.fs.truncate(place.object, 0).map_err(told)?;
         } else if how.unbroken {
             let held_for = session.tree.held_for(&place);
@@ -286,7 +309,7 @@ fn make_file(
     path: &[u8],
     how: Open,
     mode: u32,
-) -> Result<(Place, bool)> {
+) -> Result<(Handle, bool)> {
     let (dir, name) = match session.tree.parent(who, path) {
         Err(failure) if failure.errno == code::NOENT && how.parents => {
             let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
@@ -298,16 +321,28 @@ fn make_file(
     if !access::may(who, &dir.attrs()?, WRITE | THROUGH) {
         return denied(path);
     }
-    let new = NewObject::of(mode::FILE | mode & PERMISSIONS, owner(who));
+    let new = made_in(&dir.attrs()?, mode::FILE | mode & PERMISSIONS, who);
     match dir.fs.create(dir.object, name, &new) {
-        Ok(object) => Ok((Place { fs: dir.fs, object }, true)),
-        Err(FsError::Exists { .. }) if !how.new => Ok((session.tree.find(who, path, true)?, false)),
+        Ok(object) => Ok((Handle::of(Place { fs: dir.fs, object })?, true)),
+        Err(FsError::Exists { .. }) if !how.new => {
+            Ok((Handle::of(session.tree.find(who, path, true)?)?, false))
+        }
         Err(error) => Err(told(error)),
     }
 }
 
-fn owner(who: &Subject) -> Who {
-    Who { uid: who.uid.into(), gid: who.gid.into() }
+/// What somebody makes in a directory, with this mode.
+fn made_in(dir: &Attrs, mode: u32, who: &Subject) -> NewObject<'static> {
+    let mut owner = Who { uid: who.uid.into(), gid: who.gid.into() };
+    let mut mode = mode;
+    if dir.permissions() & SET_GID != 0 {
+        owner.gid = dir.gid;
+        match mode & mode::TYPE {
+            mode::DIR => mode |= SET_GID,
+            _ => mode = access::given_by(who, owner.gid, mode),
+        }
+    }
+    NewObject::of(mode, owner)
 }
 
 fn make_directory(
@@ -329,17 +364,18 @@ fn make_directory(
     }
     let (dir, name) = session.tree.parent(who, path)?;
     if session.tree.enter(&dir, name)?.is_some() {
-        return match parents {
+        return match parents && session.tree.find(who, path, true)?.attrs()?.is_dir() {
             true => Ok(()),
             false => fail(code::EXIST, format!("{}: File exists", shown(path))),
         };
     }
-    if !access::may(who, &dir.attrs()?, WRITE | THROUGH) {
+    let above = dir.attrs()?;
+    if !access::may(who, &above, WRITE | THROUGH) {
         return denied(path);
     }
-    let new = NewObject::of(mode::DIR | mode & PERMISSIONS, owner(who));
+    let new = made_in(&above, mode::DIR | mode & PERMISSIONS, who);
     match dir.fs.create(dir.object, name, &new) {
-        Err(FsError::Exists { .. }) if parents => Ok(()),
+        Err(FsError::Exists { .. }) if parents => fail(code::STALE, "somebody was faster"),
         made => made.map(drop).map_err(told),
     }
 }
@@ -446,12 +482,15 @@ fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Repl
         if below.iter().any(|(name, _)| *name == entry.name) {
             continue;
         }
-        match stat(&Place { fs: dir.fs.clone(), object: entry.object }) {
-            Ok(stat) => entries.push(Entry { name: entry.name, stat }),
-            // It went away in between.
-            Err(failure) if failure.errno == code::NOENT => {}
-            Err(failure) => return Err(failure),
-        }
+        let found = match stat(&Place { fs: dir.fs.clone(), object: entry.object }) {
+            // It went away in between, or something else has its name now.
+            Err(failure) if failure.errno == code::STALE => again(|| {
+                let place = session.tree.enter(&dir, &entry.name)?;
+                place.as_ref().map(stat).transpose()
+            })?,
+            found => Some(found?),
+        };
+        entries.extend(found.map(|stat| Entry { name: entry.name, stat }));
     }
     let next = last.or_else(|| (!below.is_empty()).then_some(FILE_SYSTEMS));
     Ok(Reply::Entries(entries, next))
@@ -459,6 +498,7 @@ fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Repl
 
 fn stat(place: &Place) -> Result<Stat> {
     let (object, attrs): (_, Attrs) = place.fs.open_object(place.object).map_err(told)?;
+    let allocated = object.stat_bytes().map_err(|e| told(e.into()))?;
     let time = |time: Time| (time.secs, time.nanos);
     Ok(Stat {
         device: place.fs.dataset().object,
@@ -469,7 +509,7 @@ fn stat(place: &Place) -> Result<Stat> {
         uid: u32::try_from(attrs.uid).unwrap_or(u32::MAX),
         gid: u32::try_from(attrs.gid).unwrap_or(u32::MAX),
         size: attrs.size,
-        allocated: object.used_bytes(),
+        allocated,
         atime: time(attrs.atime),
         mtime: time(attrs.mtime),
         ctime: time(attrs.ctime),

@@ -17,12 +17,26 @@ const LINKS_MAX: usize = 40;
 /// The longest path, in bytes.
 const PATH_MAX: usize = 4096;
 
+/// How often names are looked up that others change at the same time.
+const ATTEMPTS: usize = 100;
+
 /// What comes of a request, or why nothing.
 pub(super) type Result<T> = std::result::Result<T, Failure>;
 
 /// A failure with a number of errno(3).
 pub(super) fn fail<T>(errno: i32, text: impl Into<String>) -> Result<T> {
     Err(Failure { errno, text: text.into() })
+}
+
+/// Does something by names, which others may take away in the middle of it: then it looks again what they lead to.
+pub(super) fn again<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 1..ATTEMPTS {
+        match attempt() {
+            Err(failure) if failure.errno == code::STALE => {}
+            done => return done,
+        }
+    }
+    attempt()
 }
 
 /// The engine's error as a client is told of it.
@@ -69,7 +83,8 @@ impl Tree {
     fn system(&self, name: &str) -> Result<Arc<System>> {
         match self.held.system(name) {
             Some(system) => system.map_err(told),
-            None => fail(code::NOENT, format!("'{name}': the server has no such pool")),
+            // Not that there is no such file: it may be back soon, with all that is in it.
+            None => fail(code::NXIO, format!("'{name}': the server has no such pool")),
         }
     }
 

@@ -91,16 +91,17 @@ impl Pool {
     /// Waits until what was promised is stable.
     ///
     /// # Errors
-    /// A pool that is suspended.
+    /// A pool that is suspended; a data set that was rolled back or destroyed, with what was promised.
     pub fn keep(&self, dataset: &Arc<Dataset>, promised: Stable) -> Result<()> {
         match promised.0 {
-            Way::None => Ok(()),
-            Way::Log(ticket) if self.commit(dataset, ticket) => Ok(()),
+            Way::None => {}
+            Way::Log(ticket) if self.commit(dataset, ticket) => {}
             _ => {
                 self.start_log(dataset)?;
-                self.sync().map(|_| ())
+                self.sync()?;
             }
         }
+        dataset.not_revoked()
     }
 
     /// Begins the log of a data set that has none: the header of the next txg leads to it.
