@@ -66,7 +66,11 @@ pub trait Reclaim: Send + Sync {
 
 struct Waiter {
     ticket: u64,
+    holder: Holder,
+    class: Class,
     bytes: u64,
+    /// Rung when it has its grant, or is the first in line.
+    rung: Arc<Condvar>,
 }
 
 #[derive(Default)]
@@ -84,7 +88,6 @@ struct State {
 
 struct Shared {
     state: Mutex<State>,
-    freed: Condvar,
     cap: u64,
     reserve: u64,
     members: AtomicU64,
@@ -115,6 +118,26 @@ pub struct Account {
 }
 
 impl State {
+    /// Those in whose line `class` waits.
+    fn line(&mut self, class: Class) -> &mut VecDeque<Waiter> {
+        match class {
+            Class::Normal | Class::Elastic => &mut self.waiting,
+            Class::Reserve => &mut self.reserve_waiting,
+        }
+    }
+
+    /// Whose turn it is.
+    fn first(&self) -> Option<&Waiter> {
+        self.reserve_waiting.front().or_else(|| self.waiting.front())
+    }
+
+    /// The first of a line has its grant: it leaves.
+    fn served(&mut self, class: Class) -> Option<Arc<Condvar>> {
+        let waiter = self.line(class).pop_front()?;
+        self.add(waiter.holder, waiter.class, waiter.bytes);
+        Some(waiter.rung)
+    }
+
     fn add(&mut self, holder: Holder, class: Class, bytes: u64) {
         self.used += bytes;
         self.used_max = self.used_max.max(self.used);
@@ -146,7 +169,6 @@ impl Account {
         assert!(reserve_bytes <= cap_bytes, "the reserve is a part of the cap");
         let shared = Arc::new(Shared {
             state: Mutex::new(State::default()),
-            freed: Condvar::new(),
             cap: cap_bytes,
             reserve: reserve_bytes,
             members: AtomicU64::new(0),
@@ -295,47 +317,51 @@ impl Account {
             return Ok(grant);
         }
         let mut state = self.shared.state.lock();
-        let ticket = state.ticket_next;
+        let (ticket, rung) = (state.ticket_next, Arc::new(Condvar::new()));
         state.ticket_next += 1;
-        Self::queue(&mut state, class).push_back(Waiter { ticket, bytes });
+        let waiter = Waiter { ticket, holder: self.holder, class, bytes, rung: rung.clone() };
+        state.line(class).push_back(waiter);
         let start = time::now();
-        loop {
-            let first = Self::queue(&mut state, class).front().is_some_and(|w| w.ticket == ticket);
-            let turn = first && (class == Class::Reserve || state.reserve_waiting.is_empty());
+        // It leaves the line with its grant, which whoever gives something back has booked for it.
+        while state.line(class).front().is_some_and(|first| first.ticket <= ticket) {
+            if state.first().is_none_or(|first| first.ticket != ticket) {
+                state = rung.wait(state);
+                continue;
+            }
             let least = class == Class::Normal && state.normal + bytes <= max / LEAST_PART;
-            let is_stuck = least && start.elapsed() > STUCK_AFTER;
-            if turn && (is_stuck || self.fits(&state, class, bytes)) {
-                return Ok(self.take_in_turn(state, class, bytes));
+            if self.fits(&state, class, bytes) || least && start.elapsed() > STUCK_AFTER {
+                drop(state.served(class));
+                self.serve(state, true);
+                break;
             }
-            if turn {
-                let over = (state.used + bytes).saturating_sub(self.shared.cap);
-                let normal = if class == Class::Normal { state.normal + bytes } else { 0 };
-                drop(state);
-                self.reclaim(over, normal.saturating_sub(max));
-                state = self.shared.state.lock();
-                if self.fits(&state, class, bytes) {
-                    continue;
-                }
+            let over = (state.used + bytes).saturating_sub(self.shared.cap);
+            let normal = if class == Class::Normal { state.normal + bytes } else { 0 };
+            drop(state);
+            self.reclaim(over, normal.saturating_sub(max));
+            state = self.shared.state.lock();
+            let is_first = state.first().is_some_and(|first| first.ticket == ticket);
+            if is_first && !self.fits(&state, class, bytes) {
+                // A cache may let go of something later without dropping its grant: it is asked again.
+                state = rung.wait_timeout(state, RECLAIM_AGAIN).0;
             }
-            // A cache may let go of something later without dropping its grant: ask it again.
-            state = self.shared.freed.wait_timeout(state, RECLAIM_AGAIN).0;
         }
+        Ok(Grant { account: self.clone(), class, bytes })
     }
 
-    fn take_in_turn(&self, mut state: MutexGuard<'_, State>, class: Class, bytes: u64) -> Grant {
-        Self::queue(&mut state, class).pop_front();
-        let grant = self.book(&mut state, class, bytes);
+    /// Those who wait get what fits, in the order of asking. It is booked for them: nobody behind them waits until they have
+    /// woken up. If the line has moved, who is the first then is rung as well, to have caches give way.
+    fn serve(&self, mut state: MutexGuard<'_, State>, has_moved: bool) {
+        let mut rung = Vec::new();
+        while let Some((class, bytes)) = state.first().map(|first| (first.class, first.bytes))
+            && self.fits(&state, class, bytes)
+        {
+            rung.extend(state.served(class));
+        }
+        if has_moved || !rung.is_empty() {
+            rung.extend(state.first().map(|first| first.rung.clone()));
+        }
         drop(state);
-        // The next in line may fit as well.
-        self.shared.freed.notify_all();
-        grant
-    }
-
-    fn queue(state: &mut State, class: Class) -> &mut VecDeque<Waiter> {
-        match class {
-            Class::Normal | Class::Elastic => &mut state.waiting,
-            Class::Reserve => &mut state.reserve_waiting,
-        }
+        rung.iter().for_each(|waiter| waiter.notify_one());
     }
 
     fn fits(&self, state: &State, class: Class, bytes: u64) -> bool {
@@ -355,11 +381,7 @@ impl Account {
         }
         let mut state = self.shared.state.lock();
         state.remove(self.holder, class, bytes);
-        let waited_for = !(state.waiting.is_empty() && state.reserve_waiting.is_empty());
-        drop(state);
-        if waited_for {
-            self.shared.freed.notify_all();
-        }
+        self.serve(state, false);
     }
 
     /// Has `over` bytes given back by whoever can, and `normal` bytes by those who have them of [`Class::Normal`].

@@ -2,7 +2,8 @@
 //!
 //! The one idea: a fault for every 4 KiB costs more than writing the bytes (0.5 CPU seconds per
 //! GiB, measured; parity and checksums together take 0.1). Regions of 2 MiB and more are therefore
-//! mapped on huge pages and filled in with one call, which costs a sixth of that.
+//! mapped on huge pages and filled in with one call, which costs a sixth of that; those of a record
+//! are at least filled in with one call, and zeroed once: the allocator would do it again.
 //!
 //! This is the one place of `rt::buf` that uses `unsafe`: an alignment of its own, and a mapping,
 //! have no safe form. It owns plain bytes, nothing else. A [`Piece`] is an exclusive part of a
@@ -21,6 +22,9 @@ pub const ALIGN: usize = 4096;
 
 /// A huge page. Regions of this size or more are mapped.
 pub(super) const HUGE: usize = 2 << 20;
+
+/// Regions of so many bytes or more are mapped by themselves. The allocator does that, too, with those of this size.
+const MAPPED_LEAST: usize = 128 << 10;
 
 /// An owned region of initialised bytes.
 pub(super) struct Memory {
@@ -44,6 +48,11 @@ impl Memory {
         {
             return memory;
         }
+        if len >= MAPPED_LEAST
+            && let Some(memory) = Memory::filled_in(len)
+        {
+            return memory;
+        }
         if len == 0 {
             return Memory::default();
         }
@@ -57,6 +66,16 @@ impl Memory {
 
     fn layout(len: usize) -> Layout {
         Layout::from_size_align(len, ALIGN).expect("a buffer is smaller than the address space")
+    }
+
+    /// `len` zero bytes on pages of the usual size, all of them there.
+    fn filled_in(len: usize) -> Option<Memory> {
+        let size = len.checked_next_multiple_of(ALIGN)?;
+        let (prot, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
+        // SAFETY: the kernel chooses the place of a new mapping, so nothing is there yet.
+        let start = unsafe { mmap_anonymous(null_mut(), size, prot, flags) }.ok()?;
+        NonNull::new(start.cast()).map(|start| Memory { start, len, mapped: size })
     }
 
     /// `len` zero bytes on huge pages, if the system gives them; what it does not give (a kernel

@@ -70,6 +70,41 @@ fn who_waits_first_is_served_first() {
     assert_eq!((account.used(), account.wanted()), (0, 0));
 }
 
+/// What comes back is theirs at once, before any of them has woken up; who is the first then has caches give way.
+#[test]
+fn nobody_waits_for_others_to_wake_up() {
+    let account = Account::new(100, 0);
+    let all = account.try_grant(Class::Normal, 60).expect("fits");
+    let elastic = account.try_grant(Class::Elastic, 40).expect("fits");
+    let cache = Arc::new(Cache { held: Mutex::default(), calls: AtomicU64::new(0) });
+    let weak: Weak<dyn Reclaim> = Arc::downgrade(&(cache.clone() as Arc<dyn Reclaim>));
+    account.add_reclaimer(Class::Elastic, weak);
+    let (served, go) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(())));
+    let held = go.lock();
+    let askers: Vec<_> = (1..=3)
+        .map(|count| {
+            let (waiting, served, go) = (account.clone(), served.clone(), go.clone());
+            let account = account.clone();
+            let asker = thread::spawn("asker", move || {
+                let grant = account.grant(Class::Normal, 30).expect("below the cap");
+                served.fetch_add(1, Ordering::Relaxed);
+                drop(go.lock());
+                drop(grant);
+            });
+            eventually(|| waiting.wanted() == 30 * count);
+            asker
+        })
+        .collect();
+    drop(all);
+    // Two have theirs; nobody has given it back yet.
+    assert_eq!((account.used(), account.wanted()), (100, 30));
+    cache.held.lock().push(elastic);
+    eventually(|| served.load(Ordering::Relaxed) == 3);
+    drop(held);
+    askers.into_iter().for_each(thread::JoinHandle::join);
+    assert_eq!((account.used(), account.wanted()), (0, 0));
+}
+
 struct Cache {
     held: Mutex<Vec<Grant>>,
     calls: AtomicU64,
