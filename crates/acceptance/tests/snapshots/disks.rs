@@ -253,7 +253,12 @@ impl Bay<'_> {
     }
 
     fn replace(&mut self, pool: &Pool) {
-        let Some(place) = self.any(pool, |leaf| !leaf.is_spare) else { return };
+        // One that is away is seldom met by chance.
+        let away = match self.rng.one_in(2) {
+            true => self.any(pool, |leaf| leaf.offline && !leaf.is_spare),
+            false => None,
+        };
+        let Some(place) = away.or_else(|| self.any(pool, |leaf| !leaf.is_spare)) else { return };
         let (disk, new) = self.new_disk(pool);
         let what = if place.config.offline { "of a disk that is away" } else { "replace" };
         if self.took(pool.attach(place.guid, new, true), place.alone, what).is_some() {
