@@ -329,6 +329,8 @@ fn names_that_others_change_lead_somewhere() {
         assert!([17, 20].contains(&refused), "{path}: {refused}");
     }
     client.mkdir(&ROOT, b"/busy", 0o755, true).unwrap();
+    // A list of them takes so long that something is renamed in the middle of it.
+    (0..200).for_each(|i| drop(write(&format!("/busy/{i}"), b"")));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -347,7 +349,7 @@ fn names_that_others_change_lead_somewhere() {
             assert!(names(&client, b"/busy").contains_key("file"));
             looks += 1;
         }
-        assert!(looks > 10, "{looks}");
+        assert!(looks > 2, "{looks}");
     });
     drop((file, client));
     site.end();
