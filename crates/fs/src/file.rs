@@ -37,6 +37,17 @@ impl Filesystem {
         Ok(object.lend(offset, part)?)
     }
 
+    /// The same, if no disk need be asked for it.
+    ///
+    /// # Errors
+    /// As [`Filesystem::read`].
+    pub fn lend_kept(&self, number: u64, offset: u64, length: usize) -> Result<Option<Lent>> {
+        let object = self.object(number)?;
+        let size = self.znode_of(&object)?.size;
+        let part = size.saturating_sub(offset).min(length as u64) as usize;
+        Ok(object.lend_kept(offset, part)?)
+    }
+
     /// Reads from an open object whose size is known.
     pub fn read_open(
         &self,

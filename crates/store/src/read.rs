@@ -148,9 +148,14 @@ impl Store {
         self.cache.put(bp, block);
     }
 
+    /// The block, if it is in the cache.
+    pub fn kept(&self, bp: &BlkPtr) -> Option<Block> {
+        self.cache.get(bp)
+    }
+
     /// Is the block in the cache?
     pub fn is_kept(&self, bp: &BlkPtr) -> bool {
-        self.cache.get(bp).is_some()
+        self.kept(bp).is_some()
     }
 
     /// Forgets the bytes of a block that was written over.

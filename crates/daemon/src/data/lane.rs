@@ -52,6 +52,12 @@ impl Supply<'_> {
         let most = self.memory.max(Class::Normal) / 4;
         self.memory.grant(Class::Normal, bytes.min(most)).ok()
     }
+
+    /// The same, if it can be had without waiting.
+    pub(super) fn grant_now(self, bytes: u64) -> Option<Grant> {
+        let most = self.memory.max(Class::Normal) / 4;
+        self.memory.try_grant(Class::Normal, bytes.min(most))
+    }
 }
 
 /// Serves a connection to its end. Its first bytes were read: what follows is `length` bytes of hello.

@@ -418,8 +418,14 @@ fn memory_for(handle: &Handle, length: usize, supply: Supply<'_>) -> Option<Gran
 
 fn read(handle: &Handle, offset: u64, length: usize, supply: Supply<'_>) -> Result<Bulk> {
     let length = length.min(BULK_MAX);
-    let memory = memory_for(handle, length, supply);
     let Place { fs, object } = &handle.place;
+    // Of what is there already only the record itself is held.
+    if let Some(memory) = supply.grant_now(fs.record_size().into())
+        && let Some(lent) = fs.lend_kept(*object, offset, length).map_err(told)?
+    {
+        return Ok(Bulk { bytes: Bytes::Lent(lent), _memory: Some(memory) });
+    }
+    let memory = memory_for(handle, length, supply);
     let bytes = match fs.lend(*object, offset, length).map_err(told)? {
         Some(lent) => Bytes::Lent(lent),
         None => {

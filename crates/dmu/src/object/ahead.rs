@@ -171,6 +171,17 @@ impl Object {
         Ok(Some(done))
     }
 
+    /// Bytes were read elsewhere: a stream that gets there goes on behind them.
+    pub(super) fn read_on(&self, offset: u64, length: u64) {
+        if self.store.is_on_disks()
+            && let Some(mut ahead) = self.ahead.try_lock()
+            && ahead.next == offset
+        {
+            ahead.next += length;
+            ahead.run += length;
+        }
+    }
+
     /// Copies from what has arrived the bytes from `at` on, up to the end of their record; how many. `None`:
     /// there are none, or not as the object is now.
     fn take(&self, inner: &mut Inner, at: u64, size: u64, buf: &mut [u8]) -> Option<usize> {

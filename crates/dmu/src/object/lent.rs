@@ -33,12 +33,7 @@ impl Object {
     /// # Errors
     /// As [`Object::read`].
     pub fn lend(&self, offset: u64, length: usize) -> Result<Option<Lent>> {
-        let size = u64::from(self.block_size()?);
-        let (block, start) = (offset / size, (offset % size) as usize);
-        let end = start + length;
-        if length == 0 || length as u64 == size || end as u64 > size {
-            return Ok(None);
-        }
+        let Some(Part { block, start, size }) = self.part(offset, length)? else { return Ok(None) };
         let streamed = self.streamed(offset, length as u64, |inner, depth| {
             self.look_ahead(inner, (block, size), depth);
             Ok(self.take_record(inner, block, size))
@@ -47,8 +42,43 @@ impl Object {
             Some(record) => Newest::OnDisk(record),
             None => self.newest(block)?.0,
         };
-        // While it is small a record in memory may have fewer bytes than the file has blocks of.
-        let is_there = record.bytes().is_some_and(|bytes| end <= bytes.len());
-        Ok(is_there.then_some(Lent { record, start, length }))
+        Ok(Lent::of(record, start, length))
+    }
+
+    /// The same, if no disk need be asked for it.
+    ///
+    /// # Errors
+    /// As [`Object::read`].
+    pub fn lend_kept(&self, offset: u64, length: usize) -> Result<Option<Lent>> {
+        let Some(Part { block, start, .. }) = self.part(offset, length)? else { return Ok(None) };
+        let record = self.newest_kept(block)?;
+        let lent = record.and_then(|record| Lent::of(record, start, length));
+        if lent.is_some() {
+            self.read_on(offset, length as u64);
+        }
+        Ok(lent)
+    }
+
+    /// Where these bytes are, if they are a part of one record.
+    fn part(&self, offset: u64, length: usize) -> Result<Option<Part>> {
+        let size = u64::from(self.block_size()?);
+        let (block, start) = (offset / size, (offset % size) as usize);
+        let is_part = length > 0 && (length as u64) < size && (start + length) as u64 <= size;
+        Ok(is_part.then_some(Part { block, start, size }))
+    }
+}
+
+/// A part of a record: which, from which byte on, and the size of records.
+struct Part {
+    block: u64,
+    start: usize,
+    size: u64,
+}
+
+impl Lent {
+    /// While it is small a record in memory may have fewer bytes than the file has blocks of.
+    fn of(record: Newest, start: usize, length: usize) -> Option<Lent> {
+        let is_there = record.bytes().is_some_and(|bytes| start + length <= bytes.len());
+        is_there.then_some(Lent { record, start, length })
     }
 }

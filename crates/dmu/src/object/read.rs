@@ -97,6 +97,20 @@ impl Object {
         }
     }
 
+    /// The newest version of block `block`, if no disk need be asked for its bytes.
+    pub(super) fn newest_kept(&self, block: u64) -> Result<Option<Newest>> {
+        let (root, version) = match self.source(block)?.0 {
+            Source::Memory(record) => return Ok(Some(Newest::Changed(record))),
+            Source::Hole => return Ok(Some(Newest::Hole)),
+            Source::Disk(root, version) => (root, version),
+        };
+        let kept = root.pointer(&self.store, 0, block).map(|bp| self.store.kept(&bp));
+        match kept {
+            Err(_) if self.version() != version => Ok(None),
+            kept => Ok(kept?.map(Newest::OnDisk)),
+        }
+    }
+
     /// Calls `f` with the newest bytes of block `block`.
     pub fn with_block<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
         let (newest, size) = self.newest(block)?;

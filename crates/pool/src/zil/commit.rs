@@ -60,24 +60,28 @@ impl Pool {
             return Ok(Stable(Way::Txg));
         }
         let synced = self.writing()?.txgs.last_synced();
-        let entries = {
+        let (coming, entries) = {
             let mut state = log.state.lock();
             let untold = state.queue.untold_until(object) > synced;
             let throughput = log.throughput.load(Ordering::Relaxed);
             let limit = if throughput { LARGE } else { DATA_MAX };
             let written = state.queue.written(object);
-            // Where many make much stable, a txg does it for all of them, and writes it once.
-            let full = written > LARGE && state.chain.bytes() + written > LOG_SYNC_BYTES;
+            // Where many make much stable, a txg does it for all of them, and writes it once. Others may have copied, or be
+            // about to, what is not in the chain yet.
+            let others = state.chain.bytes() + state.queue.bytes() as u64 + state.coming;
+            let full = written > LARGE && others + written > LOG_SYNC_BYTES;
             if untold || written > limit || full {
                 return Ok(Stable(Way::Txg));
             }
-            state.queue.take_of(object)
+            state.coming += written;
+            (written, state.queue.take_of(object))
         };
         // Copied while nobody can change it; others go on.
         let last = entries.last().map_or(0, |entry| entry.txg);
         let new = entries.into_iter().filter(|entry| entry.txg > synced);
         let copied: Result<Vec<_>> = new.map(|entry| with_data(dataset, entry)).collect();
         let mut state = log.state.lock();
+        state.coming -= coming;
         let Ok(copied) = copied else {
             // They are out of the queue now.
             state.incomplete_until = state.incomplete_until.max(last);
@@ -197,7 +201,7 @@ impl Pool {
     /// Writes what is ready, in the name of all who wait.
     fn write_records(&self, writing: &Writing, dataset: &Arc<Dataset>, tx: &dmu::Tx<'_>) -> bool {
         let log = &dataset.log;
-        let (entries, upto, first, seq, predicted) = {
+        let (entries, coming, upto, first, seq, predicted) = {
             let mut state = log.state.lock();
             if !self.may_commit(writing, &state) {
                 return false;
@@ -214,13 +218,16 @@ impl Pool {
             last.until = tx.txg();
             let first = last.bp;
             let predicted = state.sizes.iter().copied().max().unwrap_or(0);
-            (entries, upto, first, state.seq, predicted)
+            let coming = entries.iter().map(Entry::bytes).sum::<usize>() as u64;
+            state.coming += coming;
+            (entries, coming, upto, first, state.seq, predicted)
         };
         let mut taken = Vec::new();
         let filled = self.fill(writing, dataset, tx, (first, seq, predicted), entries, &mut taken);
+        let mut state = log.state.lock();
+        state.coming -= coming;
         let written = match filled {
             Ok((filled, seq, bytes)) => {
-                let mut state = log.state.lock();
                 // It may have been taken away in the meantime.
                 let last = state.chain.blocks.back().map(|block| block.bp);
                 if last != Some(first) {
@@ -252,6 +259,7 @@ impl Pool {
                 writing.writer.write_log(&blocks).is_ok()
             }
             Err(_) => {
+                drop(state);
                 writing.log_dying.lock().extend(taken.iter().map(Chain::without));
                 false
             }

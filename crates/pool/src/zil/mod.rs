@@ -54,6 +54,9 @@ pub(crate) struct Log {
 struct State {
     queue: Queue,
     chain: Chain,
+    /// Bytes of data on their way into the log, and neither in the queue nor in the chain: being copied, or put into
+    /// blocks.
+    coming: u64,
     /// Somebody writes.
     committing: bool,
     /// Records up to this one, as they came into the queue, are stable in the log or were never there.

@@ -61,7 +61,7 @@ pub(super) enum What {
 }
 
 impl Entry {
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         ENTRY_BYTES
             + match &self.what {
                 What::Record(bytes) | What::Data { data: bytes, .. } => bytes.len(),

@@ -2,7 +2,9 @@
 //!
 //! The one idea: `get` never waits and never fails. What limits memory in use is the account
 //! (INV-5); the pool's cap limits only what lies idle, which the account knows of in steps. When more than
-//! that comes back, or others need the memory, idle memory goes to the system.
+//! that comes back, or others need the memory, idle memory goes to the system. A part of the account is the pool's for
+//! good: where everybody waits for memory, what one gives back the next one asks for, and pages that went to the system
+//! in between would have to be made anew.
 //!
 //! Buffers are cut from regions on huge pages, several of one size from each. A region goes back to
 //! the system as a whole, when none of its buffers is in use.
@@ -25,6 +27,10 @@ const REGIONS_LEAST: usize = 256 << 20;
 const SINGLY: usize = 16 << 20;
 /// Idle bytes are leased in steps: most that go and come are no matter of the account's.
 const STEP: u64 = 4 << 20;
+/// The part of an account that is kept for what lies idle, while anybody uses buffers: one of so many.
+const KEPT_PART: u64 = 16;
+/// And no more than so many bytes.
+const KEPT_MAX: u64 = 64 << 20;
 /// Number of classes.
 const CLASSES: usize = 13 * 4;
 
@@ -58,8 +64,10 @@ struct Idle {
     singly: usize,
     /// Regions of which every buffer lies idle.
     regions: usize,
-    /// For them, if the pool belongs to an account.
+    /// For what lies idle, if the pool belongs to an account.
     lease: Option<Grant>,
+    /// Of the lease so much is kept while nothing of it is needed, from the first buffer that comes back until a rest.
+    kept: u64,
 }
 
 struct Shared {
@@ -84,22 +92,23 @@ impl BufPool {
     /// A pool that keeps at most about `idle_bytes_max` bytes of unused buffers. (It may be more
     /// while each of their regions has another buffer that is in use.)
     pub fn new(idle_bytes_max: usize) -> BufPool {
-        BufPool::make(idle_bytes_max, None)
+        BufPool::make(idle_bytes_max, None, 0)
     }
 
     /// The same, with what lies idle leased from `account`: it goes to the system when others need it.
     pub fn of(account: &Account, idle_bytes_max: usize) -> BufPool {
         let lease = account.of(Holder::Buffers).empty(Class::Elastic);
-        let pool = BufPool::make(idle_bytes_max, Some(lease));
+        let kept = (account.cap() / KEPT_PART).min(KEPT_MAX).min(idle_bytes_max as u64);
+        let pool = BufPool::make(idle_bytes_max, Some(lease), kept / STEP * STEP);
         let weak: Weak<dyn Reclaim> = Arc::<Shared>::downgrade(&pool.0);
         account.add_reclaimer(Class::Elastic, weak);
         pool
     }
 
-    fn make(idle_max: usize, lease: Option<Grant>) -> BufPool {
+    fn make(idle_max: usize, lease: Option<Grant>, kept: u64) -> BufPool {
         let classes = std::iter::repeat_with(Vec::new).take(CLASSES).collect();
         let leased = lease.is_some();
-        let idle = Mutex::new(Idle { classes, bytes: 0, singly: 0, regions: 0, lease });
+        let idle = Mutex::new(Idle { classes, bytes: 0, singly: 0, regions: 0, lease, kept });
         BufPool(Arc::new(Shared { idle, idle_max, leased }))
     }
 
@@ -171,9 +180,9 @@ impl Idle {
         self.bytes -= piece.len();
         piece.set_idle(false);
         if let Some(lease) = &mut self.lease
-            && lease.bytes() > self.bytes as u64 + 2 * STEP
+            && lease.bytes() > self.kept.max(self.bytes as u64 + 2 * STEP)
         {
-            lease.shrink((self.bytes as u64).next_multiple_of(STEP));
+            lease.shrink(self.kept.max((self.bytes as u64).next_multiple_of(STEP)));
         }
         Some(piece)
     }
@@ -182,6 +191,9 @@ impl Idle {
     fn settle(&mut self, idle_max: usize) -> Vec<Piece> {
         let (mut keep, mut slack) = (idle_max, 0);
         if let Some(lease) = &mut self.lease {
+            if lease.bytes() < self.kept && self.bytes > 0 {
+                lease.admit(self.kept - lease.bytes());
+            }
             let wanted = (self.bytes.min(idle_max) as u64).next_multiple_of(STEP);
             if wanted > lease.bytes() && !lease.try_grow(wanted - lease.bytes()) {
                 // To look for what can go is work: not for each buffer.
@@ -231,7 +243,7 @@ impl Idle {
             }
         }
         if let Some(lease) = &mut self.lease {
-            lease.shrink((self.bytes as u64).next_multiple_of(STEP));
+            lease.shrink(self.kept.max((self.bytes as u64).next_multiple_of(STEP)));
         }
         freed
     }
@@ -241,7 +253,19 @@ impl Reclaim for Shared {
     fn reclaim(&self, bytes: u64) {
         let Some(mut idle) = self.idle.try_lock() else { return };
         let keep = (idle.bytes as u64).saturating_sub(bytes) / STEP * STEP;
+        let keep = keep.max(idle.kept);
         let freed = idle.trim(keep as usize);
+        drop(idle);
+        drop(freed);
+    }
+
+    fn rest(&self) {
+        let mut idle = self.idle.lock();
+        let freed = idle.trim(0);
+        let left = (idle.bytes as u64).next_multiple_of(STEP);
+        if let Some(lease) = &mut idle.lease {
+            lease.shrink(left);
+        }
         drop(idle);
         drop(freed);
     }
