@@ -101,7 +101,7 @@ class Stand:
         self.environment = dict(os.environ, THUMPER_STATE=self.top + "/pools", THUMPER_SOCKET=self.socket)
         self.disks = self.images(DISKS, self.disk_bytes)
         self.serve()
-        self.command("zpool", "create", "-m", self.files, "-O", "recordsize=1M", "tank", "raidz2", *self.disks, *more)
+        self.command("zpool", "create", "-m", self.files, "-O", "recordsize=256K", "tank", "raidz2", *self.disks, *more)
         self.command("zfs", "mount", "-a")
         self.own(self.files)
 

@@ -1,6 +1,6 @@
 //! The connections of a client.
 
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,9 +10,11 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use wire::{
-    Answer, HEADER, Head, Hello, Inbox, MAGIC, Reply, Request, SEND_BUFFER, Session, decode, encode,
+    Answer, BESIDE_LEAST, HEADER, Head, Hello, Inbox, MAGIC, Reply, Request, SEND_BUFFER, Session,
+    decode, encode,
 };
 
+use crate::beside::{Beside, Welcome};
 use crate::error::{Error, Result, code};
 
 /// How often a server that has gone is looked for.
@@ -64,6 +66,8 @@ struct State {
 struct Lane {
     stream: UnixStream,
     inbox: Inbox,
+    /// Its pipes, if the server gave any.
+    beside: Option<Beside>,
     /// Answers that nobody waits for, and that were not taken yet.
     owed: usize,
     epoch: u64,
@@ -242,7 +246,7 @@ impl Client {
             let state = self.state.lock();
             (state.session, state.epoch)
         };
-        let mut lane = Lane { stream, inbox: Inbox::default(), owed: 0, epoch };
+        let mut lane = Lane { stream, inbox: Inbox::default(), beside: None, owed: 0, epoch };
         let hello = Hello { tree: self.options.tree.clone(), session };
         match lane.greet(&hello).map_err(away)? {
             Ok(Reply::Welcome(session)) => {
@@ -305,7 +309,7 @@ impl State {
 
 /// A request as it is sent. One that is too long is nobody's fault but that of who asks, and no lane's.
 fn framed(request: &Request, bulk: &[u8]) -> Result<Vec<u8>> {
-    encode(request, bulk.len()).map_err(|why| Error::new(code::E2BIG, why.to_string()))
+    encode(request, bulk.len(), false).map_err(|why| Error::new(code::E2BIG, why.to_string()))
 }
 
 /// The session of an open file is over.
@@ -316,17 +320,21 @@ fn gone() -> Error {
 impl Lane {
     fn greet(&mut self, hello: &Hello) -> std::io::Result<Answer> {
         let invalid = |why: wire::FrameError| std::io::Error::other(why.to_string());
-        let frame = encode(hello, 0).map_err(invalid)?;
+        let frame = encode(hello, 0, false).map_err(invalid)?;
         let part = &frame[HEADER..];
         let head = [&MAGIC[..], &(part.len() as u32).to_le_bytes()].concat();
-        self.send(&head, part)?;
-        match self.answer(&mut []) {
-            Ok((answer, _)) => Ok(answer),
+        self.send(&[&head, part])?;
+        let mut welcome = Welcome { stream: &self.stream, files: Vec::new() };
+        let answer = answer(&mut welcome, &mut self.inbox);
+        self.beside = Beside::of(welcome.files);
+        match answer {
+            Ok((_, answer)) => Ok(answer),
             Err(Broken::Unsent(error) | Broken::Unanswered(error)) => Err(error),
             Err(Broken::Senseless(why)) => Err(std::io::Error::other(why)),
         }
     }
 
+    /// Asks, and waits for the answer, whose bulk bytes go to `to`; how many of those there were.
     fn call(
         &mut self,
         frame: &[u8],
@@ -334,7 +342,7 @@ impl Lane {
         to: &mut [u8],
     ) -> std::result::Result<(Answer, usize), Broken> {
         // A server that has not heard the end has done nothing.
-        self.send(frame, bulk).map_err(Broken::Unsent)?;
+        self.ask(frame, bulk).map_err(Broken::Unsent)?;
         self.take_owed()?;
         let answered = self.answer(to)?;
         match self.inbox.is_empty() {
@@ -343,12 +351,26 @@ impl Lane {
         }
     }
 
+    fn ask(&self, frame: &[u8], bulk: &[u8]) -> std::io::Result<()> {
+        let many = bulk.len() >= BESIDE_LEAST;
+        let (Some(beside), Some((_, part))) =
+            (self.beside.as_ref().filter(|_| many), frame.split_first_chunk::<HEADER>())
+        else {
+            return self.send(&[frame, bulk]);
+        };
+        let head = Head { bulk: bulk.len(), part: part.len(), beside: true };
+        // What there is room for is there when the server comes for it.
+        let done = beside.lend(bulk)?;
+        self.send(&[&head.bytes(), part])?;
+        beside.lend_all(&self.stream, &bulk[done..])
+    }
+
     /// Asks, and leaves the answer to who comes next.
     fn tell(&mut self, frame: &[u8]) -> std::result::Result<(), Broken> {
         if self.owed == OWED_MAX {
             self.take_owed()?;
         }
-        self.send(frame, &[]).map_err(Broken::Unsent)?;
+        self.send(&[frame]).map_err(Broken::Unsent)?;
         self.owed += 1;
         Ok(())
     }
@@ -362,15 +384,16 @@ impl Lane {
         Ok(())
     }
 
-    /// Sends two pieces, one behind the other. The program that we are part of may not have said what is to become of it
+    /// Sends pieces, one behind the other. The program that we are part of may not have said what is to become of it
     /// when nobody is there to hear it (SIGPIPE), so the system is told not to ask.
-    fn send(&self, first: &[u8], second: &[u8]) -> std::io::Result<()> {
-        let mut slices = [IoSlice::new(first), IoSlice::new(second)];
-        let (mut rest, mut left) = (&mut slices[..], first.len() + second.len());
+    fn send(&self, pieces: &[&[u8]]) -> std::io::Result<()> {
+        let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let mut rest = &mut slices[..];
         while left > 0 {
             let mut beside = SendAncillaryBuffer::default();
             match sendmsg(&self.stream, rest, &mut beside, SendFlags::NOSIGNAL) {
-                Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     left -= count;
                     IoSlice::advance_slices(&mut rest, count);
@@ -383,18 +406,31 @@ impl Lane {
     }
 
     fn answer(&mut self, to: &mut [u8]) -> std::result::Result<(Answer, usize), Broken> {
-        let (stream, inbox) = (&mut self.stream, &mut self.inbox);
-        let mut head = [0; HEADER];
-        inbox.take(stream, &mut head).map_err(Broken::Unanswered)?;
-        let Head { part, bulk } =
-            Head::read(head).map_err(|why| Broken::Senseless(why.to_string()))?;
-        let mut message = vec![0; part];
-        inbox.take(stream, &mut message).map_err(Broken::Unanswered)?;
-        let answer = decode(&message).map_err(|why| Broken::Senseless(why.to_string()))?;
-        let to = to.get_mut(..bulk).ok_or_else(|| {
+        let (head, answer) = answer(&mut self.stream, &mut self.inbox)?;
+        let to = to.get_mut(..head.bulk).ok_or_else(|| {
+            let bulk = head.bulk;
             Broken::Senseless(format!("the server sent {bulk} bytes, more than were asked for"))
         })?;
-        inbox.take(stream, to).map_err(Broken::Unanswered)?;
-        Ok((answer, bulk))
+        let read = match (head.beside, &self.beside) {
+            (true, Some(beside)) => beside.read(&self.stream, to),
+            (true, None) => Err(std::io::Error::other("bytes in a pipe that is not there")),
+            (false, _) => self.inbox.take(&mut self.stream, to),
+        };
+        read.map_err(Broken::Unanswered)?;
+        Ok((answer, head.bulk))
     }
+}
+
+/// Reads an answer, but for its bulk bytes.
+fn answer(
+    stream: &mut impl std::io::Read,
+    inbox: &mut Inbox,
+) -> std::result::Result<(Head, Answer), Broken> {
+    let mut head = [0; HEADER];
+    inbox.take(stream, &mut head).map_err(Broken::Unanswered)?;
+    let head = Head::read(head).map_err(|why| Broken::Senseless(why.to_string()))?;
+    let mut message = vec![0; head.part];
+    inbox.take(stream, &mut message).map_err(Broken::Unanswered)?;
+    let answer = decode(&message).map_err(|why| Broken::Senseless(why.to_string()))?;
+    Ok((head, answer))
 }

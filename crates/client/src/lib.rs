@@ -7,6 +7,7 @@
 //! When the server has gone, calls wait for it to come back for a while. What was on stable storage is
 //! there then, and files that were only read go on; a file with writes that were not synced says so once and for all.
 
+mod beside;
 pub mod c;
 mod error;
 mod file;

@@ -46,7 +46,8 @@ impl<'a> Clock<'a> {
         Clock { begun: rt::time::now(), patience, in_need: None }
     }
 
-    fn check(&self) -> Result<()> {
+    /// Is there time left?
+    pub(crate) fn check(&self) -> Result<()> {
         let taken = self.begun.elapsed();
         let needed = |(supply, least): (Supply<'_>, _)| taken >= least && supply.is_wanted();
         match taken >= self.patience || self.in_need.is_some_and(needed) {
@@ -63,10 +64,11 @@ impl<'a> Clock<'a> {
         Incoming { clock: self, stream }
     }
 
-    /// Writes two pieces, one behind the other.
-    pub(crate) fn write(&self, mut stream: &UnixStream, first: &[u8], second: &[u8]) -> Result<()> {
-        let mut slices = [IoSlice::new(first), IoSlice::new(second)];
-        let (mut rest, mut left) = (&mut slices[..], first.len() + second.len());
+    /// Writes these pieces, one behind the other.
+    pub(crate) fn write(&self, mut stream: &UnixStream, pieces: &[&[u8]]) -> Result<()> {
+        let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let mut rest = &mut slices[..];
         while left > 0 {
             self.check()?;
             match stream.write_vectored(rest) {
@@ -136,7 +138,7 @@ mod tests {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         ready(&ours).unwrap();
         let clock = Clock::within(Duration::from_millis(300));
-        let error = clock.write(&ours, b"head", &vec![0; 4 << 20]).unwrap_err();
+        let error = clock.write(&ours, &[b"head", &[0; 4 << 20]]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 

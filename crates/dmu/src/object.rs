@@ -328,6 +328,16 @@ impl Object {
         Ok(())
     }
 
+    /// As [`Object::write`], of bytes that are given away: those of a whole record are not copied.
+    pub fn write_given(self: &Arc<Self>, tx: &Tx<'_>, offset: u64, data: PooledBuf) -> Result<()> {
+        let size = u64::from(self.block_size()?);
+        if data.len() as u64 != size || !offset.is_multiple_of(size) {
+            return self.write(tx, offset, &data);
+        }
+        let _writer = self.writer.lock();
+        self.put_record(tx, offset / size, data)
+    }
+
     /// Puts a whole record in place; the caller holds `writer`.
     fn put_record(self: &Arc<Self>, tx: &Tx<'_>, block: u64, buf: PooledBuf) -> Result<()> {
         let mut state = self.state.lock();

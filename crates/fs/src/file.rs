@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 
 use dmu::{Lent, Object, Tx};
+use rt::buf::{BufPool, PooledBuf};
 use rt::sync::Arc;
 
 use crate::attrs::{mode, modified};
@@ -17,6 +18,23 @@ use crate::quota::Payers;
 
 /// Bytes of one change: a long write is many of them, so that no txg waits for it.
 const CHUNK: usize = 1 << 20;
+
+/// Bytes to be written in one change.
+enum Chunk<'a> {
+    /// They are copied.
+    Shown(&'a [u8]),
+    /// They may become a record.
+    Given(PooledBuf),
+}
+
+impl Chunk<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Chunk::Shown(bytes) => bytes,
+            Chunk::Given(buf) => buf,
+        }
+    }
+}
 
 impl Filesystem {
     /// Reads up to `buf.len()` bytes from `offset` on; returns how many there were.
@@ -65,19 +83,42 @@ impl Filesystem {
     pub fn write(&self, number: u64, offset: u64, data: &[u8]) -> Result<()> {
         let mut at = offset;
         for chunk in data.chunks(CHUNK) {
-            let digested = self.digest_written(number, at, chunk);
-            let _lock = self.lock(number);
-            let object = self.object(number)?;
-            if self.dataset.has_user_quotas() {
-                self.charge(Payers::of(&self.znode_of(&object)?), chunk.len() as u64, 0)?;
-            }
-            let tx = self.enter(chunk.len() as u64)?;
-            let size = self.file_size(&object)?;
-            self.write_digested(&tx, &object, size, at, chunk, digested)?;
-            self.tell_written(&tx, number, at, chunk.len() as u64);
+            self.write_chunk(number, at, Chunk::Shown(chunk))?;
             at += chunk.len() as u64;
         }
         self.done(number)
+    }
+
+    /// The same, of bytes that are given away, in one of [`Filesystem::buffers`]: those of a whole record are not copied.
+    ///
+    /// # Errors
+    /// As [`Filesystem::write`].
+    pub fn write_given(&self, number: u64, offset: u64, data: PooledBuf) -> Result<()> {
+        if data.len() > CHUNK {
+            return self.write(number, offset, &data);
+        }
+        self.write_chunk(number, offset, Chunk::Given(data))?;
+        self.done(number)
+    }
+
+    /// Buffers for what is written.
+    pub fn buffers(&self) -> &BufPool {
+        self.objset.store().buffers()
+    }
+
+    fn write_chunk(&self, number: u64, at: u64, chunk: Chunk<'_>) -> Result<()> {
+        let length = chunk.bytes().len() as u64;
+        let digested = self.digest_written(number, at, chunk.bytes());
+        let _lock = self.lock(number);
+        let object = self.object(number)?;
+        if self.dataset.has_user_quotas() {
+            self.charge(Payers::of(&self.znode_of(&object)?), length, 0)?;
+        }
+        let tx = self.enter(length)?;
+        let size = self.file_size(&object)?;
+        self.write_digested(&tx, &object, size, at, chunk, digested)?;
+        self.tell_written(&tx, number, at, length);
+        Ok(())
     }
 
     /// Does a write of the intent log again, in one change: of `data` at its offset the file has what is before
@@ -113,7 +154,7 @@ impl Filesystem {
             }
             let tx = self.enter(chunk.len() as u64)?;
             let digested = self.digest_written(number, at, chunk);
-            self.write_digested(&tx, &object, at, at, chunk, digested)?;
+            self.write_digested(&tx, &object, at, at, Chunk::Shown(chunk), digested)?;
             self.tell_written(&tx, number, at, chunk.len() as u64);
             at += chunk.len() as u64;
         }
@@ -167,12 +208,12 @@ impl Filesystem {
         object: &Arc<Object>,
         size: u64,
         at: u64,
-        data: &[u8],
+        data: Chunk<'_>,
         digested: Written,
     ) -> Result<()> {
         self.forget_digests(tx, object)?;
+        let end = at + data.bytes().len() as u64;
         let done = self.write_locked(tx, object, size, at, data);
-        let end = at + data.len() as u64;
         self.note_written(object.number(), at, end, digested, done.is_ok());
         done
     }
@@ -184,11 +225,14 @@ impl Filesystem {
         object: &Arc<Object>,
         size: u64,
         offset: u64,
-        data: &[u8],
+        data: Chunk<'_>,
     ) -> Result<()> {
-        let end = offset + data.len() as u64;
+        let end = offset + data.bytes().len() as u64;
         self.grow_block(tx, object, end.max(size))?;
-        object.write(tx, offset, data)?;
+        match data {
+            Chunk::Shown(bytes) => object.write(tx, offset, bytes)?,
+            Chunk::Given(buf) => object.write_given(tx, offset, buf)?,
+        }
         self.change_znode(tx, object, |znode| {
             znode.size = size.max(end);
             modified(znode);

@@ -4,8 +4,8 @@
 //! pointer is kept, too: one that names the same place with another checksum or size, be it hostile
 //! or that of a block written over in a later pass, finds nothing (INV-2).
 //! Sharded, bounded by bytes, and leased from the account, to which it gives back what others need (INV-5);
-//! the victim is chosen by a second-chance clock. Metadata is kept here,
-//! and records of which only a part was wanted; else file data goes straight into the reader's buffer.
+//! the victim is chosen by a second-chance clock. Metadata is kept here, records of which only a part was wanted, and
+//! those that are wanted again; else file data goes straight into the reader's buffer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
@@ -18,6 +18,8 @@ use rt::sync::{Arc, Mutex, Weak};
 const SHARDS: usize = 16;
 /// Bytes that an entry takes beside its block, about.
 const ENTRY_BYTES: usize = 384;
+/// Blocks of a shard that are remembered to have been wanted once.
+const ONCE_MAX: usize = 512;
 /// What is kept when nobody has done anything for a while, in bytes.
 const RESTING_BYTES: usize = 8 << 20;
 
@@ -77,6 +79,8 @@ impl Entry {
 struct Shard {
     entries: BTreeMap<Key, Entry>,
     clock: VecDeque<Key>,
+    /// Blocks that are not here, and were wanted once; those that were wanted last are at the end.
+    once: VecDeque<Key>,
     bytes: usize,
     /// For `bytes`.
     lease: Option<Grant>,
@@ -171,6 +175,20 @@ impl Cache {
         let entry = shard.entries.get_mut(&key).filter(|entry| is_same(&entry.bp, bp))?;
         entry.used = true;
         Some(entry.block.clone())
+    }
+
+    /// Is the block here, or was this asked lately?
+    pub fn is_wanted_again(&self, bp: &BlkPtr) -> bool {
+        let Some(key) = key(bp) else { return false };
+        let mut shard = self.shard(&key).lock();
+        if shard.entries.contains_key(&key) || shard.once.contains(&key) {
+            return true;
+        }
+        if shard.once.len() == ONCE_MAX {
+            shard.once.pop_front();
+        }
+        shard.once.push_back(key);
+        false
     }
 
     /// Keeps a block (or replaces it: a block rewritten in place in the txg of its birth).

@@ -158,6 +158,11 @@ impl Store {
         self.kept(bp).is_some()
     }
 
+    /// Is the block in the cache, or was this asked lately? A block that is wanted again is worth keeping.
+    pub fn is_wanted_again(&self, bp: &BlkPtr) -> bool {
+        self.cache.is_wanted_again(bp)
+    }
+
     /// Forgets the bytes of a block that was written over.
     pub(crate) fn forget(&self, bp: &BlkPtr) {
         self.cache.forget(bp);

@@ -6,9 +6,11 @@ use serde::de::DeserializeOwned;
 use crate::BULK_MAX;
 
 /// First bytes of a connection, the version with them.
-pub const MAGIC: [u8; 8] = *b"THUMDAT\x04";
+pub const MAGIC: [u8; 8] = *b"THUMDAT\x05";
 /// Bytes in front of a frame.
 pub const HEADER: usize = 8;
+/// Bulk bytes are lent through the pipe.
+const BESIDE: u32 = 1 << 31;
 /// Bytes of the typed part of a frame, at most.
 pub const PART_MAX: usize = 256 << 10;
 
@@ -32,8 +34,10 @@ pub enum FrameError {
 pub struct Head {
     /// Bytes of the typed part.
     pub part: usize,
-    /// Bulk bytes behind it.
+    /// Bulk bytes.
     pub bulk: usize,
+    /// They are lent through the pipe, not behind it.
+    pub beside: bool,
 }
 
 impl Head {
@@ -44,22 +48,37 @@ impl Head {
     pub fn read(bytes: [u8; HEADER]) -> Result<Head, FrameError> {
         let [a, b, c, d, e, f, g, h] = bytes;
         let part = u32::from_le_bytes([a, b, c, d]) as usize;
-        let bulk = u32::from_le_bytes([e, f, g, h]) as usize;
+        let bulk = u32::from_le_bytes([e, f, g, h]);
+        let (bulk, beside) = ((bulk & !BESIDE) as usize, bulk & BESIDE != 0);
         if part > PART_MAX {
             return Err(FrameError::Part(part));
         }
         if bulk > BULK_MAX {
             return Err(FrameError::Bulk(bulk));
         }
-        Ok(Head { part, bulk })
+        Ok(Head { part, bulk, beside })
+    }
+
+    /// The bytes that say it.
+    #[must_use]
+    pub fn bytes(self) -> [u8; HEADER] {
+        let bulk = self.bulk as u32 | if self.beside { BESIDE } else { 0 };
+        let mut bytes = [0; HEADER];
+        bytes[..4].copy_from_slice(&(self.part as u32).to_le_bytes());
+        bytes[4..].copy_from_slice(&bulk.to_le_bytes());
+        bytes
     }
 }
 
-/// The first bytes of a frame and its typed part; the `bulk` bytes follow.
+/// The first bytes of a frame and its typed part; the `bulk` bytes follow, or are lent `beside` it.
 ///
 /// # Errors
 /// It is too long.
-pub fn encode<T: Serialize>(message: &T, bulk: usize) -> Result<Vec<u8>, FrameError> {
+pub fn encode<T: Serialize>(
+    message: &T,
+    bulk: usize,
+    beside: bool,
+) -> Result<Vec<u8>, FrameError> {
     let mut out = postcard::to_extend(message, vec![0; HEADER])
         .map_err(|error| FrameError::Malformed(error.to_string()))?;
     let part = out.len() - HEADER;
@@ -69,8 +88,7 @@ pub fn encode<T: Serialize>(message: &T, bulk: usize) -> Result<Vec<u8>, FrameEr
     if bulk > BULK_MAX {
         return Err(FrameError::Bulk(bulk));
     }
-    out[..4].copy_from_slice(&(part as u32).to_le_bytes());
-    out[4..HEADER].copy_from_slice(&(bulk as u32).to_le_bytes());
+    out[..HEADER].copy_from_slice(&Head { part, bulk, beside }.bytes());
     Ok(out)
 }
 
@@ -105,11 +123,15 @@ mod tests {
 
     #[test]
     fn messages_come_as_they_went() {
-        let bytes = encode(&request(), 17).unwrap();
-        let (head, part) = bytes.split_first_chunk().unwrap();
-        let head = Head::read(*head).unwrap();
-        assert_eq!(head, Head { part: part.len(), bulk: 17 });
-        assert_eq!(decode::<Request>(part), Ok(request()));
+        let mut last = Vec::new();
+        for beside in [false, true] {
+            last = encode(&request(), 17, beside).unwrap();
+            let (head, part) = last.split_first_chunk().unwrap();
+            let head = Head::read(*head).unwrap();
+            assert_eq!(head, Head { part: part.len(), bulk: 17, beside });
+            assert_eq!(decode::<Request>(part), Ok(request()));
+        }
+        let part = &last[HEADER..];
         assert!(decode::<Request>(&[part, &[0][..]].concat()).is_err());
     }
 
@@ -123,15 +145,15 @@ mod tests {
         };
         assert!(head(PART_MAX as u32, BULK_MAX as u32).is_ok());
         assert_eq!(head(PART_MAX as u32 + 1, 0), Err(FrameError::Part(PART_MAX + 1)));
-        assert_eq!(head(0, u32::MAX), Err(FrameError::Bulk(u32::MAX as usize)));
+        assert_eq!(head(0, u32::MAX), Err(FrameError::Bulk(u32::MAX as usize >> 1)));
         let long = Request::Stat { who: Subject::ROOT, path: vec![b'x'; PART_MAX], follow: false };
-        assert!(matches!(encode(&long, 0), Err(FrameError::Part(_))));
-        assert!(encode(&request(), BULK_MAX + 1).is_err());
+        assert!(matches!(encode(&long, 0, false), Err(FrameError::Part(_))));
+        assert!(encode(&request(), BULK_MAX + 1, false).is_err());
     }
 
     #[test]
     fn any_bytes_are_a_message_or_an_error() {
-        let good = encode(&request(), 0).unwrap();
+        let good = encode(&request(), 0, false).unwrap();
         let part = &good[HEADER..];
         for at in 0..part.len() {
             drop(decode::<Request>(&part[..at]));

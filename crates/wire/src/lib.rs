@@ -1,7 +1,7 @@
 //! What clients and the server say to each other about files.
 //!
 //! Place: below both, and it knows neither: no sockets, no engine. The one idea: a message is a frame of known
-//! length with a small typed part, and, behind it, bulk bytes as they are, so bulk bytes are never
+//! length with a small typed part, and, behind it or beside it, bulk bytes as they are, so bulk bytes are never
 //! taken apart and whoever reads a frame knows beforehand how much memory it needs.
 //!
 //! ```text
@@ -10,10 +10,16 @@
 //! ```
 //!
 //! A connection carries one request at a time. Connections of one session share its open files.
+//!
+//! With its welcome the server gives the ends of two pipes ([`PIPES`]). A frame whose `bulk` has its highest bit set has
+//! its bulk bytes there, lent by whoever sends it ([`pipe`]): those of a request stay as they are until it is answered,
+//! those of an answer until the next request comes, or the pipe is empty, or the connection is shut down. So who has read
+//! the bytes of an answer looks whether the connection is still there, before he believes them.
 
 mod frame;
 mod inbox;
 mod message;
+pub mod pipe;
 
 pub use frame::{FrameError, HEADER, Head, MAGIC, PART_MAX, decode, encode};
 pub use inbox::Inbox;
@@ -24,6 +30,11 @@ pub use message::{
 /// What each side asks the system to hold of what it has sent, in bytes: with less a piece as XRootD asks for it (256 KiB)
 /// would go over in several turns of both sides.
 pub const SEND_BUFFER: usize = 256 << 10;
+/// Bulk bytes go through a pipe from so many on: it takes two calls of the system more.
+pub const BESIDE_LEAST: usize = 64 << 10;
+/// Files that come with a welcome: both ends of the pipe for requests, that to read from first, and the end of that for
+/// answers to read from. (A client holds both of the first, so that it is never told by a signal that nobody reads.)
+pub const PIPES: usize = 3;
 /// Bulk bytes of one frame, at most.
 pub const BULK_MAX: usize = 1 << 20;
 /// Pieces of one [`Request::ReadAll`], at most.

@@ -1,6 +1,8 @@
 //! One connection of a client.
 
-use std::io::{Error, ErrorKind, Read};
+use std::io::{Error, ErrorKind, IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rt::mem::Class;
@@ -9,11 +11,13 @@ use rt::sync::atomic::Ordering;
 use rt::{Account, BufPool, Grant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use wire::{
-    Answer, BULK_MAX, Failure, HEADER, Head, Hello, Inbox, Reply, Request, SEND_BUFFER, decode,
-    encode,
+    Answer, BESIDE_LEAST, BULK_MAX, Failure, HEADER, Head, Hello, Inbox, PIPES, Reply, Request,
+    SEND_BUFFER, decode, encode,
 };
 
+use super::beside::Beside;
 use super::handles::{Moved, Session, Sessions};
 use super::requests::{Bulk, answer};
 use super::shares::Shares;
@@ -71,12 +75,14 @@ pub(crate) fn serve(
     let _thread = supply.memory.take(THREAD_BYTES);
     // Where the system has less to give, it goes on with that.
     let _ = set_socket_send_buffer_size(stream, SEND_BUFFER);
-    let session = match greet(stream, peer, sessions, supply, length) {
-        Ok(session) => session,
-        Err(failure) => return send(stream, &Err(failure), None, supply),
-    };
-    send(stream, &Ok(Reply::Welcome(session.number())), None, supply)?;
-    serve_session(stream, &session, sessions.moved(), supply)
+    let mut lane = Lane { stream, inbox: Inbox::default(), beside: None, supply };
+    match greet(stream, peer, sessions, supply, length) {
+        Ok(session) => {
+            lane.welcome(&session)?;
+            lane.serve(&session, sessions.moved())
+        }
+        Err(failure) => lane.send(&Err(failure), None),
+    }
 }
 
 fn greet(
@@ -106,127 +112,183 @@ fn greet(
     }
 }
 
-fn serve_session(
-    stream: &UnixStream,
-    session: &Session,
-    moved: &Moved,
-    supply: Supply<'_>,
-) -> std::io::Result<()> {
-    let mut inbox = Inbox::default();
-    loop {
-        if inbox.is_empty() {
-            // Between two requests a client may take as long as it likes.
-            let mut fds = [PollFd::new(stream, PollFlags::IN)];
-            while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
-            if inbox.fill(&mut Clock::of(supply).over(stream))? == 0 {
-                // It has gone.
+/// A connection whose client was welcome.
+struct Lane<'a> {
+    stream: &'a UnixStream,
+    inbox: Inbox,
+    /// Its pipes. Without, all bytes go over the socket.
+    beside: Option<Beside<'a>>,
+    supply: Supply<'a>,
+}
+
+/// A request as it came, and the memory for what of it is typed.
+struct Came {
+    head: Head,
+    request: Request,
+    memory: Option<Grant>,
+}
+
+impl<'a> Lane<'a> {
+    /// Tells the client its session, and gives it its ends of the pipes.
+    fn welcome(&mut self, session: &Session) -> std::io::Result<()> {
+        let welcome: Answer = Ok(Reply::Welcome(session.number()));
+        // Where there are no more files, it goes without.
+        let Ok((beside, theirs)) = Beside::new(self.stream) else {
+            return self.send(&welcome, None);
+        };
+        self.beside = Some(beside);
+        let frame = encode(&welcome, 0, false).map_err(invalid)?;
+        let theirs: [BorrowedFd<'_>; PIPES] = theirs.each_ref().map(OwnedFd::as_fd);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PIPES))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        with.push(SendAncillaryMessage::ScmRights(&theirs));
+        let sent = sendmsg(self.stream, &[IoSlice::new(&frame)], &mut with, SendFlags::NOSIGNAL)?;
+        self.clock().write(self.stream, &[&frame[sent..]])
+    }
+
+    /// The clock of a message that begins now.
+    fn clock(&self) -> Clock<'a> {
+        Clock::of(self.supply)
+    }
+
+    fn serve(&mut self, session: &Session, moved: &Moved) -> std::io::Result<()> {
+        while self.wait()? {
+            let Came { head, request, memory: part_memory } = self.receive()?;
+            if let Some(beside) = &mut self.beside {
+                beside.settle()?;
+            }
+            let (bulk, memory) = match (&request, head.bulk) {
+                (_, 0) => (None, None),
+                (Request::Write { handle, .. }, _) => match session.handle(*handle) {
+                    Ok(handle) => {
+                        // Its bytes, and once more as records, unless they are whole ones.
+                        let wanted = 2 * head.bulk as u64;
+                        let share = self.supply.shares.take(handle.place.pool(), wanted);
+                        let memory = self.supply.grant(wanted);
+                        let mut bulk = handle.place.fs.buffers().get(head.bulk);
+                        self.take(head, &mut bulk)?;
+                        (Some(bulk), Some((share, memory)))
+                    }
+                    Err(failure) => {
+                        self.pass_over(head)?;
+                        self.send(&Err(failure), None)?;
+                        continue;
+                    }
+                },
+                _ => {
+                    let why = "bytes that nobody asked for".to_string();
+                    return Err(invalid(wire::FrameError::Malformed(why)));
+                }
+            };
+            // What reads asks for its own, and must hold nothing while it waits.
+            drop(part_memory);
+            moved.requests.fetch_add(1, Ordering::Relaxed);
+            let (answer, read) = match answer(session, request, bulk, self.supply) {
+                Ok((reply, read)) => (Ok(reply), read),
+                Err(failure) => (Err(failure), None),
+            };
+            drop(memory);
+            let refused = answer.as_ref().is_err_and(|failure| failure.errno == fs::code::IO);
+            if refused && session.tree.is_ending() {
+                // The next server does it.
                 return Ok(());
             }
+            match &answer {
+                Ok(Reply::Bytes) => {
+                    let count = read.as_ref().map_or(0, Bulk::length);
+                    moved.read.fetch_add(count as u64, Ordering::Relaxed);
+                }
+                // Bytes come with nothing but a write.
+                Ok(_) => _ = moved.written.fetch_add(head.bulk as u64, Ordering::Relaxed),
+                Err(_) => {}
+            }
+            self.send(&answer, read)?;
         }
-        let (head, request, part_memory) = receive(stream, &mut inbox, supply)?;
-        let (bulk, memory) = match (&request, head.bulk) {
-            (_, 0) => (None, None),
-            (Request::Write { handle, .. }, _) => match session.handle(*handle) {
-                Ok(handle) => {
-                    // Its bytes, and once more as records.
-                    let wanted = 2 * head.bulk as u64;
-                    let share = supply.shares.take(handle.place.pool(), wanted);
-                    let memory = supply.grant(wanted);
-                    let mut bulk = supply.buffers.get(head.bulk);
-                    inbox.take(&mut Clock::of(supply).over(stream), &mut bulk)?;
-                    (Some(bulk), Some((share, memory)))
-                }
-                Err(failure) => {
-                    pass_over(stream, &mut inbox, head.bulk, supply)?;
-                    send(stream, &Err(failure), None, supply)?;
-                    continue;
-                }
-            },
-            _ => {
-                let why = "bytes that nobody asked for".to_string();
-                return Err(invalid(wire::FrameError::Malformed(why)));
+        Ok(())
+    }
+
+    /// Waits for a request; false: the client has gone.
+    fn wait(&mut self) -> std::io::Result<bool> {
+        if !self.inbox.is_empty() {
+            return Ok(true);
+        }
+        if let Some(beside) = &mut self.beside {
+            beside.wait()?;
+        }
+        // Between two requests a client may take as long as it likes.
+        let mut fds = [PollFd::new(self.stream, PollFlags::IN)];
+        while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
+        Ok(self.inbox.fill(&mut self.clock().over(self.stream))? > 0)
+    }
+
+    /// Receives a head and the typed part that it announces, with the memory for it: little beside bulk bytes, which
+    /// wait.
+    fn receive(&mut self) -> std::io::Result<Came> {
+        let mut head = [0; HEADER];
+        self.inbox.take(&mut self.clock().over(self.stream), &mut head)?;
+        let head = Head::read(head).map_err(invalid)?;
+        if head.bulk > 0 && head.part > WRITE_MAX {
+            return Err(invalid(wire::FrameError::Part(head.part)));
+        }
+        let wanted = (DECODED * head.part) as u64;
+        let memory = (head.bulk == 0).then(|| self.supply.grant(wanted)).flatten();
+        let mut part = vec![0; head.part];
+        self.inbox.take(&mut self.clock().over(self.stream), &mut part)?;
+        Ok(Came { head, request: decode(&part).map_err(invalid)?, memory })
+    }
+
+    /// Takes bulk bytes of a request, wherever they come.
+    fn take(&mut self, head: Head, out: &mut [u8]) -> std::io::Result<()> {
+        match (head.beside, &self.beside) {
+            (true, Some(beside)) => beside.take(self.clock(), out),
+            (true, None) => {
+                let why = "bytes in a pipe that is not there".to_string();
+                Err(invalid(wire::FrameError::Malformed(why)))
+            }
+            (false, _) => self.inbox.take(&mut self.clock().over(self.stream), out),
+        }
+    }
+
+    /// Reads bytes that nobody wants.
+    fn pass_over(&mut self, head: Head) -> std::io::Result<()> {
+        let (mut left, mut part) = (head.bulk, [0; 16 << 10]);
+        while left > 0 {
+            let now = left.min(part.len());
+            self.take(head, &mut part[..now])?;
+            left -= now;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, answer: &Answer, bulk: Option<Bulk>) -> std::io::Result<()> {
+        let clock = self.clock();
+        let length = bulk.as_ref().map_or(0, Bulk::length);
+        debug_assert!(length <= BULK_MAX);
+        let beside = self.beside.as_mut().filter(|_| length >= BESIDE_LEAST);
+        let frame = match encode(answer, length, beside.is_some()) {
+            Ok(frame) => frame,
+            // A value, or a list of names, that is longer than an answer may be: that is its answer.
+            Err(why) => {
+                let failure =
+                    Failure { errno: fs::code::TOOBIG, text: format!("the answer: {why}") };
+                let frame = encode(&Answer::Err(failure), 0, false).map_err(Error::other)?;
+                return clock.write(self.stream, &[&frame]);
             }
         };
-        // What reads asks for its own, and must hold nothing while it waits.
-        drop(part_memory);
-        moved.requests.fetch_add(1, Ordering::Relaxed);
-        let bytes = bulk.as_deref().unwrap_or(&[]);
-        let (answer, read) = match answer(session, request, bytes, supply) {
-            Ok((reply, read)) => (Ok(reply), read),
-            Err(failure) => (Err(failure), None),
-        };
-        drop((bulk, memory));
-        let refused = answer.as_ref().is_err_and(|failure| failure.errno == fs::code::IO);
-        if refused && session.tree.is_ending() {
-            // The next server does it.
-            return Ok(());
-        }
-        match &answer {
-            Ok(Reply::Bytes) => {
-                let count = read.as_ref().map_or(0, |bulk| bulk.bytes().len());
-                moved.read.fetch_add(count as u64, Ordering::Relaxed);
+        match (beside, bulk) {
+            (Some(beside), Some(bulk)) => {
+                let done = beside.lend(bulk, clock)?;
+                clock.write(self.stream, &[&frame])?;
+                beside.lend_rest(done)
             }
-            // Bytes come with nothing but a write.
-            Ok(_) => _ = moved.written.fetch_add(head.bulk as u64, Ordering::Relaxed),
-            Err(_) => {}
+            (_, bulk) => {
+                let pieces = bulk.as_ref().map_or(Vec::new(), |bulk| bulk.pieces(0));
+                clock.write(self.stream, &[&[&frame[..]], &pieces[..]].concat())
+            }
         }
-        send(stream, &answer, read, supply)?;
     }
-}
-
-/// Receives a head and the typed part that it announces, with the memory for it: little beside bulk bytes, which wait.
-fn receive(
-    stream: &UnixStream,
-    inbox: &mut Inbox,
-    supply: Supply<'_>,
-) -> std::io::Result<(Head, Request, Option<Grant>)> {
-    let mut head = [0; HEADER];
-    inbox.take(&mut Clock::of(supply).over(stream), &mut head)?;
-    let head = Head::read(head).map_err(invalid)?;
-    if head.bulk > 0 && head.part > WRITE_MAX {
-        return Err(invalid(wire::FrameError::Part(head.part)));
-    }
-    let memory = (head.bulk == 0).then(|| supply.grant((DECODED * head.part) as u64)).flatten();
-    let mut part = vec![0; head.part];
-    inbox.take(&mut Clock::of(supply).over(stream), &mut part)?;
-    Ok((head, decode(&part).map_err(invalid)?, memory))
-}
-
-/// Reads bytes that nobody wants.
-fn pass_over(
-    stream: &UnixStream,
-    inbox: &mut Inbox,
-    mut bytes: usize,
-    supply: Supply<'_>,
-) -> std::io::Result<()> {
-    let (mut incoming, mut part) = (Clock::of(supply).over(stream), [0; 16 << 10]);
-    while bytes > 0 {
-        let now = bytes.min(part.len());
-        inbox.take(&mut incoming, &mut part[..now])?;
-        bytes -= now;
-    }
-    Ok(())
 }
 
 fn invalid(why: wire::FrameError) -> Error {
     Error::new(ErrorKind::InvalidData, why)
-}
-
-fn send(
-    stream: &UnixStream,
-    answer: &Answer,
-    bulk: Option<Bulk>,
-    supply: Supply<'_>,
-) -> std::io::Result<()> {
-    let bulk: &[u8] = bulk.as_ref().map_or(&[], |bulk| bulk.bytes());
-    debug_assert!(bulk.len() <= BULK_MAX);
-    let frame = match encode(answer, bulk.len()) {
-        Ok(frame) => frame,
-        // A value, or a list of names, that is longer than an answer may be: that is its answer.
-        Err(why) => {
-            let failure = Failure { errno: fs::code::TOOBIG, text: format!("the answer: {why}") };
-            encode(&Answer::Err(failure), 0).map_err(Error::other)?
-        }
-    };
-    Clock::of(supply).write(stream, &frame, bulk)
 }

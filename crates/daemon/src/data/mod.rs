@@ -5,6 +5,7 @@
 //! of the client.
 
 mod access;
+mod beside;
 mod broken;
 mod handles;
 mod lane;

@@ -38,11 +38,27 @@ enum Bytes {
 }
 
 impl Bulk {
-    pub(super) fn bytes(&self) -> &[u8] {
+    /// How many bytes there are.
+    pub(super) fn length(&self) -> usize {
         match &self.bytes {
-            Bytes::Read(buf, length) => &buf[..*length],
-            Bytes::Lent(lent) => lent,
+            Bytes::Read(_, length) => *length,
+            Bytes::Lent(lent) => lent.length(),
         }
+    }
+
+    /// The bytes behind the first `done`, one piece behind the other.
+    pub(super) fn pieces(&self, done: usize) -> Vec<&[u8]> {
+        let pieces: Vec<&[u8]> = match &self.bytes {
+            Bytes::Read(buf, length) => vec![&buf[..*length]],
+            Bytes::Lent(lent) => lent.pieces().collect(),
+        };
+        let mut skip = done;
+        let rest = pieces.into_iter().map(|piece| {
+            let (_, rest) = piece.split_at(skip.min(piece.len()));
+            skip -= piece.len() - rest.len();
+            rest
+        });
+        rest.filter(|piece| !piece.is_empty()).collect()
     }
 }
 
@@ -50,7 +66,7 @@ impl Bulk {
 pub(super) fn answer(
     session: &Session,
     request: Request,
-    bulk: &[u8],
+    bulk: Option<PooledBuf>,
     supply: Supply<'_>,
 ) -> Result<(Reply, Option<Bulk>)> {
     let reply = match request {
@@ -76,13 +92,18 @@ pub(super) fn answer(
         }
         Request::Write { handle, offset } => {
             let handle = writable(session, handle)?;
-            if offset.checked_add(bulk.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
+            let length = bulk.as_ref().map_or(0, |bulk| bulk.len() as u64);
+            if offset.checked_add(length).is_none_or(|end| end > i64::MAX as u64) {
                 return fail(code::FBIG, "File too large");
             }
             if handle.of_user {
                 written_by_user(&handle)?;
             }
-            handle.place.fs.write(handle.place.object, offset, bulk).map_err(told)?;
+            let Place { fs, object } = &handle.place;
+            match bulk {
+                Some(bulk) => fs.write_given(*object, offset, bulk).map_err(told)?,
+                None => fs.write(*object, offset, &[]).map_err(told)?,
+            }
             Reply::Done
         }
         Request::Sync { handle } => {

@@ -1,48 +1,84 @@
 //! Bytes lent to a reader instead of copied.
 //!
 //! Place: beside [`Object::read`], for who hands the bytes on at once.
-//! The one idea: what is in memory of a record is shared by `Arc` and not changed while it is, so who wants a part of
-//! one record can have just that. Whole records are better read: they land where they are wanted.
-
-use std::ops::Deref;
+//! The one idea: what is in memory of a record is shared by `Arc` and not changed while it is, so who wants bytes of
+//! records can have just those. Whole records that nobody has asked for lately are better read: they land where they
+//! are wanted, and who reads a large file once leaves in the cache what others come back for.
 
 use super::Object;
-use super::read::Newest;
+use super::read::{Newest, Source};
 use crate::error::Result;
 
-/// Bytes of one record. It stays in memory as long as they are lent.
-pub struct Lent {
+/// Records of which bytes are lent at once, at most.
+const RECORDS_MAX: usize = 8;
+
+/// Bytes of some records. These stay in memory as long as they are lent.
+pub struct Lent(Vec<Piece>);
+
+/// A part of a record, or all of it.
+struct Piece {
     record: Newest,
+    at: At,
+}
+
+/// Where the bytes of a piece are: which record, from which byte on, and how many.
+#[derive(Clone, Copy)]
+struct At {
+    block: u64,
     start: usize,
     length: usize,
 }
 
-impl Deref for Lent {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        let lent =
-            self.record.bytes().and_then(|bytes| bytes.get(self.start..)?.get(..self.length));
-        lent.expect("only what is there is lent")
+impl Lent {
+    /// The bytes, one piece behind the other.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(|Piece { record, at }| {
+            let bytes = record.bytes().and_then(|bytes| bytes.get(at.start..)?.get(..at.length));
+            bytes.expect("only what is there is lent")
+        })
+    }
+
+    /// How many there are.
+    pub fn length(&self) -> usize {
+        self.0.iter().map(|piece| piece.at.length).sum()
+    }
+}
+
+impl Piece {
+    /// While it is small a record in memory may have fewer bytes than the file has blocks of; and a hole has none.
+    fn of(record: Newest, at: At) -> Option<Piece> {
+        let is_there = record.bytes().is_some_and(|bytes| at.start + at.length <= bytes.len());
+        is_there.then_some(Piece { record, at })
     }
 }
 
 impl Object {
-    /// The `length` bytes from byte `offset` on, if they are a part of one record and no hole. `None`: they are to be
-    /// read.
+    /// The `length` bytes from byte `offset` on, if they are of few records and no hole. `None`: they are to be read.
     ///
     /// # Errors
     /// As [`Object::read`].
     pub fn lend(&self, offset: u64, length: usize) -> Result<Option<Lent>> {
-        let Some(Part { block, start, size }) = self.part(offset, length)? else { return Ok(None) };
-        let streamed = self.streamed(offset, length as u64, |inner, depth| {
-            self.look_ahead(inner, (block, size), depth);
-            Ok(self.take_record(inner, block, size))
+        let size = u64::from(self.block_size()?);
+        let Some(places) = places(size, offset, length) else { return Ok(None) };
+        for at in &places {
+            let whole = at.length as u64 == size;
+            if whole && !self.is_wanted_again(at.block)? {
+                return Ok(None);
+            }
+        }
+        let pieces = places.into_iter().map(|at| {
+            let place = at.block * size + at.start as u64;
+            let streamed = self.streamed(place, at.length as u64, |inner, depth| {
+                self.look_ahead(inner, (at.block, size), depth);
+                Ok(self.take_record(inner, at.block, size))
+            });
+            let record = match streamed?.flatten() {
+                Some(record) => Newest::OnDisk(record),
+                None => self.newest(at.block)?.0,
+            };
+            Ok(Piece::of(record, at))
         });
-        let record = match streamed?.flatten() {
-            Some(record) => Newest::OnDisk(record),
-            None => self.newest(block)?.0,
-        };
-        Ok(Lent::of(record, start, length))
+        Ok(pieces.collect::<Result<Option<Vec<_>>>>()?.map(Lent))
     }
 
     /// The same, if no disk need be asked for it.
@@ -50,35 +86,44 @@ impl Object {
     /// # Errors
     /// As [`Object::read`].
     pub fn lend_kept(&self, offset: u64, length: usize) -> Result<Option<Lent>> {
-        let Some(Part { block, start, .. }) = self.part(offset, length)? else { return Ok(None) };
-        let record = self.newest_kept(block)?;
-        let lent = record.and_then(|record| Lent::of(record, start, length));
+        let size = u64::from(self.block_size()?);
+        let Some(places) = places(size, offset, length) else { return Ok(None) };
+        let pieces = places.into_iter().map(|at| {
+            let record = self.newest_kept(at.block)?;
+            Ok(record.and_then(|record| Piece::of(record, at)))
+        });
+        let lent = pieces.collect::<Result<Option<Vec<_>>>>()?.map(Lent);
         if lent.is_some() {
             self.read_on(offset, length as u64);
         }
         Ok(lent)
     }
 
-    /// Where these bytes are, if they are a part of one record.
-    fn part(&self, offset: u64, length: usize) -> Result<Option<Part>> {
-        let size = u64::from(self.block_size()?);
-        let (block, start) = (offset / size, (offset % size) as usize);
-        let is_part = length > 0 && (length as u64) < size && (start + length) as u64 <= size;
-        Ok(is_part.then_some(Part { block, start, size }))
+    /// Is the block in memory, or was it asked for lately? It is from now on.
+    fn is_wanted_again(&self, block: u64) -> Result<bool> {
+        let (root, version) = match self.source(block)?.0 {
+            Source::Memory(_) => return Ok(true),
+            Source::Hole => return Ok(false),
+            Source::Disk(root, version) => (root, version),
+        };
+        let known = root.pointer(&self.store, 0, block).map(|bp| self.store.is_wanted_again(&bp));
+        match known {
+            Err(_) if self.version() != version => Ok(false),
+            known => known,
+        }
     }
 }
 
-/// A part of a record: which, from which byte on, and the size of records.
-struct Part {
-    block: u64,
-    start: usize,
-    size: u64,
-}
-
-impl Lent {
-    /// While it is small a record in memory may have fewer bytes than the file has blocks of.
-    fn of(record: Newest, start: usize, length: usize) -> Option<Lent> {
-        let is_there = record.bytes().is_some_and(|bytes| start + length <= bytes.len());
-        is_there.then_some(Lent { record, start, length })
-    }
+/// Where the bytes are in records of `size` bytes; `None`: in too many, or there are none.
+fn places(size: u64, offset: u64, length: usize) -> Option<Vec<At>> {
+    let end = offset.checked_add(length as u64).filter(|end| *end > offset)?;
+    let (first, last) = (offset / size, (end - 1) / size);
+    let few = last - first < RECORDS_MAX as u64;
+    few.then(|| {
+        let at = |block: u64| {
+            let (from, to) = (offset.max(block * size), end.min((block + 1) * size));
+            At { block, start: (from - block * size) as usize, length: (to - from) as usize }
+        };
+        (first..=last).map(at).collect()
+    })
 }

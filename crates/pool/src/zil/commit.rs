@@ -66,10 +66,11 @@ impl Pool {
             let throughput = log.throughput.load(Ordering::Relaxed);
             let limit = if throughput { LARGE } else { DATA_MAX };
             let written = state.queue.written(object);
-            // Where many make much stable, a txg does it for all of them, and writes it once. Others may have copied, or be
-            // about to, what is not in the chain yet.
+            // Where many make much stable, a txg does it for all of them, and writes it once: others wait for one already, or
+            // have copied, or are about to, what is not in the chain yet.
             let others = state.chain.bytes() + state.queue.bytes() as u64 + state.coming;
-            let full = written > LARGE && others + written > LOG_SYNC_BYTES;
+            let many = state.waiting > 0 || others + written > LOG_SYNC_BYTES;
+            let full = written > LARGE && many;
             if untold || written > limit || full {
                 return Ok(Stable(Way::Txg));
             }
@@ -102,7 +103,10 @@ impl Pool {
             Way::Log(ticket) if self.commit(dataset, ticket) => {}
             _ => {
                 self.start_log(dataset)?;
-                self.sync()?;
+                dataset.log.state.lock().waiting += 1;
+                let synced = self.sync();
+                dataset.log.state.lock().waiting -= 1;
+                synced?;
             }
         }
         dataset.not_revoked()

@@ -57,6 +57,8 @@ struct State {
     /// Bytes of data on their way into the log, and neither in the queue nor in the chain: being copied, or put into
     /// blocks.
     coming: u64,
+    /// How many wait for a txg, since what they need is not for the log.
+    waiting: u64,
     /// Somebody writes.
     committing: bool,
     /// Records up to this one, as they came into the queue, are stable in the log or were never there.

@@ -1,0 +1,126 @@
+//! Bulk bytes that go beside a connection, through its pipes.
+//!
+//! The one idea: bytes that the server has lent are believed when the connection is still there after they were read: it is
+//! shut down before they become others.
+
+use std::io::{Error, ErrorKind, IoSliceMut, Read, Result};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use wire::PIPES;
+use wire::pipe::{Lender, Reader};
+
+/// The pipes of a connection.
+pub(crate) struct Beside {
+    requests: Lender,
+    /// As long as it is open nobody is told by a signal that the server does not read any more.
+    _requests: Reader,
+    answers: Reader,
+}
+
+impl Beside {
+    /// Of what came with the server's welcome, if it is that.
+    pub(crate) fn of(files: Vec<OwnedFd>) -> Option<Beside> {
+        let [also, requests, answers]: [OwnedFd; PIPES] = files.try_into().ok()?;
+        Some(Beside {
+            requests: requests.into(),
+            _requests: also.into(),
+            answers: answers.into(),
+        })
+    }
+
+    /// Lends the beginning of these bytes, as many as there is room for; how many.
+    pub(crate) fn lend(&self, bytes: &[u8]) -> Result<usize> {
+        match self.requests.lend(&[bytes]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            lent => lent,
+        }
+    }
+
+    /// Lends all of these, as the server takes them.
+    pub(crate) fn lend_all(&self, stream: &UnixStream, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            match self.requests.lend(&[bytes]) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) => {
+                    passes(error)?;
+                    wait(stream, PollFd::new(&self.requests, PollFlags::OUT))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all of these, that the server lends.
+    pub(crate) fn read(&self, stream: &UnixStream, mut out: &mut [u8]) -> Result<()> {
+        while !out.is_empty() {
+            match self.answers.read(out) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => out = &mut out[count..],
+                Err(error) => {
+                    passes(error)?;
+                    wait(stream, PollFd::new(&self.answers, PollFlags::IN))?;
+                }
+            }
+        }
+        match is_there(stream) {
+            true => Ok(()),
+            // Nobody knows of when they are.
+            false => Err(ErrorKind::ConnectionReset.into()),
+        }
+    }
+}
+
+/// Is it no more than that something has to be waited for?
+fn passes(error: Error) -> Result<()> {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Waits for a pipe, and for as long as the server is there.
+fn wait(stream: &UnixStream, pipe: PollFd<'_>) -> Result<()> {
+    let mut fds = [pipe, PollFd::new(stream, PollFlags::RDHUP)];
+    match poll(&mut fds, None) {
+        Ok(_) if !fds[1].revents().is_empty() => Err(ErrorKind::ConnectionReset.into()),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Has the server not shut the connection down?
+fn is_there(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::RDHUP)];
+    loop {
+        match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Err(Errno::INTR) => {}
+            ready => return ready == Ok(0),
+        }
+    }
+}
+
+/// The server's welcome, as it is read, and the files that come with it.
+pub(crate) struct Welcome<'a> {
+    pub(crate) stream: &'a UnixStream,
+    pub(crate) files: Vec<OwnedFd>,
+}
+
+impl Read for Welcome<'_> {
+    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PIPES))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(out)];
+        let got = recvmsg(self.stream, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC)?;
+        for message in with.drain() {
+            if let RecvAncillaryMessage::ScmRights(files) = message {
+                self.files.extend(files);
+            }
+        }
+        Ok(got.bytes)
+    }
+}
