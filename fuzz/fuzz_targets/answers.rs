@@ -2,15 +2,18 @@
 //! it asked for, and what it gives as read was in an answer.
 #![no_main]
 
-use std::io::Read;
+use std::io::{IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use client::{Client, Open, Options, Subject};
 use libfuzzer_sys::fuzz_target;
 use rt::sync::{Arc, Mutex};
-use rustix::net::{SendFlags, send};
-use wire::{HEADER, Head, Reply};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg};
+use wire::pipe::{Reader, pipe};
+use wire::{HEADER, Head, PIPES, Reply};
 
 const ROOT: Subject = Subject::ROOT;
 
@@ -19,12 +22,30 @@ type Script = Arc<Mutex<Vec<u8>>>;
 
 static SERVED: Mutex<Option<(std::path::PathBuf, Script)>> = Mutex::new(None);
 
-/// Takes a message from a client, whatever it is.
-fn hear(stream: &mut UnixStream) -> Option<()> {
+/// Takes a message from a client, whatever it is; what comes beside it from the pipe.
+fn hear(stream: &mut UnixStream, requests: &Reader) -> Option<()> {
     let mut head = [0; HEADER];
     stream.read_exact(&mut head).ok()?;
-    let Head { part, bulk } = Head::read(head).expect("the client is honest");
-    stream.read_exact(&mut vec![0; part + bulk]).ok()
+    let Head { part, bulk, beside } = Head::read(head).expect("the client is honest");
+    stream.read_exact(&mut vec![0; part + if beside { 0 } else { bulk }]).ok()?;
+    let mut left = if beside { bulk } else { 0 };
+    while left > 0 {
+        match requests.read(&mut vec![0; left]) {
+            Ok(0) => return None,
+            Ok(count) => left -= count,
+            // The rest is lent when there is room for it.
+            Err(_) => rt::thread::yield_now(),
+        }
+    }
+    Some(())
+}
+
+/// Says something, with the client's ends of the pipes.
+fn send_with(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> usize {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PIPES))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    with.push(SendAncillaryMessage::ScmRights(files));
+    sendmsg(stream, &[IoSlice::new(bytes)], &mut with, SendFlags::NOSIGNAL).unwrap_or(0)
 }
 
 /// Answers a connection as the script has it; each takes what is left of it.
@@ -33,10 +54,13 @@ fn serve(mut stream: UnixStream, script: &Script) -> Option<()> {
     stream.read_exact(&mut hello).ok()?;
     let length = u32::from_le_bytes([hello[8], hello[9], hello[10], hello[11]]);
     stream.read_exact(&mut vec![0; length as usize]).ok()?;
-    let welcome = wire::encode(&wire::Answer::Ok(Reply::Welcome([7; 16])), 0).expect("short");
+    let welcome =
+        wire::encode(&wire::Answer::Ok(Reply::Welcome([7; 16])), 0, false).expect("short");
+    let ((to_us, requests), (answers, from_us)) = (pipe().ok()?, pipe().ok()?);
+    let mut theirs = Some((to_us, from_us));
     let mut first = true;
     loop {
-        let (said, is_whole) = {
+        let (said, is_whole, lent) = {
             let mut script = script.lock();
             if script.len() < 2 {
                 return None;
@@ -44,18 +68,26 @@ fn serve(mut stream: UnixStream, script: &Script) -> Option<()> {
             let (how, length) = (script[0], usize::from(script[1]).min(script.len() - 2));
             let part: Vec<u8> = script.drain(..2 + length).skip(2).collect();
             let bulk = vec![how; usize::from(how & 31) * 1000];
-            let (part_len, bulk_len) = (part.len() as u32, bulk.len() as u32);
-            let lengths = [part_len.to_le_bytes(), bulk_len.to_le_bytes()].concat();
+            let beside = how & 32 != 0;
+            let head = Head { part: part.len(), bulk: bulk.len(), beside }.bytes().to_vec();
             match how >> 6 {
                 // As it is, which may be the beginning of something.
-                0 => (part, false),
+                0 => (part, false, Vec::new()),
                 // What it says first is mostly right.
-                1 if first => (welcome.clone(), true),
-                _ => ([lengths, part, bulk].concat(), true),
+                1 if first => (welcome.clone(), true, Vec::new()),
+                _ if beside => ([head, part].concat(), true, bulk),
+                _ => ([head, part, bulk].concat(), true, Vec::new()),
             }
         };
+        if !lent.is_empty() {
+            drop(answers.lend(&[&lent]));
+        }
         // The client must live without this, in a program that has not provided for its end either.
         let mut rest = &said[..];
+        if let Some((to_us, from_us)) = theirs.take() {
+            let files = [requests.as_fd(), to_us.as_fd(), from_us.as_fd()];
+            rest = &rest[send_with(&stream, rest, &files)..];
+        }
         while !rest.is_empty() {
             rest = &rest[send(&stream, rest, SendFlags::NOSIGNAL).ok()?..];
         }
@@ -63,7 +95,7 @@ fn serve(mut stream: UnixStream, script: &Script) -> Option<()> {
             return None;
         }
         first = false;
-        hear(&mut stream)?;
+        hear(&mut stream, &requests)?;
     }
 }
 
@@ -97,6 +129,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(got <= buf.len() && buf[got..].iter().all(|byte| *byte == 0xaa));
         }
         drop(file.write(0, &[1; 5000]));
+        drop(file.write(0, &[1; 70_000]));
         drop(file.read_all(&[(0, 1000), (5000, 1000)], &mut buf[..2000]));
         drop(file.stat());
         drop(file.sync());

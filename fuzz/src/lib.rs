@@ -91,8 +91,8 @@ pub struct Lane(UnixStream);
 impl Lane {
     /// Greets.
     pub fn new(mut stream: UnixStream, tree: &str) -> Lane {
-        let hello = wire::Hello { tree: tree.into(), session: None };
-        let frame = wire::encode(&hello, 0).expect("short");
+        let hello = wire::Hello { tree: tree.into(), session: None, beside: false };
+        let frame = wire::encode(&hello, 0, false).expect("short");
         let part = &frame[HEADER..];
         let length = (part.len() as u32).to_le_bytes();
         stream.write_all(&[&MAGIC[..], &length, part].concat()).expect("a server");
@@ -103,7 +103,7 @@ impl Lane {
 
     /// Asks, and has the answer with its bulk bytes.
     pub fn ask(&mut self, request: &Request, bulk: &[u8]) -> (Answer, Vec<u8>) {
-        let frame = wire::encode(request, bulk.len()).expect("short");
+        let frame = wire::encode(request, bulk.len(), false).expect("short");
         self.0.write_all(&[&frame, bulk].concat()).expect("the server is there");
         self.answer()
     }
@@ -122,7 +122,7 @@ impl Lane {
     fn read_answer(&mut self) -> Option<(Answer, Vec<u8>)> {
         let mut head = [0; HEADER];
         self.0.read_exact(&mut head).ok()?;
-        let Head { part, bulk } = Head::read(head).expect("a head");
+        let Head { part, bulk, .. } = Head::read(head).expect("a head");
         let mut part = vec![0; part];
         self.0.read_exact(&mut part).expect("all of it");
         let mut bytes = vec![0; bulk];

@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,9 +15,10 @@ use acceptance::{Server, assert_verified, thumper};
 use client::{Client, Open, Options, Subject};
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use testkit::random::Rng;
 use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
-use wire::{Answer, Head, Reply, Request};
+use wire::{Answer, Head, Reply, Request, Stat};
 
 const ROOT: Subject = Subject::ROOT;
 const READ: Open = Open::READ;
@@ -473,10 +477,63 @@ fn who_writes_goes_on_when_the_server_is_stopped_in_order() {
     site.end();
 }
 
+/// A server that lends bytes and shuts the connection down before they are read, the first time: by then they may be others.
+#[test]
+fn bytes_that_were_lent_are_believed_while_the_connection_is_there() {
+    let aside = temp_dir();
+    let socket = aside.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let server = rt::thread::spawn("server", move || {
+        for right in [false, true] {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut hello = [0; 12];
+            stream.read_exact(&mut hello).unwrap();
+            stream.read_exact(&mut vec![0; usize::from(hello[8])]).unwrap();
+            let ((to_us, requests), (answers, from_us)) =
+                (wire::pipe::pipe().unwrap(), wire::pipe::pipe().unwrap());
+            let theirs = [requests.as_fd(), to_us.as_fd(), from_us.as_fd()];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+            let mut with = SendAncillaryBuffer::new(&mut space);
+            with.push(SendAncillaryMessage::ScmRights(&theirs));
+            let welcome = wire::encode(&Answer::Ok(Reply::Welcome([7; 16])), 0, false).unwrap();
+            sendmsg(&stream, &[IoSlice::new(&welcome)], &mut with, SendFlags::NOSIGNAL).unwrap();
+            let hear = |stream: &mut UnixStream| {
+                let mut head = [0; wire::HEADER];
+                stream.read_exact(&mut head).unwrap();
+                let mut part = vec![0; Head::read(head).unwrap().part];
+                stream.read_exact(&mut part).unwrap();
+                wire::decode::<Request>(&part).unwrap()
+            };
+            assert!(matches!(hear(&mut stream), Request::Open { .. }));
+            let opened = Reply::Opened { handle: 1, stat: Stat::default(), kept_since_ms: 1 };
+            stream.write_all(&wire::encode(&Answer::Ok(opened), 0, false).unwrap()).unwrap();
+            let Request::Read { length, .. } = hear(&mut stream) else { panic!("a read") };
+            let bytes = vec![u8::from(right); length as usize];
+            assert_eq!(answers.lend(&[&bytes]).unwrap(), bytes.len());
+            let frame = wire::encode(&Answer::Ok(Reply::Bytes), bytes.len(), true).unwrap();
+            stream.write_all(&frame).unwrap();
+            if !right {
+                stream.shutdown(Shutdown::Both).unwrap();
+                continue;
+            }
+            // Until it has gone.
+            drop(stream.read_to_end(&mut Vec::new()));
+        }
+    });
+    let options = Options { lanes_max: 1, ..Options::new(&socket, "tank") };
+    let client = Client::connect(options).unwrap();
+    let file = client.open(&ROOT, b"/file", READ, 0).unwrap();
+    let mut buf = vec![7; 300_000];
+    assert_eq!(file.read(0, &mut buf).unwrap(), buf.len());
+    assert!(buf.iter().all(|byte| *byte == 1), "it was asked again");
+    drop((file, client));
+    server.join();
+}
+
 /// A connection that has a file open.
 fn one_who_opens(site: &Site, path: &[u8]) -> UnixStream {
     let mut stream = UnixStream::connect(site.server.as_ref().unwrap().socket()).unwrap();
-    stream.write_all(&[&b"THUMDAT\x04\x06\0\0\0"[..], b"\x04tank\0"].concat()).unwrap();
+    stream.write_all(&[&b"THUMDAT\x05\x07\0\0\0"[..], b"\x04tank\0\0"].concat()).unwrap();
     let open = Request::Open { who: ROOT, path: path.into(), how: READ, mode: 0 };
     let answer = |stream: &mut UnixStream| -> Reply {
         let mut head = [0; wire::HEADER];
@@ -486,7 +543,7 @@ fn one_who_opens(site: &Site, path: &[u8]) -> UnixStream {
         wire::decode::<Answer>(&part).unwrap().unwrap()
     };
     assert!(matches!(answer(&mut stream), Reply::Welcome(_)));
-    stream.write_all(&wire::encode(&open, 0).unwrap()).unwrap();
+    stream.write_all(&wire::encode(&open, 0, false).unwrap()).unwrap();
     assert!(matches!(answer(&mut stream), Reply::Opened { .. }));
     stream
 }
@@ -539,7 +596,7 @@ fn hostile_messages_disturb_nobody() {
     let client = site.client("tank");
     let file = client.open(&ROOT, b"/file", NEW, 0o644).unwrap();
     let mut rng = Rng::of(11, 2);
-    let hello = [&b"THUMDAT\x04\x06\0\0\0"[..], b"\x04tank\0"].concat();
+    let hello = [&b"THUMDAT\x05\x07\0\0\0"[..], b"\x04tank\0\0"].concat();
     for round in 0..testkit::rounds(300, 5000) {
         let mut stream = UnixStream::connect(site.server.as_ref().unwrap().socket()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -560,7 +617,7 @@ fn hostile_messages_disturb_nobody() {
             bytes[at] = rng.below(256) as u8;
         }
         drop(stream.write_all(&bytes));
-        drop(stream.shutdown(std::net::Shutdown::Write));
+        drop(stream.shutdown(Shutdown::Write));
         drop(stream.read_to_end(&mut Vec::new()));
     }
     file.write(0, b"still here").unwrap();

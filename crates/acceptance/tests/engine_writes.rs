@@ -7,7 +7,7 @@ use std::path::Path;
 
 use device::queue::{LeafQueue, Options as Queueing};
 use device::{WriteDevice, WriteFile};
-use fs::{Filesystem, NewObject, Who, make_filesystem, mode};
+use fs::{Filesystem, Lent, NewObject, Who, make_filesystem, mode};
 use pool::{Devices, Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
 use rt::random::Rng;
 use rt::sync::Arc;
@@ -179,37 +179,80 @@ fn a_workload_on_a_mirror_with_small_sectors_leaves_no_leak() {
 /// he was lent it.
 #[test]
 fn what_is_lent_is_what_would_be_read_and_does_not_change() {
-    const RECORD: usize = 1 << 20;
+    const RECORD: usize = 128 << 10;
     for queueing in [Queueing::inline, || Queueing::threads(2)] {
         let images = testkit::fresh_images(4, 128 << 20);
         let pool = create_on(&images, Joined::Raidz(1), 12, RECORD as u64, queueing);
         let fs = Filesystem::open(&pool, "tank").unwrap();
         let file = NewObject::of(mode::FILE | 0o644, ME);
-        let mut bytes = noise(1, 5 * RECORD + 1000);
+        let mut bytes = noise(1, 40 * RECORD + 1000);
         let object = fs.create_with(fs.root(), b"file", &file, &bytes).unwrap();
         let mut kept = Vec::new();
+        let mut check = |bytes: &[u8], turn: u64, at: usize, length: usize, lent: Option<Lent>| {
+            let Some(lent) = lent else { return false };
+            let piece = &bytes[at..][..length.min(bytes.len() - at)];
+            assert!(lent.length() == piece.len(), "turn {turn}, {length} at {at}");
+            assert!(lent.pieces().collect::<Vec<_>>().concat() == piece, "turn {turn}, at {at}");
+            kept.push((lent, piece.to_vec()));
+            true
+        };
         for turn in 0..4 {
-            for at in (0..bytes.len()).step_by(RECORD / 4) {
-                let piece = &bytes[at..][..(RECORD / 4).min(bytes.len() - at)];
-                let lent = fs.lend(object, at as u64, RECORD / 4).unwrap().unwrap();
-                assert!(*lent == *piece, "turn {turn}, at {at}");
-                kept.push((lent, piece.to_vec()));
+            // Parts of one record, parts of several, and whole ones.
+            for (length, step) in [(RECORD / 4, RECORD / 4), (3 * RECORD, 1001 * 163)] {
+                for at in (0..bytes.len()).step_by(step) {
+                    let lent = fs.lend(object, at as u64, length).unwrap();
+                    let was_lent = check(&bytes, turn, at, length, lent);
+                    assert!(was_lent || length > RECORD, "turn {turn}, at {at}");
+                    // What was lent, or asked for, is kept, or lent when it is asked for again.
+                    let again = fs.lend(object, at as u64, length).unwrap();
+                    let is_lent = check(&bytes, turn, at, length, again);
+                    assert!(is_lent, "turn {turn}, {length} at {at}, again");
+                    let kept = fs.lend_kept(object, at as u64, length).unwrap();
+                    check(&bytes, turn, at, length, kept);
+                }
             }
-            for (at, length) in [(0, RECORD), (RECORD - 1, 2), (bytes.len(), 5)] {
+            for (at, length) in [(0, 9 * RECORD), (bytes.len(), 5)] {
                 assert!(fs.lend(object, at as u64, length).unwrap().is_none(), "{at} {length}");
             }
             // Whoever comes now writes into the records that are lent, and over where they were.
             let change = noise(2 + turn, 3 * RECORD);
             fs.write(object, 1000 + turn, &change).unwrap();
             bytes[1000 + turn as usize..][..change.len()].copy_from_slice(&change);
+            // And puts others in their place.
+            let whole = noise(9 + turn, RECORD);
+            let mut given = fs.buffers().get(RECORD);
+            given.copy_from_slice(&whole);
+            fs.write_given(object, 7 * RECORD as u64, given).unwrap();
+            bytes[7 * RECORD..][..RECORD].copy_from_slice(&whole);
             for _ in 0..turn {
                 pool.sync().unwrap();
             }
         }
+        let mut back = vec![0; bytes.len()];
+        fs.read(object, 0, &mut back).unwrap();
+        assert!(back == bytes);
         for (lent, piece) in kept {
-            assert!(*lent == *piece);
+            assert!(lent.pieces().collect::<Vec<_>>().concat() == piece);
         }
     }
+}
+
+/// Whole records that are read once leave the cache to what others come back for.
+#[test]
+fn records_are_kept_when_they_are_wanted_again() {
+    const RECORD: usize = 128 << 10;
+    let images = testkit::fresh_images(4, 128 << 20);
+    let pool = create_on(&images, Joined::Raidz(1), 12, RECORD as u64, Queueing::inline);
+    let fs = Filesystem::open(&pool, "tank").unwrap();
+    let file = NewObject::of(mode::FILE | 0o644, ME);
+    let object = fs.create_with(fs.root(), b"file", &file, &noise(1, 8 * RECORD)).unwrap();
+    pool.sync().unwrap();
+    let mut lent = |at: usize| fs.lend(object, (at * RECORD) as u64, RECORD).unwrap().is_some();
+    let first: Vec<bool> = (0..8).map(&mut lent).collect();
+    let second: Vec<bool> = (0..8).map(&mut lent).collect();
+    assert_eq!((first, second), (vec![false; 8], vec![true; 8]));
+    let kept = |at: usize| fs.lend_kept(object, (at * RECORD) as u64, RECORD).unwrap().is_some();
+    assert!((0..8).all(kept));
 }
 
 /// Opens the pool of these images for writing, as a new process would.

@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{Read, Write};
+use std::io::{IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -13,9 +15,11 @@ use acceptance::{Server, assert_verified, thumper};
 use client::{Client, Open, Options, Subject};
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use testkit::random::Rng;
 use testkit::{Ran, fresh_images, temp_dir};
-use wire::{Answer, HEADER, Hello, MAGIC, Reply, Request};
+use wire::{Answer, HEADER, Hello, MAGIC, PIPES, Reply, Request};
 
 const MIB: u64 = 1 << 20;
 /// What the server may take, and what it may have beside that (`memory.rs`).
@@ -26,6 +30,8 @@ const BESIDE: u64 = 48 * MIB;
 const DISTURBED: Duration = Duration::from_secs(25);
 /// How soon those are.
 const CUT_WITHIN: Duration = Duration::from_secs(25);
+/// How long who does not read what he was lent keeps it: half a minute, and what a busy machine makes of that.
+const KEEPS_FOR: Duration = Duration::from_secs(45);
 /// Connections that send a message byte by byte; their memory would be more than there is for writes.
 const TRICKLING: usize = 70;
 /// So many of them have memory, at least.
@@ -72,42 +78,92 @@ impl Honest {
 
 /// A connection to the plane of files that has greeted.
 fn greeted(socket: &Path) -> UnixStream {
+    greeted_with(socket, false).0
+}
+
+/// The same, with its pipes, if it wants them.
+fn greeted_with(socket: &Path, beside: bool) -> (UnixStream, Vec<OwnedFd>) {
     let mut stream = UnixStream::connect(socket).unwrap();
-    let frame = wire::encode(&Hello { tree: "tank".into(), session: None }, 0).unwrap();
+    let hello = Hello { tree: "tank".into(), session: None, beside };
+    let frame = wire::encode(&hello, 0, false).unwrap();
     let part = &frame[HEADER..];
     stream.write_all(&[&MAGIC[..], &(part.len() as u32).to_le_bytes(), part].concat()).unwrap();
-    assert!(matches!(answer(&mut stream), Some(Reply::Welcome(_))));
-    stream
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PIPES))];
+    let mut with = RecvAncillaryBuffer::new(&mut space);
+    let mut head = [0; HEADER];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+    recvmsg(&stream, &mut [IoSliceMut::new(&mut head)], &mut with, flags).unwrap();
+    let pipes = with.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => files.collect(),
+        _ => Vec::new(),
+    });
+    let pipes: Vec<OwnedFd> = pipes.collect();
+    assert_eq!(pipes.len(), if beside { PIPES } else { 0 });
+    assert!(matches!(answer_behind(&mut stream, head), Some(Reply::Welcome(_))));
+    (stream, pipes)
 }
 
 fn answer(stream: &mut UnixStream) -> Option<Reply> {
     let mut head = [0; HEADER];
     stream.read_exact(&mut head).ok()?;
+    answer_behind(stream, head)
+}
+
+fn answer_behind(stream: &mut UnixStream, head: [u8; HEADER]) -> Option<Reply> {
     let mut part = vec![0; wire::Head::read(head).unwrap().part];
     stream.read_exact(&mut part).ok()?;
     wire::decode::<Answer>(&part).unwrap().ok()
 }
 
-/// One that has announced a write of a megabyte to a file that it has opened.
-fn announced(socket: &Path) -> UnixStream {
-    let mut stream = greeted(socket);
+/// One that has announced a write of a megabyte to a file that it has opened, behind the message or beside it.
+fn announced(socket: &Path, beside: bool) -> (UnixStream, Vec<OwnedFd>) {
+    let (mut stream, pipes) = greeted_with(socket, beside);
     let open = Request::Open { who: ROOT, path: b"/theirs".to_vec(), how: NEW, mode: 0o644 };
-    stream.write_all(&wire::encode(&open, 0).unwrap()).unwrap();
+    stream.write_all(&wire::encode(&open, 0, false).unwrap()).unwrap();
     let Some(Reply::Opened { handle, .. }) = answer(&mut stream) else { panic!("a file") };
     let write = Request::Write { handle, offset: 0 };
-    stream.write_all(&wire::encode(&write, MIB as usize).unwrap()).unwrap();
-    stream
+    stream.write_all(&wire::encode(&write, MIB as usize, beside).unwrap()).unwrap();
+    (stream, pipes)
+}
+
+/// Has written a file, reads of it and takes no answer: all that it was lent stays in its pipe.
+fn never_reads(socket: &Path, path: &str) -> (UnixStream, Vec<OwnedFd>) {
+    let (mut stream, pipes) = greeted_with(socket, true);
+    let how = Open { read: true, ..NEW };
+    let open = Request::Open { who: ROOT, path: path.into(), how, mode: 0o644 };
+    stream.write_all(&wire::encode(&open, 0, false).unwrap()).unwrap();
+    let Some(Reply::Opened { handle, .. }) = answer(&mut stream) else { panic!("a file") };
+    let bytes = vec![5; MIB as usize];
+    let write = wire::encode(&Request::Write { handle, offset: 0 }, bytes.len(), false).unwrap();
+    stream.write_all(&[write, bytes].concat()).unwrap();
+    assert!(matches!(answer(&mut stream), Some(Reply::Done)));
+    let read = Request::Read { handle, offset: 0, length: MIB as u32 };
+    stream.write_all(&wire::encode(&read, 0, false).unwrap()).unwrap();
+    assert!(matches!(answer(&mut stream), Some(Reply::Bytes)));
+    (stream, pipes)
 }
 
 /// Feeds them byte by byte until those were cut off that had memory first. (Nobody waits for that of the others then, so
 /// they have more time, which is not waited for here.)
-fn trickle(mut streams: Vec<UnixStream>) {
+fn trickle(mut streams: Vec<(UnixStream, Vec<OwnedFd>)>) {
     let start = rt::time::now();
     while streams.len() > TRICKLING - CUT_FIRST {
         assert!(start.elapsed() < CUT_WITHIN, "{} of them go on", streams.len());
-        streams.retain_mut(|stream| stream.write_all(b"x").is_ok());
+        streams.retain_mut(|(stream, pipes)| match &pipes[..] {
+            [_, requests, _] => {
+                let went = rustix::io::write(requests, b"x").is_ok();
+                // The server may have shut it down.
+                went && !is_shut(stream)
+            }
+            _ => stream.write_all(b"x").is_ok(),
+        });
         rt::time::sleep(Duration::from_millis(100));
     }
+}
+
+fn is_shut(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::RDHUP)];
+    poll(&mut fds, Some(&Timespec::default())) == Ok(1)
 }
 
 /// Says something over a connection, and hears what there is to hear of it.
@@ -120,22 +176,23 @@ fn say(mut stream: impl Read + Write, bytes: &[u8], end: impl FnOnce()) {
 /// What is no message, on either plane.
 fn malformed() -> Vec<Vec<u8>> {
     let frame = |part: u32, bulk: u32, bytes: &[u8]| {
-        let hello = [&MAGIC[..], &[6, 0, 0, 0], b"\x04tank\0"].concat();
+        let hello = [&MAGIC[..], &[7, 0, 0, 0], b"\x04tank\0\0"].concat();
         [&hello[..], &part.to_le_bytes(), &bulk.to_le_bytes(), bytes].concat()
     };
-    let write = wire::encode(&Request::Write { handle: 1, offset: u64::MAX }, 0).unwrap();
+    let write = wire::encode(&Request::Write { handle: 1, offset: u64::MAX }, 0, false).unwrap();
     let part = write[HEADER..].to_vec();
     vec![
         b"THUMDAT\x63\0\0\0\0".to_vec(),
         [&MAGIC[..], &u32::MAX.to_le_bytes()].concat(),
-        [&MAGIC[..], &[6, 0, 0, 0], b"\x7ftank\0"].concat(),
-        [&MAGIC[..], &[6, 0, 0, 0], b"\x04ta"].concat(),
+        [&MAGIC[..], &[7, 0, 0, 0], b"\x7ftank\0\0"].concat(),
+        [&MAGIC[..], &[7, 0, 0, 0], b"\x04ta"].concat(),
         frame(u32::MAX, 0, b""),
         frame(0, u32::MAX, b""),
         frame(256 << 10, 0, &[0xff; 256 << 10]),
         frame(256 << 10, 1 << 20, &[0; 4096]),
         frame(part.len() as u32, 1 << 20, &part),
         frame(part.len() as u32, 5, &[&part[..], b"12345"].concat()),
+        frame(part.len() as u32, 5 | 1 << 31, &part),
         frame(0, 7, b"1234567"),
         frame(3, 0, &[4]),
         b"THUMPER\x01\xff\xff\xff\xff".to_vec(),
@@ -210,7 +267,9 @@ fn nobody_is_disturbed_by_those_who_mean_harm() {
             let (honest, client) = (&honest, &client);
             scope.spawn(move || honest.go_on(client, number));
         }
-        let slow: Vec<_> = (0..TRICKLING).map(|_| announced(&socket)).collect();
+        let slow: Vec<_> = (0..TRICKLING).map(|n| announced(&socket, n % 2 == 0)).collect();
+        let begun = rt::time::now();
+        let idle: Vec<_> = (0..8).map(|n| never_reads(&socket, &format!("/idle{n}"))).collect();
         let slow = scope.spawn(|| trickle(slow));
         let attacks = scope.spawn(|| attack(&socket, port));
         let ended = [slow.join(), attacks.join()];
@@ -226,6 +285,10 @@ fn nobody_is_disturbed_by_those_who_mean_harm() {
         honest.done.store(true, Ordering::Release);
         assert!(honest.rounds.load(Ordering::Acquire) >= rounds + 9, "the honest ones stand still");
         ended.into_iter().for_each(|ended| ended.unwrap());
+        while !idle.iter().all(|(stream, _)| is_shut(stream)) {
+            assert!(begun.elapsed() < KEEPS_FOR, "they keep what they were lent");
+            rt::time::sleep(Duration::from_millis(100));
+        }
     });
     let longest = Duration::from_millis(honest.longest_ms.load(Ordering::Acquire));
     let rounds = honest.rounds.load(Ordering::Acquire);

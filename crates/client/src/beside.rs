@@ -26,11 +26,7 @@ impl Beside {
     /// Of what came with the server's welcome, if it is that.
     pub(crate) fn of(files: Vec<OwnedFd>) -> Option<Beside> {
         let [also, requests, answers]: [OwnedFd; PIPES] = files.try_into().ok()?;
-        Some(Beside {
-            requests: requests.into(),
-            _requests: also.into(),
-            answers: answers.into(),
-        })
+        Some(Beside { requests: requests.into(), _requests: also.into(), answers: answers.into() })
     }
 
     /// Lends the beginning of these bytes, as many as there is room for; how many.

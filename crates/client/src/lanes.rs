@@ -247,7 +247,7 @@ impl Client {
             (state.session, state.epoch)
         };
         let mut lane = Lane { stream, inbox: Inbox::default(), beside: None, owed: 0, epoch };
-        let hello = Hello { tree: self.options.tree.clone(), session };
+        let hello = Hello { tree: self.options.tree.clone(), session, beside: true };
         match lane.greet(&hello).map_err(away)? {
             Ok(Reply::Welcome(session)) => {
                 let mut state = self.state.lock();

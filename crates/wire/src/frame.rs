@@ -74,11 +74,7 @@ impl Head {
 ///
 /// # Errors
 /// It is too long.
-pub fn encode<T: Serialize>(
-    message: &T,
-    bulk: usize,
-    beside: bool,
-) -> Result<Vec<u8>, FrameError> {
+pub fn encode<T: Serialize>(message: &T, bulk: usize, beside: bool) -> Result<Vec<u8>, FrameError> {
     let mut out = postcard::to_extend(message, vec![0; HEADER])
         .map_err(|error| FrameError::Malformed(error.to_string()))?;
     let part = out.len() - HEADER;

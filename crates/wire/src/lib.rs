@@ -11,7 +11,7 @@
 //!
 //! A connection carries one request at a time. Connections of one session share its open files.
 //!
-//! With its welcome the server gives the ends of two pipes ([`PIPES`]). A frame whose `bulk` has its highest bit set has
+//! With its welcome the server gives the ends of two pipes ([`PIPES`]) to who asks for them. A frame whose `bulk` has its highest bit set has
 //! its bulk bytes there, lent by whoever sends it ([`pipe`]): those of a request stay as they are until it is answered,
 //! those of an answer until the next request comes, or the pipe is empty, or the connection is shut down. So who has read
 //! the bytes of an answer looks whether the connection is still there, before he believes them.

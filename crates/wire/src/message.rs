@@ -12,6 +12,8 @@ pub struct Hello {
     pub tree: String,
     /// The session that it joins; `None`: a new one.
     pub session: Option<Session>,
+    /// Whether it can do with pipes beside the connection.
+    pub beside: bool,
 }
 
 /// For whom something is done.

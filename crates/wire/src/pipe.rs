@@ -11,9 +11,7 @@ use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::ioctl_fionread;
-use rustix::pipe::{
-    IoSliceRaw, PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, vmsplice,
-};
+use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, vmsplice};
 
 /// Bytes of which a pipe holds the pages: what XRootD asks for at once (256 KiB) and more, wherever in its pages that
 /// begins.

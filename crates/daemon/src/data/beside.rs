@@ -85,12 +85,13 @@ impl<'a> Beside<'a> {
         Ok(())
     }
 
-    /// Waits for the client's next request, or its end; what it was lent and has read is given back meanwhile.
-    pub(super) fn wait(&mut self) -> Result<()> {
+    /// Waits for the client's next request, or its end, as long as something is lent to it; what it has read is given back.
+    /// Has it asked, or gone?
+    pub(super) fn wait(&mut self) -> Result<bool> {
         let mut look = LOOK;
         while let Some((_, clock)) = &self.lent {
             if wait(&mut [PollFd::new(self.stream, PollFlags::IN)], look) {
-                return Ok(());
+                return Ok(true);
             }
             clock.check()?;
             look = (2 * look).min(LOOK_MAX);
@@ -98,7 +99,7 @@ impl<'a> Beside<'a> {
                 self.lent = None;
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The client asks for more: it has read what it was lent.
@@ -134,4 +135,109 @@ fn wait(fds: &mut [PollFd<'_>], at_most: Duration) -> bool {
     let at_most =
         Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
     poll(fds, Some(&at_most)).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use rt::BufPool;
+
+    use super::*;
+
+    const LENGTH: usize = 700_000;
+
+    /// A connection, with what is the client's of it, and an answer of which every byte is `byte`.
+    fn lending(byte: u8) -> (UnixStream, UnixStream, BufPool, Bulk) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let buffers = BufPool::new(4 << 20);
+        let mut buf = buffers.get(LENGTH);
+        buf.fill(byte);
+        (ours, theirs, buffers, Bulk::of(buf))
+    }
+
+    fn clock(millis: u64) -> Clock<'static> {
+        Clock::within(Duration::from_millis(millis))
+    }
+
+    /// Reads what there is.
+    fn read(reader: &Reader, mut length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        match reader.read(&mut bytes) {
+            Ok(count) => length = count,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                length = 0;
+            }
+        }
+        bytes.truncate(length);
+        bytes
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_cut_off_before_the_bytes_change() {
+        let (ours, theirs, buffers, bulk) = lending(1);
+        let (mut beside, [.., answers]) = Beside::new(&ours).unwrap();
+        let reader = Reader::from(answers);
+        let done = beside.lend(bulk, clock(100)).unwrap();
+        assert!(done > 0 && done < LENGTH);
+        assert_eq!(beside.lend_rest(done).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(buffers.state().idle_bytes, 0, "it is lent");
+        // It has read all but a little, and then nothing any more.
+        assert_eq!(read(&reader, done - 5), vec![1; done - 5]);
+        assert_eq!(beside.wait().unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(buffers.state().idle_bytes, 0, "it is lent still");
+        let hung_up = || wait(&mut [PollFd::new(&theirs, PollFlags::RDHUP)], Duration::ZERO);
+        assert!(!hung_up());
+        drop(beside);
+        assert!(hung_up());
+        buffers.get(LENGTH).fill(2);
+        assert_eq!(read(&reader, 5), [2; 5], "it can tell that these are others by the connection");
+    }
+
+    #[test]
+    fn what_was_read_is_given_back_without_another_request() {
+        let (ours, theirs, buffers, bulk) = lending(1);
+        let (mut beside, [.., answers]) = Beside::new(&ours).unwrap();
+        let reader = Reader::from(answers);
+        let client = rt::thread::spawn("client", move || {
+            let mut got = Vec::new();
+            while got.len() < LENGTH {
+                got.extend(read(&reader, LENGTH));
+            }
+            (got, theirs)
+        });
+        let done = beside.lend(bulk, clock(20_000)).unwrap();
+        beside.lend_rest(done).unwrap();
+        assert!(!beside.wait().unwrap(), "it has not asked for anything");
+        assert!(buffers.state().idle_bytes >= LENGTH);
+        let (got, theirs) = client.join();
+        assert!(got == vec![1; LENGTH]);
+        drop(beside);
+        let hung_up = wait(&mut [PollFd::new(&theirs, PollFlags::RDHUP)], Duration::ZERO);
+        assert!(!hung_up, "nothing was lent any more");
+    }
+
+    #[test]
+    fn who_asks_for_more_before_he_has_read_is_refused() {
+        let (ours, _theirs, _, bulk) = lending(1);
+        let (mut beside, [.., answers]) = Beside::new(&ours).unwrap();
+        assert!(beside.lend(bulk, clock(20_000)).unwrap() > 0);
+        assert_eq!(beside.settle().unwrap_err().kind(), ErrorKind::InvalidData);
+        let reader = Reader::from(answers);
+        while !read(&reader, LENGTH).is_empty() {}
+        beside.settle().unwrap();
+    }
+
+    #[test]
+    fn what_is_announced_and_not_lent_is_waited_for_by_the_clock() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (beside, [_, requests, _]) = Beside::new(&ours).unwrap();
+        let lender = Lender::from(requests);
+        assert_eq!(lender.lend(&[&[3; 1000]]).unwrap(), 1000);
+        let mut out = [0; 1001];
+        assert_eq!(beside.take(clock(50), &mut out).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(out[..1000], [3; 1000]);
+        drop(theirs);
+        let gone = beside.take(clock(20_000), &mut out).unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::UnexpectedEof);
+    }
 }

@@ -77,21 +77,22 @@ pub(crate) fn serve(
     let _ = set_socket_send_buffer_size(stream, SEND_BUFFER);
     let mut lane = Lane { stream, inbox: Inbox::default(), beside: None, supply };
     match greet(stream, peer, sessions, supply, length) {
-        Ok(session) => {
-            lane.welcome(&session)?;
+        Ok((session, beside)) => {
+            lane.welcome(&session, beside)?;
             lane.serve(&session, sessions.moved())
         }
         Err(failure) => lane.send(&Err(failure), None),
     }
 }
 
+/// The session of a client that has greeted, and whether it wants pipes.
 fn greet(
     stream: &UnixStream,
     peer: Peer,
     sessions: &Sessions,
     supply: Supply<'_>,
     length: usize,
-) -> Result<Arc<Session>> {
+) -> Result<(Arc<Session>, bool)> {
     if !sessions.admit(peer) {
         return fail(fs::code::PERM, format!("the server has no files for user {}", peer.uid));
     }
@@ -106,10 +107,11 @@ fn greet(
         Ok(hello) => hello,
         Err(why) => return fail(fs::code::INVAL, why.to_string()),
     };
-    match &hello.session {
+    let session = match &hello.session {
         Some(number) => sessions.join(peer, number),
         None => sessions.begin(peer, &hello.tree),
-    }
+    };
+    Ok((session?, hello.beside))
 }
 
 /// A connection whose client was welcome.
@@ -129,13 +131,12 @@ struct Came {
 }
 
 impl<'a> Lane<'a> {
-    /// Tells the client its session, and gives it its ends of the pipes.
-    fn welcome(&mut self, session: &Session) -> std::io::Result<()> {
+    /// Tells the client its session, and gives it its ends of the pipes, if it wants them.
+    fn welcome(&mut self, session: &Session, beside: bool) -> std::io::Result<()> {
         let welcome: Answer = Ok(Reply::Welcome(session.number()));
         // Where there are no more files, it goes without.
-        let Ok((beside, theirs)) = Beside::new(self.stream) else {
-            return self.send(&welcome, None);
-        };
+        let pipes = beside.then(|| Beside::new(self.stream).ok()).flatten();
+        let Some((beside, theirs)) = pipes else { return self.send(&welcome, None) };
         self.beside = Some(beside);
         let frame = encode(&welcome, 0, false).map_err(invalid)?;
         let theirs: [BorrowedFd<'_>; PIPES] = theirs.each_ref().map(OwnedFd::as_fd);
@@ -212,12 +213,13 @@ impl<'a> Lane<'a> {
         if !self.inbox.is_empty() {
             return Ok(true);
         }
-        if let Some(beside) = &mut self.beside {
-            beside.wait()?;
-        }
+        let has_come = match &mut self.beside {
+            Some(beside) => beside.wait()?,
+            None => false,
+        };
         // Between two requests a client may take as long as it likes.
         let mut fds = [PollFd::new(self.stream, PollFlags::IN)];
-        while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
+        while !has_come && poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
         Ok(self.inbox.fill(&mut self.clock().over(self.stream))? > 0)
     }
 

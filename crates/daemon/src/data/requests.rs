@@ -38,6 +38,13 @@ enum Bytes {
 }
 
 impl Bulk {
+    /// All bytes of a buffer.
+    #[cfg(test)]
+    pub(super) fn of(buf: PooledBuf) -> Bulk {
+        let length = buf.len();
+        Bulk { bytes: Bytes::Read(buf, length), _memory: None }
+    }
+
     /// How many bytes there are.
     pub(super) fn length(&self) -> usize {
         match &self.bytes {

@@ -63,15 +63,8 @@ impl Pool {
         let (coming, entries) = {
             let mut state = log.state.lock();
             let untold = state.queue.untold_until(object) > synced;
-            let throughput = log.throughput.load(Ordering::Relaxed);
-            let limit = if throughput { LARGE } else { DATA_MAX };
             let written = state.queue.written(object);
-            // Where many make much stable, a txg does it for all of them, and writes it once: others wait for one already, or
-            // have copied, or are about to, what is not in the chain yet.
-            let others = state.chain.bytes() + state.queue.bytes() as u64 + state.coming;
-            let many = state.waiting > 0 || others + written > LOG_SYNC_BYTES;
-            let full = written > LARGE && many;
-            if untold || written > limit || full {
+            if untold || !state.takes(written, log.throughput.load(Ordering::Relaxed)) {
                 return Ok(Stable(Way::Txg));
             }
             state.coming += written;
@@ -315,6 +308,17 @@ impl Pool {
     }
 }
 
+impl State {
+    /// Is the log the place for `written` bytes of one object? Where many make much stable, a txg does it for all of them,
+    /// and writes it once: others wait for one already, or have copied, or are about to, what is not in the chain yet.
+    fn takes(&self, written: u64, throughput: bool) -> bool {
+        let limit = if throughput { LARGE } else { DATA_MAX };
+        let others = self.chain.bytes() + self.queue.bytes() as u64 + self.coming;
+        let many = self.waiting > 0 || others + written > LOG_SYNC_BYTES;
+        written <= LARGE || written <= limit && !many
+    }
+}
+
 /// A record with its data, as they are now; `None`: the object is gone.
 fn with_data(dataset: &Dataset, entry: Entry) -> Result<Option<Entry>> {
     let What::Written { object, offset, length } = entry.what else { return Ok(Some(entry)) };
@@ -328,5 +332,25 @@ fn with_data(dataset: &Dataset, entry: Entry) -> Result<Option<Entry>> {
         Ok(()) => Ok(Some(Entry { txg: entry.txg, what: What::Data { object, offset, data } })),
         Err(dmu::DmuError::NoObject { .. }) => Ok(None),
         Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn much_goes_to_the_log_of_whom_nobody_is_beside() {
+        let mut state = State::default();
+        assert!(state.takes(DATA_MAX, false) && !state.takes(DATA_MAX + 1, false));
+        assert!(state.takes(LARGE, true) && !state.takes(LARGE + 1, true));
+        // One waits for a txg.
+        state.waiting = 1;
+        assert!(state.takes(LARGE, false) && !state.takes(LARGE + 1, false));
+        // Others are on their way into the log.
+        (state.waiting, state.coming) = (0, LOG_SYNC_BYTES - DATA_MAX);
+        assert!(state.takes(DATA_MAX, false));
+        state.queue.push(Entry { txg: 1, what: What::Record(vec![0; 192]) });
+        assert!(state.takes(LARGE, false) && !state.takes(DATA_MAX, false));
     }
 }

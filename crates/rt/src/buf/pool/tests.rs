@@ -141,3 +141,28 @@ fn many_threads_many_sizes() {
     pool.trim(0);
     assert_eq!(pool.state(), PoolState { idle_bytes: 0 });
 }
+
+/// What one gives back the next one asks for: a part of the account is for that, however much others want, until a rest.
+#[test]
+fn a_part_lies_idle_while_others_wait() {
+    const CAP: u64 = 512 << 20;
+    const KEPT: usize = (CAP / KEPT_PART) as usize;
+    let account = Account::new(CAP, 0);
+    let pool = BufPool::of(&account, 256 << 20);
+    let give_back = |bytes: usize| {
+        let many: Vec<_> = (0..bytes >> 20).map(|_| pool.get(1 << 20)).collect();
+        let others = account.grant(Class::Normal, CAP - KEPT as u64).unwrap();
+        drop(many);
+        let idle = pool.state().idle_bytes;
+        drop(others);
+        idle
+    };
+    drop(pool.get(1 << 20));
+    assert_eq!(account.of(Holder::Buffers).held(), KEPT as u64, "it is the pool's from then on");
+    let idle = give_back(2 * KEPT);
+    assert!((KEPT..KEPT + (8 << 20)).contains(&idle), "{idle}");
+    // To ask for it does not help.
+    assert!(account.try_grant(Class::Normal, CAP - KEPT as u64 + 1).is_none());
+    account.rest();
+    assert_eq!((pool.state().idle_bytes, account.used()), (0, 0));
+}
