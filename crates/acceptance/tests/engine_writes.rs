@@ -219,11 +219,18 @@ fn what_is_lent_is_what_would_be_read_and_does_not_change() {
             fs.write(object, 1000 + turn, &change).unwrap();
             bytes[1000 + turn as usize..][..change.len()].copy_from_slice(&change);
             // And puts others in their place.
-            let whole = noise(9 + turn, RECORD);
-            let mut given = fs.buffers().get(RECORD);
-            given.copy_from_slice(&whole);
-            fs.write_given(object, 7 * RECORD as u64, given).unwrap();
-            bytes[7 * RECORD..][..RECORD].copy_from_slice(&whole);
+            let (at, others) = (7 * RECORD - 5000, noise(9 + turn, 3 * RECORD));
+            let mut given = fs.buffers_for(at as u64, others.len());
+            let lengths: Vec<_> = given.iter().map(|piece| piece.len()).collect();
+            assert_eq!(lengths, [5000, RECORD, RECORD, RECORD - 5000]);
+            let mut rest = &others[..];
+            for piece in &mut given {
+                let (now, later) = rest.split_at(piece.len());
+                piece.copy_from_slice(now);
+                rest = later;
+            }
+            fs.write_given(object, at as u64, given).unwrap();
+            bytes[at..][..others.len()].copy_from_slice(&others);
             for _ in 0..turn {
                 pool.sync().unwrap();
             }

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use dmu::{Lent, Object, Tx};
-use rt::buf::{BufPool, PooledBuf};
+use rt::buf::PooledBuf;
 use rt::sync::Arc;
 
 use crate::attrs::{mode, modified};
@@ -18,6 +18,9 @@ use crate::quota::Payers;
 
 /// Bytes of one change: a long write is many of them, so that no txg waits for it.
 const CHUNK: usize = 1 << 20;
+
+/// Records of so many bytes or more get buffers of their own.
+const CUT_LEAST: u64 = 64 << 10;
 
 /// Bytes to be written in one change.
 enum Chunk<'a> {
@@ -83,41 +86,61 @@ impl Filesystem {
     pub fn write(&self, number: u64, offset: u64, data: &[u8]) -> Result<()> {
         let mut at = offset;
         for chunk in data.chunks(CHUNK) {
-            self.write_chunk(number, at, Chunk::Shown(chunk))?;
+            self.write_chunk(number, at, vec![Chunk::Shown(chunk)])?;
             at += chunk.len() as u64;
         }
         self.done(number)
     }
 
-    /// The same, of bytes that are given away, in one of [`Filesystem::buffers`]: those of a whole record are not copied.
+    /// Buffers for `length` bytes that are to be written at `offset`, one behind the other, cut where records end; of small
+    /// records one for all, since no buffer takes less than a page.
+    pub fn buffers_for(&self, offset: u64, length: usize) -> Vec<PooledBuf> {
+        let record = match u64::from(self.record_size) {
+            small if small < CUT_LEAST => u64::MAX,
+            record => record,
+        };
+        let (mut at, mut left) = (offset, length as u64);
+        let cut = std::iter::from_fn(|| {
+            let now = left.min(record - at % record);
+            (at, left) = (at.wrapping_add(now), left - now);
+            (now > 0).then(|| self.objset.store().buffers().get(now as usize))
+        });
+        cut.collect()
+    }
+
+    /// Writes what is in [`Filesystem::buffers_for`] this place, in one change: whole records are not copied.
     ///
     /// # Errors
     /// As [`Filesystem::write`].
-    pub fn write_given(&self, number: u64, offset: u64, data: PooledBuf) -> Result<()> {
-        if data.len() > CHUNK {
-            return self.write(number, offset, &data);
+    pub fn write_given(&self, number: u64, offset: u64, pieces: Vec<PooledBuf>) -> Result<()> {
+        if !pieces.is_empty() {
+            self.write_chunk(number, offset, pieces.into_iter().map(Chunk::Given).collect())?;
         }
-        self.write_chunk(number, offset, Chunk::Given(data))?;
         self.done(number)
     }
 
-    /// Buffers for what is written.
-    pub fn buffers(&self) -> &BufPool {
-        self.objset.store().buffers()
-    }
-
-    fn write_chunk(&self, number: u64, at: u64, chunk: Chunk<'_>) -> Result<()> {
-        let length = chunk.bytes().len() as u64;
-        let digested = self.digest_written(number, at, chunk.bytes());
+    /// Writes pieces, one behind the other, in one change.
+    fn write_chunk(&self, number: u64, mut at: u64, chunk: Vec<Chunk<'_>>) -> Result<()> {
+        let length = chunk.iter().map(|piece| piece.bytes().len() as u64).sum();
+        let mut end = at;
+        let digested = chunk.into_iter().map(|piece| {
+            let digested = self.digest_written(number, end, piece.bytes());
+            end += piece.bytes().len() as u64;
+            (piece, digested)
+        });
+        let digested: Vec<_> = digested.collect();
         let _lock = self.lock(number);
         let object = self.object(number)?;
         if self.dataset.has_user_quotas() {
             self.charge(Payers::of(&self.znode_of(&object)?), length, 0)?;
         }
         let tx = self.enter(length)?;
-        let size = self.file_size(&object)?;
-        self.write_digested(&tx, &object, size, at, chunk, digested)?;
-        self.tell_written(&tx, number, at, length);
+        for (piece, digested) in digested {
+            let (size, length) = (self.file_size(&object)?, piece.bytes().len() as u64);
+            self.write_digested(&tx, &object, size, at, piece, digested)?;
+            self.tell_written(&tx, number, at, length);
+            at += length;
+        }
         Ok(())
     }
 

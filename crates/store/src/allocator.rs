@@ -26,6 +26,8 @@ mod tops;
 const LEASE_MAX: u64 = 2 << 20;
 /// Bytes of a lease for a run that was announced, at most.
 const LEASE_FOR_RUN_MAX: u64 = 64 << 20;
+/// A metaslab of which one piece of so many is free counts as emptied.
+const EMPTIED_PART: u64 = 4;
 /// How often room is looked for while others give back what they sit on.
 const ATTEMPTS: usize = 3;
 /// Copies that a block can have.
@@ -84,6 +86,19 @@ struct Lease {
     start: u64,
     cursor: u64,
     end: u64,
+}
+
+/// What a lease is wanted for.
+struct Ask<'a> {
+    copy: usize,
+    /// Bytes of a block on this vdev.
+    least: u64,
+    /// Bytes of whole blocks that are wanted, and the granule of what is given.
+    want: u64,
+    granule: u64,
+    /// Metaslabs with other copies.
+    taken: &'a [u64],
+    maps: &'a Mutex<Option<Arc<dyn SpaceMaps>>>,
 }
 
 /// Of the blocks of at least so many bytes, each so-manieth is refused a place of its own.
@@ -266,8 +281,9 @@ impl Allocator {
                 let granule = asize_of(top, 512);
                 // Whole blocks of this size, so that no sliver is left behind.
                 let want = max.min(share).max(least).next_multiple_of(least);
-                let found = books_of_top.lease(copy, least, want, granule, &taken, &self.maps)?;
-                if let Some(lease) = found {
+                let (taken, maps) = (&taken[..], &self.maps);
+                let ask = Ask { copy, least, want, granule, taken, maps };
+                if let Some(lease) = books_of_top.lease(&ask)? {
                     books.next_top = (index + 1) % count;
                     return Ok(Some(lease));
                 }
@@ -608,48 +624,61 @@ impl TopBooks {
         Ok(Some(slab))
     }
 
-    fn lease(
-        &mut self,
-        copy: usize,
-        least: u64,
-        want: u64,
-        granule: u64,
-        taken: &[u64],
-        maps: &Mutex<Option<Arc<dyn SpaceMaps>>>,
-    ) -> Result<Option<Lease>> {
+    /// Metaslabs that are loaded, and of which a good part is free in one piece.
+    fn emptied(&self) -> Vec<u64> {
+        let good = (1u64 << self.space.ms_shift) / EMPTIED_PART;
+        let is_emptied =
+            |slab: &Slab| slab.loaded.as_ref().is_some_and(|ms| ms.free_longest() >= good);
+        let emptied = (0u64..).zip(&self.slabs).filter(|(_, slab)| is_emptied(slab));
+        emptied.map(|(index, _)| index).collect()
+    }
+
+    fn lease(&mut self, ask: &Ask<'_>) -> Result<Option<Lease>> {
         let count = self.slabs.len() as u64;
-        let size = 1u64 << self.space.ms_shift;
         // Copies start in different thirds, so that they meet only when space is short.
-        let first =
-            if self.active[copy] == 0 { copy as u64 * count / 3 } else { self.active[copy] };
-        for (least, turns) in [(want, count), (least, count)] {
-            for turn in 0..turns {
-                let index = (first + turn) % count;
-                if taken.contains(&index) {
-                    continue;
+        let active = self.active[ask.copy];
+        let first = if active == 0 { ask.copy as u64 * count / 3 } else { active };
+        for least in [ask.want, ask.least] {
+            if let Some(lease) = self.lease_in(first, least, ask)? {
+                return Ok(Some(lease));
+            }
+            // What was emptied again is used before what nobody has touched: its map is here, and so is its room on disks
+            // that make it when they are written to.
+            for index in self.emptied() {
+                if let Some(lease) = self.lease_in(index, least, ask)? {
+                    return Ok(Some(lease));
                 }
-                if size - self.slabs[index as usize].allocated.min(size) < least {
-                    continue;
-                }
-                let Some(slab) = self.load(index, maps)? else { continue };
-                let Some(ms) = slab.loaded.as_mut() else { continue };
-                if let Some((start, len)) = ms.lease(least, want) {
-                    // Whole granules only, so that no sliver is ever too small for a sector.
-                    let len_used = len / granule * granule;
-                    if len_used < least {
-                        ms.settle(start, 0, len);
-                        continue;
-                    }
-                    if len_used < len {
-                        ms.settle(start + len_used, 0, len - len_used);
-                    }
-                    self.active[copy] = index;
-                    let top = self.space.top;
-                    let end = start + len_used;
-                    return Ok(Some(Lease { top, slab: index, start, cursor: start, end }));
+            }
+            for turn in 1..count {
+                if let Some(lease) = self.lease_in((first + turn) % count, least, ask)? {
+                    return Ok(Some(lease));
                 }
             }
         }
         Ok(None)
+    }
+
+    /// A lease of `least` bytes or more of a metaslab.
+    fn lease_in(&mut self, index: u64, least: u64, ask: &Ask<'_>) -> Result<Option<Lease>> {
+        let size = 1u64 << self.space.ms_shift;
+        let Some(slab) = self.slabs.get(index as usize) else { return Ok(None) };
+        if ask.taken.contains(&index) || size - slab.allocated.min(size) < least {
+            return Ok(None);
+        }
+        let Some(slab) = self.load(index, ask.maps)? else { return Ok(None) };
+        let Some(ms) = slab.loaded.as_mut() else { return Ok(None) };
+        let Some((start, len)) = ms.lease(least, ask.want) else { return Ok(None) };
+        // Whole granules only, so that no sliver is ever too small for a sector.
+        let len_used = len / ask.granule * ask.granule;
+        if len_used < least {
+            ms.settle(start, 0, len);
+            return Ok(None);
+        }
+        if len_used < len {
+            ms.settle(start + len_used, 0, len - len_used);
+        }
+        self.active[ask.copy] = index;
+        let (top, end) = (self.space.top, start + len_used);
+        Ok(Some(Lease { top, slab: index, start, cursor: start, end }))
     }
 }

@@ -114,6 +114,11 @@ impl Metaslab {
         Some((start, len))
     }
 
+    /// Bytes of the longest piece that can be leased.
+    pub fn free_longest(&self) -> u64 {
+        self.free.longest().map_or(0, |(_, len)| len)
+    }
+
     /// Gives back a lease of which `used` bytes from `start` on were allocated.
     pub fn settle(&mut self, start: u64, used: u64, len: u64) {
         let back = self.free.add(start + used, len - used);

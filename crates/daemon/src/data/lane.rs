@@ -159,16 +159,18 @@ impl<'a> Lane<'a> {
                 beside.settle()?;
             }
             let (bulk, memory) = match (&request, head.bulk) {
-                (_, 0) => (None, None),
-                (Request::Write { handle, .. }, _) => match session.handle(*handle) {
+                (_, 0) => (Vec::new(), None),
+                (Request::Write { handle, offset }, _) => match session.handle(*handle) {
                     Ok(handle) => {
                         // Its bytes, and once more as records, unless they are whole ones.
                         let wanted = 2 * head.bulk as u64;
                         let share = self.supply.shares.take(handle.place.pool(), wanted);
                         let memory = self.supply.grant(wanted);
-                        let mut bulk = handle.place.fs.buffers().get(head.bulk);
-                        self.take(head, &mut bulk)?;
-                        (Some(bulk), Some((share, memory)))
+                        let mut bulk = handle.place.fs.buffers_for(*offset, head.bulk);
+                        for piece in &mut bulk {
+                            self.take(head, piece)?;
+                        }
+                        (bulk, Some((share, memory)))
                     }
                     Err(failure) => {
                         self.pass_over(head)?;

@@ -73,7 +73,7 @@ impl Bulk {
 pub(super) fn answer(
     session: &Session,
     request: Request,
-    bulk: Option<PooledBuf>,
+    bulk: Vec<PooledBuf>,
     supply: Supply<'_>,
 ) -> Result<(Reply, Option<Bulk>)> {
     let reply = match request {
@@ -99,18 +99,14 @@ pub(super) fn answer(
         }
         Request::Write { handle, offset } => {
             let handle = writable(session, handle)?;
-            let length = bulk.as_ref().map_or(0, |bulk| bulk.len() as u64);
+            let length = bulk.iter().map(|piece| piece.len() as u64).sum();
             if offset.checked_add(length).is_none_or(|end| end > i64::MAX as u64) {
                 return fail(code::FBIG, "File too large");
             }
             if handle.of_user {
                 written_by_user(&handle)?;
             }
-            let Place { fs, object } = &handle.place;
-            match bulk {
-                Some(bulk) => fs.write_given(*object, offset, bulk).map_err(told)?,
-                None => fs.write(*object, offset, &[]).map_err(told)?,
-            }
+            handle.place.fs.write_given(handle.place.object, offset, bulk).map_err(told)?;
             Reply::Done
         }
         Request::Sync { handle } => {

@@ -6,7 +6,7 @@
 
 use format::Dva;
 
-use super::{Allocator, AsizeOf, Lease};
+use super::{Allocator, AsizeOf, Ask, Lease};
 use crate::error::{Result, StoreError};
 
 /// Bytes of a lease for log blocks, at most.
@@ -40,7 +40,9 @@ impl Allocator {
                 let number = top.space.top;
                 let (asize, granule) = (asize_of(number, psize), asize_of(number, 512));
                 let want = LOG_LEASE_MAX.max(asize).next_multiple_of(asize);
-                if let Some(lease) = top.lease(0, asize, want, granule, &[], &self.maps)? {
+                let (taken, maps) = (&[][..], &self.maps);
+                let ask = Ask { copy: 0, least: asize, want, granule, taken, maps };
+                if let Some(lease) = top.lease(&ask)? {
                     let offset = lease.start;
                     *slot = Some(Lease { cursor: offset + asize, ..lease });
                     return Ok(Dva { vdev: number, offset, asize, gang: false });

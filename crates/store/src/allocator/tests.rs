@@ -30,6 +30,32 @@ fn consecutive_blocks_lie_next_to_each_other() {
     assert_eq!(a.allocated(), 135_168);
 }
 
+/// A pool whose files come and go stays in the metaslabs that it has, and does not wander over all of its disks.
+#[test]
+fn what_was_emptied_is_used_before_what_nobody_has_touched() {
+    let space = |top| TopSpace {
+        top,
+        ashift: 12,
+        ms_shift: 24,
+        ms_count: 64,
+        allocated: vec![],
+        usable: true,
+        is_log: false,
+    };
+    let a = Allocator::new(vec![space(0)], 2);
+    let mut touched = std::collections::BTreeSet::new();
+    for _ in 0..100 {
+        // One and a half of a metaslab come, and go again.
+        let dvas: Vec<Dva> =
+            (0..24).map(|_| a.allocate(0, 0, 1 << 20, &[], &plain).unwrap()).collect();
+        a.settle_all();
+        touched.extend(dvas.iter().map(|dva| dva.offset >> 24));
+        dvas.iter().for_each(|dva| a.free_dva(*dva).unwrap());
+        a.txg_done();
+    }
+    assert!(touched.len() <= 8, "{touched:?}");
+}
+
 #[test]
 fn what_is_freed_is_held_until_space_gets_scarce() {
     let a = allocator(1);
