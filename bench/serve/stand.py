@@ -17,6 +17,8 @@ import os, pwd, shutil, socket, subprocess, tempfile, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAMES = ["thumper", "logged", "mount", "stable", "plain", "btrfs", "ext4"]
 DISKS = 10
+# As XRootD asks for them (`segsize`).
+RECORD = "256K"
 USER = "xrootd"
 ROOT = os.geteuid() == 0
 CONFIG = """xrd.port {port}
@@ -101,7 +103,7 @@ class Stand:
         self.environment = dict(os.environ, THUMPER_STATE=self.top + "/pools", THUMPER_SOCKET=self.socket)
         self.disks = self.images(DISKS, self.disk_bytes)
         self.serve()
-        self.command("zpool", "create", "-m", self.files, "-O", "recordsize=256K", "tank", "raidz2", *self.disks, *more)
+        self.command("zpool", "create", "-m", self.files, "-O", "recordsize=" + RECORD, "tank", "raidz2", *self.disks, *more)
         self.command("zfs", "mount", "-a")
         self.own(self.files)
 

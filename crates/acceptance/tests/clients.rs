@@ -33,8 +33,13 @@ struct Site {
 
 impl Site {
     fn new() -> Site {
+        Site::with(&[])
+    }
+
+    /// With these words for the server.
+    fn with(words: &[&str]) -> Site {
         let (images, aside) = (fresh_images(5, 128 << 20), temp_dir());
-        let server = Some(Server::start(&aside.path().join("pools")));
+        let server = Some(Server::start_with(&aside.path().join("pools"), words));
         let site = Site { images, aside, server };
         let disks = site.images.disks();
         let mut words = vec!["zpool", "create", "tank", "raidz2"];
@@ -474,6 +479,72 @@ fn who_writes_goes_on_when_the_server_is_stopped_in_order() {
     site.restart_in_order();
     assert_eq!(errno(file.sync()), 5, "it is not forgotten");
     drop((file, client));
+    site.end();
+}
+
+/// A server that cannot give all pipes, as to a client that may open no more files: it is asked for none then.
+#[test]
+fn who_does_not_get_all_pipes_goes_without() {
+    let aside = temp_dir();
+    let socket = aside.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let server = rt::thread::spawn("server", move || {
+        let mut wanted = Vec::new();
+        for files in [2, 0] {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut hello = [0; 12];
+            stream.read_exact(&mut hello).unwrap();
+            let mut rest = vec![0; usize::from(hello[8])];
+            stream.read_exact(&mut rest).unwrap();
+            wanted.push(rest.last() == Some(&1));
+            let (ours, theirs) = wire::pipe::pipe().unwrap();
+            let files = &[ours.as_fd(), theirs.as_fd()][..files];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+            let mut with = SendAncillaryBuffer::new(&mut space);
+            if !files.is_empty() {
+                with.push(SendAncillaryMessage::ScmRights(files));
+            }
+            let welcome = wire::encode(&Answer::Ok(Reply::Welcome([7; 16])), 0, false).unwrap();
+            sendmsg(&stream, &[IoSlice::new(&welcome)], &mut with, SendFlags::NOSIGNAL).unwrap();
+            drop(stream.read_to_end(&mut Vec::new()));
+        }
+        wanted
+    });
+    drop(Client::connect(Options::new(&socket, "tank")).unwrap());
+    assert_eq!(server.join(), [true, false]);
+}
+
+/// Who reads much, and goes on at once, holds nothing of it while he waits for more: all of the memory would be held so.
+#[test]
+fn readers_that_take_all_memory_come_to_their_end() {
+    const RECORD: usize = 1 << 20;
+    let site = Site::with(&["--memory", "64M"]);
+    site.run(&["zfs", "set", "recordsize=1M", "tank"]);
+    let client = Client::connect(Options { lanes_max: 64, ..site.options("tank") }).unwrap();
+    let bytes = noise(7, 8 * RECORD);
+    let file = client.open(&ROOT, b"/read", NEW, 0o644).unwrap();
+    file.write(0, &bytes).unwrap();
+    file.close(true).unwrap();
+    let done = Arc::new(AtomicU64::new(0));
+    for reader in 0..48 {
+        let (client, done, bytes) = (client.clone(), done.clone(), bytes.clone());
+        drop(rt::thread::spawn("reader", move || {
+            let file = client.open(&ROOT, b"/read", READ, 0).unwrap();
+            let mut back = vec![0; RECORD];
+            for turn in 0..40 {
+                let at = (reader + turn) % 8 * RECORD;
+                assert_eq!(file.read(at as u64, &mut back).unwrap(), RECORD);
+                assert!(back == bytes[at..][..RECORD]);
+            }
+            done.fetch_add(1, Ordering::AcqRel);
+        }));
+    }
+    let start = rt::time::now();
+    while done.load(Ordering::Acquire) < 48 {
+        assert!(start.elapsed() < Duration::from_secs(60), "{done:?} of 48 have read all");
+        rt::time::sleep(Duration::from_millis(20));
+    }
+    drop(client);
     site.end();
 }
 

@@ -267,9 +267,10 @@ fn nobody_is_disturbed_by_those_who_mean_harm() {
             let (honest, client) = (&honest, &client);
             scope.spawn(move || honest.go_on(client, number));
         }
-        let slow: Vec<_> = (0..TRICKLING).map(|n| announced(&socket, n % 2 == 0)).collect();
-        let begun = rt::time::now();
+        // Those who come later wait for the memory that the slow ones keep.
         let idle: Vec<_> = (0..8).map(|n| never_reads(&socket, &format!("/idle{n}"))).collect();
+        let begun = rt::time::now();
+        let slow: Vec<_> = (0..TRICKLING).map(|n| announced(&socket, n % 2 == 0)).collect();
         let slow = scope.spawn(|| trickle(slow));
         let attacks = scope.spawn(|| attack(&socket, port));
         let ended = [slow.join(), attacks.join()];

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use wire::PIPES;
 use wire::pipe::{Lender, Reader};
 
@@ -23,12 +23,6 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Of what came with the server's welcome, if it is that.
-    pub(crate) fn of(files: Vec<OwnedFd>) -> Option<Beside> {
-        let [also, requests, answers]: [OwnedFd; PIPES] = files.try_into().ok()?;
-        Some(Beside { requests: requests.into(), _requests: also.into(), answers: answers.into() })
-    }
-
     /// Lends the beginning of these bytes, as many as there is room for; how many.
     pub(crate) fn lend(&self, bytes: &[u8]) -> Result<usize> {
         match self.requests.lend(&[bytes]) {
@@ -102,8 +96,32 @@ fn is_there(stream: &UnixStream) -> bool {
 
 /// The server's welcome, as it is read, and the files that come with it.
 pub(crate) struct Welcome<'a> {
-    pub(crate) stream: &'a UnixStream,
-    pub(crate) files: Vec<OwnedFd>,
+    stream: &'a UnixStream,
+    files: Vec<OwnedFd>,
+    /// There was no room for all of them.
+    is_short: bool,
+}
+
+impl<'a> Welcome<'a> {
+    pub(crate) fn from(stream: &'a UnixStream) -> Welcome<'a> {
+        Welcome { stream, files: Vec::new(), is_short: false }
+    }
+
+    /// The pipes that came with it, if there are any.
+    ///
+    /// # Errors
+    /// There were, and some of them are lost: the server would count on them.
+    pub(crate) fn pipes(self) -> Result<Option<Beside>> {
+        match <[OwnedFd; PIPES]>::try_from(self.files) {
+            Ok([also, requests, answers]) if !self.is_short => Ok(Some(Beside {
+                requests: requests.into(),
+                _requests: also.into(),
+                answers: answers.into(),
+            })),
+            Err(none) if none.is_empty() && !self.is_short => Ok(None),
+            _ => Err(Error::other("too many files are open")),
+        }
+    }
 }
 
 impl Read for Welcome<'_> {
@@ -117,6 +135,7 @@ impl Read for Welcome<'_> {
                 self.files.extend(files);
             }
         }
+        self.is_short |= got.flags.contains(ReturnFlags::CTRUNC);
         Ok(got.bytes)
     }
 }

@@ -68,6 +68,8 @@ struct Lane {
     inbox: Inbox,
     /// Its pipes, if the server gave any.
     beside: Option<Beside>,
+    /// The server gave some, and not all of them came.
+    lacks_pipes: bool,
     /// Answers that nobody waits for, and that were not taken yet.
     owed: usize,
     epoch: u64,
@@ -239,16 +241,16 @@ impl Client {
         let away = |error: std::io::Error| {
             (true, Error::new(code::ENOTCONN, format!("no server at '{socket}': {error}")))
         };
-        let stream = UnixStream::connect(&self.options.socket).map_err(away)?;
-        // Where the system has less to give, it goes on with that.
-        let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
-        let (session, epoch) = {
-            let state = self.state.lock();
-            (state.session, state.epoch)
+        // Who may open no more files goes without pipes.
+        let (lane, answer) = match self.greeted(true).map_err(away)? {
+            (short, _) if short.lacks_pipes => {
+                drop(short);
+                self.greeted(false).map_err(away)?
+            }
+            greeted => greeted,
         };
-        let mut lane = Lane { stream, inbox: Inbox::default(), beside: None, owed: 0, epoch };
-        let hello = Hello { tree: self.options.tree.clone(), session, beside: true };
-        match lane.greet(&hello).map_err(away)? {
+        let epoch = lane.epoch;
+        match answer {
             Ok(Reply::Welcome(session)) => {
                 let mut state = self.state.lock();
                 match state.session {
@@ -276,6 +278,22 @@ impl Client {
             }
             Err(failure) => Err((false, failure.into())),
         }
+    }
+
+    /// A new connection, and what the server said to it.
+    fn greeted(&self, beside: bool) -> std::io::Result<(Lane, Answer)> {
+        let stream = UnixStream::connect(&self.options.socket)?;
+        // Where the system has less to give, it goes on with that.
+        let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
+        let (session, epoch) = {
+            let state = self.state.lock();
+            (state.session, state.epoch)
+        };
+        let inbox = Inbox::default();
+        let mut lane = Lane { stream, inbox, beside: None, lacks_pipes: false, owed: 0, epoch };
+        let tree = self.options.tree.clone();
+        let answer = lane.greet(&Hello { tree, session, beside })?;
+        Ok((lane, answer))
     }
 
     fn put_back(&self, lane: Lane) {
@@ -324,9 +342,12 @@ impl Lane {
         let part = &frame[HEADER..];
         let head = [&MAGIC[..], &(part.len() as u32).to_le_bytes()].concat();
         self.send(&[&head, part])?;
-        let mut welcome = Welcome { stream: &self.stream, files: Vec::new() };
+        let mut welcome = Welcome::from(&self.stream);
         let answer = answer(&mut welcome, &mut self.inbox);
-        self.beside = Beside::of(welcome.files);
+        (self.beside, self.lacks_pipes) = match welcome.pipes() {
+            Ok(pipes) => (pipes, false),
+            Err(_) => (None, true),
+        };
         match answer {
             Ok((_, answer)) => Ok(answer),
             Err(Broken::Unsent(error) | Broken::Unanswered(error)) => Err(error),

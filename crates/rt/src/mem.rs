@@ -426,6 +426,11 @@ impl Grant {
         self.bytes
     }
 
+    /// The account that it is of.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
     /// Gives back all but `bytes`; nothing when it holds no more than that.
     pub fn shrink(&mut self, bytes: u64) {
         let surplus = self.bytes.saturating_sub(bytes);

@@ -8,8 +8,9 @@
 #![allow(unsafe_code)]
 
 use std::io::Result;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::ioctl_fionread;
 use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, vmsplice};
 
@@ -59,12 +60,14 @@ impl Lender {
 }
 
 impl Reader {
-    /// The same end once more.
+    /// The same end once more, for somebody else: whether he waits with it is no matter of who has this one.
     ///
     /// # Errors
-    /// There are no more files to be had.
+    /// There are no more files to be had, or no /proc.
     pub fn again(&self) -> Result<Reader> {
-        Ok(Reader(self.0.try_clone()?))
+        let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(Reader(rustix::fs::open(path, flags, Mode::empty())?))
     }
 
     /// Reads what has been lent; how many bytes, 0 when there will be no more.
@@ -128,6 +131,16 @@ mod tests {
         assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
         drop(lender);
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn who_has_the_same_end_does_not_make_another_wait() {
+        let (lender, reader) = pipe().unwrap();
+        let again = reader.again().unwrap();
+        rustix::fs::fcntl_setfl(&again, OFlags::empty()).unwrap();
+        assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        lender.lend(&[b"ab"]).unwrap();
+        assert_eq!(again.read(&mut [0]).unwrap() + reader.read(&mut [0]).unwrap(), 2);
     }
 
     #[test]

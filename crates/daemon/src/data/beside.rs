@@ -38,7 +38,8 @@ impl<'a> Beside<'a> {
         Ok((Beside { stream, requests, answers, lent: None }, theirs))
     }
 
-    /// Reads all bytes of a request.
+    /// Reads bytes of a request. They are what the client has lent, if it is there still: it may use them for something else
+    /// when it has given up.
     pub(super) fn take(&self, clock: Clock<'_>, mut out: &mut [u8]) -> Result<()> {
         while !out.is_empty() {
             match self.requests.read(out) {
@@ -47,16 +48,25 @@ impl<'a> Beside<'a> {
                 Err(error) => {
                     passes(error)?;
                     clock.check()?;
-                    let client = PollFd::new(self.stream, PollFlags::RDHUP);
-                    let mut fds = [PollFd::new(&self.requests, PollFlags::IN), client];
-                    wait(&mut fds, LOOK_MAX);
-                    if !fds[1].revents().is_empty() {
-                        return Err(ErrorKind::UnexpectedEof.into());
-                    }
+                    self.wait_for(&self.requests)?;
                 }
             }
         }
-        Ok(())
+        self.is_there()
+    }
+
+    /// Waits until there is something to read, for a while, if the client is there.
+    fn wait_for(&self, requests: &Reader) -> Result<()> {
+        let client = PollFd::new(self.stream, PollFlags::RDHUP);
+        wait(&mut [PollFd::new(requests, PollFlags::IN), client], LOOK_MAX);
+        self.is_there()
+    }
+
+    fn is_there(&self) -> Result<()> {
+        match wait(&mut [PollFd::new(self.stream, PollFlags::RDHUP)], Duration::ZERO) {
+            true => Err(ErrorKind::UnexpectedEof.into()),
+            false => Ok(()),
+        }
     }
 
     /// Lends the bytes of an answer, as many of them as there is room for; those that are left are lent by

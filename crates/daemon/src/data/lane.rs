@@ -57,10 +57,9 @@ impl Supply<'_> {
         self.memory.grant(Class::Normal, bytes.min(most)).ok()
     }
 
-    /// The same, if it can be had without waiting.
+    /// One of all of `bytes`, if it can be had without waiting.
     pub(super) fn grant_now(self, bytes: u64) -> Option<Grant> {
-        let most = self.memory.max(Class::Normal) / 4;
-        self.memory.try_grant(Class::Normal, bytes.min(most))
+        self.memory.try_grant(Class::Normal, bytes)
     }
 }
 
@@ -154,10 +153,11 @@ impl<'a> Lane<'a> {
 
     fn serve(&mut self, session: &Session, moved: &Moved) -> std::io::Result<()> {
         while self.wait()? {
-            let Came { head, request, memory: part_memory } = self.receive()?;
+            // Before it waits for anything.
             if let Some(beside) = &mut self.beside {
                 beside.settle()?;
             }
+            let Came { head, request, memory: part_memory } = self.receive()?;
             let (bulk, memory) = match (&request, head.bulk) {
                 (_, 0) => (Vec::new(), None),
                 (Request::Write { handle, offset }, _) => match session.handle(*handle) {
@@ -167,8 +167,9 @@ impl<'a> Lane<'a> {
                         let share = self.supply.shares.take(handle.place.pool(), wanted);
                         let memory = self.supply.grant(wanted);
                         let mut bulk = handle.place.fs.buffers_for(*offset, head.bulk);
+                        let clock = self.clock();
                         for piece in &mut bulk {
-                            self.take(head, piece)?;
+                            self.take(head, clock, piece)?;
                         }
                         (bulk, Some((share, memory)))
                     }
@@ -241,24 +242,24 @@ impl<'a> Lane<'a> {
         Ok(Came { head, request: decode(&part).map_err(invalid)?, memory })
     }
 
-    /// Takes bulk bytes of a request, wherever they come.
-    fn take(&mut self, head: Head, out: &mut [u8]) -> std::io::Result<()> {
+    /// Takes bulk bytes of a request, wherever they come, by the clock of all of them.
+    fn take(&mut self, head: Head, clock: Clock<'a>, out: &mut [u8]) -> std::io::Result<()> {
         match (head.beside, &self.beside) {
-            (true, Some(beside)) => beside.take(self.clock(), out),
+            (true, Some(beside)) => beside.take(clock, out),
             (true, None) => {
                 let why = "bytes in a pipe that is not there".to_string();
                 Err(invalid(wire::FrameError::Malformed(why)))
             }
-            (false, _) => self.inbox.take(&mut self.clock().over(self.stream), out),
+            (false, _) => self.inbox.take(&mut clock.over(self.stream), out),
         }
     }
 
     /// Reads bytes that nobody wants.
     fn pass_over(&mut self, head: Head) -> std::io::Result<()> {
-        let (mut left, mut part) = (head.bulk, [0; 16 << 10]);
+        let (mut left, mut part, clock) = (head.bulk, [0; 16 << 10], self.clock());
         while left > 0 {
             let now = left.min(part.len());
-            self.take(head, &mut part[..now])?;
+            self.take(head, clock, &mut part[..now])?;
             left -= now;
         }
         Ok(())

@@ -443,16 +443,17 @@ fn memory_for(handle: &Handle, length: usize, supply: Supply<'_>) -> Option<Gran
 fn read(handle: &Handle, offset: u64, length: usize, supply: Supply<'_>) -> Result<Bulk> {
     let length = length.min(BULK_MAX);
     let Place { fs, object } = &handle.place;
-    // Of what is there already only the record itself is held.
-    if let Some(memory) = supply.grant_now(fs.record_size().into())
-        && let Some(lent) = fs.lend_kept(*object, offset, length).map_err(told)?
+    // Of what is there already only its records are held.
+    if let Some(lent) = fs.lend_kept(*object, offset, length).map_err(told)?
+        && let Some(memory) = supply.grant_now(lent.memory_bytes())
     {
         return Ok(Bulk { bytes: Bytes::Lent(lent), _memory: Some(memory) });
     }
     let memory = memory_for(handle, length, supply);
+    let granted = memory.as_ref().map_or(0, Grant::bytes);
     let bytes = match fs.lend(*object, offset, length).map_err(told)? {
-        Some(lent) => Bytes::Lent(lent),
-        None => {
+        Some(lent) if lent.memory_bytes() <= granted => Bytes::Lent(lent),
+        _ => {
             let mut buf = supply.buffers.get(length);
             let length = fs.read(*object, offset, &mut buf).map_err(told)?;
             Bytes::Read(buf, length)

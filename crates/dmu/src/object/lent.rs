@@ -42,6 +42,12 @@ impl Lent {
     pub fn length(&self) -> usize {
         self.0.iter().map(|piece| piece.at.length).sum()
     }
+
+    /// Bytes of the records: of the memory that is kept.
+    pub fn memory_bytes(&self) -> u64 {
+        let records = self.0.iter().filter_map(|piece| piece.record.bytes());
+        records.map(|bytes| bytes.len() as u64).sum()
+    }
 }
 
 impl Piece {
@@ -60,11 +66,16 @@ impl Object {
     pub fn lend(&self, offset: u64, length: usize) -> Result<Option<Lent>> {
         let size = u64::from(self.block_size()?);
         let Some(places) = places(size, offset, length) else { return Ok(None) };
+        let mut again = true;
         for at in &places {
-            let whole = at.length as u64 == size;
-            if whole && !self.is_wanted_again(at.block)? {
-                return Ok(None);
+            match self.look(at.block, size)? {
+                Look::Nothing => return Ok(None),
+                Look::Once => again &= (at.length as u64) < size,
+                Look::Again => {}
             }
+        }
+        if !again {
+            return Ok(None);
         }
         let pieces = places.into_iter().map(|at| {
             let place = at.block * size + at.start as u64;
@@ -74,7 +85,10 @@ impl Object {
             });
             let record = match streamed?.flatten() {
                 Some(record) => Newest::OnDisk(record),
-                None => self.newest(at.block)?.0,
+                None => match self.newest(at.block)? {
+                    (record, now) if now as u64 == size => record,
+                    _ => return Ok(None),
+                },
             };
             Ok(Piece::of(record, at))
         });
@@ -89,7 +103,7 @@ impl Object {
         let size = u64::from(self.block_size()?);
         let Some(places) = places(size, offset, length) else { return Ok(None) };
         let pieces = places.into_iter().map(|at| {
-            let record = self.newest_kept(at.block)?;
+            let record = self.newest_kept(at.block, size)?;
             Ok(record.and_then(|record| Piece::of(record, at)))
         });
         let lent = pieces.collect::<Result<Option<Vec<_>>>>()?.map(Lent);
@@ -99,19 +113,34 @@ impl Object {
         Ok(lent)
     }
 
-    /// Is the block in memory, or was it asked for lately? It is from now on.
-    fn is_wanted_again(&self, block: u64) -> Result<bool> {
-        let (root, version) = match self.source(block)?.0 {
-            Source::Memory(_) => return Ok(true),
-            Source::Hole => return Ok(false),
-            Source::Disk(root, version) => (root, version),
+    /// What there is of a block of `size` bytes; one on disk was wanted once from now on.
+    fn look(&self, block: u64, size: u64) -> Result<Look> {
+        let (root, version) = match self.source(block)? {
+            (_, now) if u64::from(now) != size => return Ok(Look::Nothing),
+            (Source::Memory(_), _) => return Ok(Look::Again),
+            (Source::Hole, _) => return Ok(Look::Nothing),
+            (Source::Disk(root, version), _) => (root, version),
         };
-        let known = root.pointer(&self.store, 0, block).map(|bp| self.store.is_wanted_again(&bp));
-        match known {
-            Err(_) if self.version() != version => Ok(false),
-            known => known,
+        let looked = root.pointer(&self.store, 0, block).map(|bp| match bp.is_hole() {
+            true => Look::Nothing,
+            false if self.store.is_wanted_again(&bp) => Look::Again,
+            false => Look::Once,
+        });
+        match looked {
+            Err(_) if self.version() != version => Ok(Look::Nothing),
+            looked => looked,
         }
     }
+}
+
+/// What there is of a block.
+enum Look {
+    /// Nothing to be lent.
+    Nothing,
+    /// It is on disk, and was not asked for lately.
+    Once,
+    /// It is in memory, or was asked for lately.
+    Again,
 }
 
 /// Where the bytes are in records of `size` bytes; `None`: in too many, or there are none.

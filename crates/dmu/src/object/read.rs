@@ -97,12 +97,13 @@ impl Object {
         }
     }
 
-    /// The newest version of block `block`, if no disk need be asked for its bytes.
-    pub(super) fn newest_kept(&self, block: u64) -> Result<Option<Newest>> {
-        let (root, version) = match self.source(block)?.0 {
-            Source::Memory(record) => return Ok(Some(Newest::Changed(record))),
-            Source::Hole => return Ok(Some(Newest::Hole)),
-            Source::Disk(root, version) => (root, version),
+    /// The newest version of block `block`, if blocks have `size` bytes and no disk need be asked for those.
+    pub(super) fn newest_kept(&self, block: u64, size: u64) -> Result<Option<Newest>> {
+        let (root, version) = match self.source(block)? {
+            (_, now) if u64::from(now) != size => return Ok(None),
+            (Source::Memory(record), _) => return Ok(Some(Newest::Changed(record))),
+            (Source::Hole, _) => return Ok(Some(Newest::Hole)),
+            (Source::Disk(root, version), _) => (root, version),
         };
         let kept = root.pointer(&self.store, 0, block).map(|bp| self.store.kept(&bp));
         match kept {

@@ -27,7 +27,8 @@ const REGIONS_LEAST: usize = 128 << 20;
 const SINGLY: usize = 16 << 20;
 /// Idle bytes are leased in steps: most that go and come are no matter of the account's.
 const STEP: u64 = 4 << 20;
-/// The part of an account that is kept for what lies idle, while anybody uses buffers: one of so many.
+/// The part of an account that is kept for what lies idle, while anybody uses buffers: one of so many, for all members of
+/// the account together.
 const KEPT_PART: u64 = 16;
 /// And no more than so many bytes.
 const KEPT_MAX: u64 = 64 << 20;
@@ -66,8 +67,9 @@ struct Idle {
     regions: usize,
     /// For what lies idle, if the pool belongs to an account.
     lease: Option<Grant>,
-    /// Of the lease so much is kept while nothing of it is needed, from the first buffer that comes back until a rest.
-    kept: u64,
+    /// Of the lease so much is kept at most while nothing of it is needed, from the first buffer that comes back until a
+    /// rest.
+    kept_max: u64,
 }
 
 struct Shared {
@@ -98,17 +100,17 @@ impl BufPool {
     /// The same, with what lies idle leased from `account`: it goes to the system when others need it.
     pub fn of(account: &Account, idle_bytes_max: usize) -> BufPool {
         let lease = account.of(Holder::Buffers).empty(Class::Elastic);
-        let kept = (account.cap() / KEPT_PART).min(KEPT_MAX).min(idle_bytes_max as u64);
-        let pool = BufPool::make(idle_bytes_max, Some(lease), kept / STEP * STEP);
+        let kept_max = (account.cap() / KEPT_PART).min(KEPT_MAX).min(idle_bytes_max as u64);
+        let pool = BufPool::make(idle_bytes_max, Some(lease), kept_max);
         let weak: Weak<dyn Reclaim> = Arc::<Shared>::downgrade(&pool.0);
         account.add_reclaimer(Class::Elastic, weak);
         pool
     }
 
-    fn make(idle_max: usize, lease: Option<Grant>, kept: u64) -> BufPool {
+    fn make(idle_max: usize, lease: Option<Grant>, kept_max: u64) -> BufPool {
         let classes = std::iter::repeat_with(Vec::new).take(CLASSES).collect();
         let leased = lease.is_some();
-        let idle = Mutex::new(Idle { classes, bytes: 0, singly: 0, regions: 0, lease, kept });
+        let idle = Mutex::new(Idle { classes, bytes: 0, singly: 0, regions: 0, lease, kept_max });
         BufPool(Arc::new(Shared { idle, idle_max, leased }))
     }
 
@@ -174,25 +176,32 @@ impl BufPool {
 }
 
 impl Idle {
+    /// What of the lease is kept now.
+    fn kept(&self) -> u64 {
+        let members = self.lease.as_ref().map_or(1, |lease| lease.account().members());
+        self.kept_max / members / STEP * STEP
+    }
+
     fn take(&mut self, class: usize) -> Option<Piece> {
         let piece = self.classes[class].pop()?;
         self.regions -= usize::from(piece.region_is_idle());
         self.bytes -= piece.len();
         piece.set_idle(false);
+        let kept = self.kept();
         if let Some(lease) = &mut self.lease
-            && lease.bytes() > self.kept.max(self.bytes as u64 + 2 * STEP)
+            && lease.bytes() > kept.max(self.bytes as u64 + 2 * STEP)
         {
-            lease.shrink(self.kept.max((self.bytes as u64).next_multiple_of(STEP)));
+            lease.shrink(kept.max((self.bytes as u64).next_multiple_of(STEP)));
         }
         Some(piece)
     }
 
     /// More lies idle than did: what there is no lease for, or no room, is taken out.
     fn settle(&mut self, idle_max: usize) -> Vec<Piece> {
-        let (mut keep, mut slack) = (idle_max, 0);
+        let (mut keep, mut slack, kept) = (idle_max, 0, self.kept());
         if let Some(lease) = &mut self.lease {
-            if lease.bytes() < self.kept && self.bytes > 0 {
-                lease.admit(self.kept - lease.bytes());
+            if lease.bytes() < kept && self.bytes > 0 {
+                lease.admit(kept - lease.bytes());
             }
             let wanted = (self.bytes.min(idle_max) as u64).next_multiple_of(STEP);
             if wanted > lease.bytes() && !lease.try_grow(wanted - lease.bytes()) {
@@ -242,8 +251,9 @@ impl Idle {
                 freed.extend(out);
             }
         }
+        let kept = self.kept();
         if let Some(lease) = &mut self.lease {
-            lease.shrink(self.kept.max((self.bytes as u64).next_multiple_of(STEP)));
+            lease.shrink(kept.max((self.bytes as u64).next_multiple_of(STEP)));
         }
         freed
     }
@@ -253,7 +263,7 @@ impl Reclaim for Shared {
     fn reclaim(&self, bytes: u64) {
         let Some(mut idle) = self.idle.try_lock() else { return };
         let keep = (idle.bytes as u64).saturating_sub(bytes) / STEP * STEP;
-        let keep = keep.max(idle.kept);
+        let keep = keep.max(idle.kept());
         let freed = idle.trim(keep as usize);
         drop(idle);
         drop(freed);
