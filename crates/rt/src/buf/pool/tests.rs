@@ -163,11 +163,11 @@ fn a_part_lies_idle_while_others_wait() {
     assert!((KEPT..KEPT + (8 << 20)).contains(&idle), "{idle}");
     // To ask for it does not help.
     assert!(account.try_grant(Class::Normal, CAP - KEPT as u64 + 1).is_none());
+    account.rest();
+    assert_eq!((pool.state().idle_bytes, account.used()), (0, 0));
     // Those who share the account share the part.
     let members = [account.join(), account.join()];
     drop(pool.get(1 << 20));
     assert_eq!(account.of(Holder::Buffers).held(), KEPT as u64 / 2);
     drop(members);
-    account.rest();
-    assert_eq!((pool.state().idle_bytes, account.used()), (0, 0));
 }
