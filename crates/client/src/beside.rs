@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use wire::PIPES;
-use wire::pipe::{Lender, Reader};
+use wire::pipe::{Lender, Reader, passes};
 
 /// The pipes of a connection.
 pub(crate) struct Beside {
@@ -62,14 +62,6 @@ impl Beside {
             // Nobody knows of when they are.
             false => Err(ErrorKind::ConnectionReset.into()),
         }
-    }
-}
-
-/// Is it no more than that something has to be waited for?
-fn passes(error: Error) -> Result<()> {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(()),
-        _ => Err(error),
     }
 }
 

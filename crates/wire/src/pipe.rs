@@ -7,7 +7,7 @@
 //! This is the one place of `wire` that uses `unsafe`: the system's call takes slices for both directions.
 #![allow(unsafe_code)]
 
-use std::io::Result;
+use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
@@ -79,6 +79,17 @@ impl Reader {
     }
 }
 
+/// Is it no more than that something has to be waited for?
+///
+/// # Errors
+/// It is: this.
+pub fn passes(error: Error) -> Result<()> {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(()),
+        _ => Err(error),
+    }
+}
+
 macro_rules! end {
     ($end:ty) => {
         impl AsFd for $end {
@@ -106,8 +117,6 @@ end!(Reader);
 
 #[cfg(test)]
 mod tests {
-    use std::io::ErrorKind;
-
     use super::*;
 
     #[test]

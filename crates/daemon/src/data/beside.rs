@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::PIPES;
-use wire::pipe::{Lender, Reader, pipe};
+use wire::pipe::{Lender, Reader, passes, pipe};
 
 use super::requests::Bulk;
 use crate::pace::Clock;
@@ -129,14 +129,6 @@ impl Drop for Beside<'_> {
         if self.lent.is_some() {
             let _ = self.stream.shutdown(Shutdown::Both);
         }
-    }
-}
-
-/// Is it no more than that something has to be waited for?
-fn passes(error: Error) -> Result<()> {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(()),
-        _ => Err(error),
     }
 }
 
