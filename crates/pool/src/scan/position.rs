@@ -52,6 +52,9 @@ impl Position {
 
     /// As a scan on disk has it.
     pub(crate) fn of(scan: &Scan, queue: BTreeMap<u64, u64>) -> Position {
+        if queue.is_empty() && has_lost_its_way(scan) {
+            return Position::start(scan.min_txg, scan.max_txg);
+        }
         // OpenZFS puts down what it visits only once it does: of one that was just begun that is nothing.
         let in_mos = scan.bookmark.objset == 0;
         Position {
@@ -90,6 +93,8 @@ impl Position {
     /// The data set at hand is done, or gone.
     pub(crate) fn leave(&mut self) {
         self.bookmark = Bookmark { objset: NONE, ..Bookmark::default() };
+        // Nobody takes it for a scan that has lost its way.
+        self.min_txg = self.max_txg;
         (self.again, self.walked, self.logged) = (false, 0, 0);
     }
 
@@ -137,6 +142,15 @@ impl Position {
     }
 }
 
+/// OpenZFS 2.1 whose time is up in the data set that all others have grown from, which is empty, forgets that it has to go
+/// on, puts down that no data set waits, and ends with next to nothing examined. It was still at the txgs of the whole scan
+/// then; whoever comes to the last data set has left those of the first behind, or does what there is once more.
+fn has_lost_its_way(scan: &Scan) -> bool {
+    scan.bookmark.objset == NONE
+        && (scan.current_min_txg, scan.current_max_txg) == (scan.min_txg, scan.max_txg)
+        && scan.min_txg < scan.max_txg
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +193,24 @@ mod tests {
         position.put(&mut scan);
         assert_eq!(scan.flags, ScanFlags::PAUSED | ScanFlags::VISIT_AGAIN);
         assert_eq!(Position::of(&scan, BTreeMap::new()), position);
+    }
+
+    #[test]
+    fn one_that_the_kernel_gave_up_in_the_empty_origin_begins_again() {
+        let mut scan = Scan::from_words(&[0; 24]).unwrap();
+        (scan.min_txg, scan.max_txg) = (0, 38);
+        (scan.current_min_txg, scan.current_max_txg) = (0, 38);
+        scan.bookmark.objset = NONE;
+        assert_eq!(Position::of(&scan, BTreeMap::new()), Position::start(0, 38));
+        assert_eq!(Position::of(&scan, BTreeMap::from([(60, 4)])).bookmark.objset, NONE);
+        // The kernel at the last data set, and we at ours.
+        scan.current_min_txg = 1;
+        assert!(Position::of(&scan, BTreeMap::new()).is_end());
+        let mut position = Position::start(0, 38);
+        position.enter(50, (0, 38));
+        position.leave();
+        position.put(&mut scan);
+        assert!(Position::of(&scan, BTreeMap::new()).is_end());
     }
 
     #[test]
