@@ -12,7 +12,7 @@
 
 Plain xrootd promises nothing at close.
 """
-import os, pwd, shutil, socket, subprocess, tempfile, time
+import os, pwd, random, shutil, socket, subprocess, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAMES = ["thumper", "logged", "mount", "stable", "plain", "btrfs", "ext4"]
@@ -20,6 +20,7 @@ DISKS = 10
 # As XRootD asks for them (`segsize`).
 RECORD = "256K"
 USER = "xrootd"
+NOISE = random.Random(1).randbytes(4 << 20)
 ROOT = os.geteuid() == 0
 CONFIG = """xrd.port {port}
 xrd.network nodnr norpipa
@@ -90,10 +91,12 @@ class Stand:
         return self
 
     def images(self, count, size):
+        """Written once, as ozbench does: a disk has its blocks already, and a page that is new costs more than its use."""
         paths = ["%s/d%02d" % (self.top, i) for i in range(count)]
         for path in paths:
             with open(path, "wb") as file:
-                file.truncate(size)
+                for at in range(0, size, len(NOISE)):
+                    file.write(NOISE[: size - at])
         return paths
 
     # ---- storages ----
