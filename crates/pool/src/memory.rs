@@ -24,10 +24,9 @@ const DIRTY_PER_DISK_BYTES: u64 = 48 << 20;
 const AHEAD_BYTES: u64 = 4 << 30;
 /// The same where nothing is read ahead but by those who ask for it.
 const AHEAD_OF_FILES_BYTES: u64 = 768 << 20;
-/// Idle memory of recycled buffers, at most.
+/// Idle memory of recycled buffers, at most, and at most half of the account: what is dirty at a time comes back, and others
+/// get it at once.
 const BUFFERS_IDLE_BYTES: u64 = 384 << 20;
-/// Of a small account a quarter at most, and so much: what is dirty at a time comes back, and others get it at once.
-const BUFFERS_IDLE_SMALL_BYTES: u64 = 192 << 20;
 /// Bytes that a worker takes at a time to write them: to files, and to disks at most.
 const RUN_BYTES: (u64, u64) = (1 << 20, 16 << 20);
 /// What a worker needs for each of them.
@@ -94,8 +93,7 @@ impl Memory {
         // Of the rest clients' requests are served, however many read on and on.
         let ahead = (normal / 4 * 3).min(ahead_max);
         let cache = CACHE_BYTES.min(cap / 4) as usize;
-        let buffers_idle =
-            BUFFERS_IDLE_BYTES.min((cap / 16).max(BUFFERS_IDLE_SMALL_BYTES.min(cap / 4)));
+        let buffers_idle = BUFFERS_IDLE_BYTES.min(cap / 2);
         let on_disks = disks.is_some();
         Memory {
             cap,

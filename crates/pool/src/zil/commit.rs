@@ -20,6 +20,8 @@ use crate::pool::{Pool, Writing};
 pub(super) const DATA_MAX: u64 = 4 << 20;
 /// Data of one object that need not go to the log: with `logbias=throughput`, or when the log has much already.
 const LARGE: u64 = 32 << 10;
+/// Data of one object that does not go to the log where others made as much stable a txg ago.
+const MUCH: u64 = 1 << 20;
 /// Bytes of a log at which a txg is asked for, and at which one waits for it: whoever replays it holds it in memory.
 const LOG_SYNC_BYTES: u64 = 8 << 20;
 const LOG_MAX_BYTES: u64 = 32 << 20;
@@ -64,7 +66,8 @@ impl Pool {
             let mut state = log.state.lock();
             let untold = state.queue.untold_until(object) > synced;
             let written = state.queue.written(object);
-            if untold || !state.takes(written, log.throughput.load(Ordering::Relaxed)) {
+            let open = self.writing()?.txgs.open();
+            if untold || !state.takes(written, open, log.throughput.load(Ordering::Relaxed)) {
                 return Ok(Stable(Way::Txg));
             }
             state.coming += written;
@@ -309,13 +312,18 @@ impl Pool {
 }
 
 impl State {
-    /// Is the log the place for `written` bytes of one object? Where many make much stable, a txg does it for all of them,
-    /// and writes it once: others wait for one already, or have copied, or are about to, what is not in the chain yet.
-    fn takes(&self, written: u64, throughput: bool) -> bool {
+    /// Is the log the place for `written` bytes of one object, while this txg is open? Where many make much stable, a txg
+    /// does it for all of them, and writes it once: others wait for one already, or have copied, or are about to, what is
+    /// not in the chain yet, or they have just waited, and come again.
+    fn takes(&mut self, written: u64, open: u64, throughput: bool) -> bool {
+        if self.waiting > 0 && written > MUCH {
+            self.crowded_until = open + 1;
+        }
         let limit = if throughput { LARGE } else { DATA_MAX };
         let others = self.chain.bytes() + self.queue.bytes() as u64 + self.coming;
         let many = self.waiting > 0 || others + written > LOG_SYNC_BYTES;
-        written <= LARGE || written <= limit && !many
+        let crowded = open <= self.crowded_until && written > MUCH;
+        written <= LARGE || written <= limit && !many && !crowded
     }
 }
 
@@ -342,15 +350,24 @@ mod tests {
     #[test]
     fn much_goes_to_the_log_of_whom_nobody_is_beside() {
         let mut state = State::default();
-        assert!(state.takes(DATA_MAX, false) && !state.takes(DATA_MAX + 1, false));
-        assert!(state.takes(LARGE, true) && !state.takes(LARGE + 1, true));
+        assert!(state.takes(DATA_MAX, 5, false) && !state.takes(DATA_MAX + 1, 5, false));
+        assert!(state.takes(LARGE, 5, true) && !state.takes(LARGE + 1, 5, true));
         // One waits for a txg.
         state.waiting = 1;
-        assert!(state.takes(LARGE, false) && !state.takes(LARGE + 1, false));
+        assert!(state.takes(LARGE, 5, false) && !state.takes(LARGE + 1, 5, false));
         // Others are on their way into the log.
         (state.waiting, state.coming) = (0, LOG_SYNC_BYTES - DATA_MAX);
-        assert!(state.takes(DATA_MAX, false));
+        assert!(state.takes(DATA_MAX, 5, false));
         state.queue.push(Entry { txg: 1, what: What::Record(vec![0; 192]) });
-        assert!(state.takes(LARGE, false) && !state.takes(DATA_MAX, false));
+        assert!(state.takes(LARGE, 5, false) && !state.takes(DATA_MAX, 5, false));
+    }
+
+    #[test]
+    fn a_crowd_that_has_just_waited_for_a_txg_waits_for_the_next() {
+        let mut state = State { waiting: 1, ..State::default() };
+        assert!(!state.takes(MUCH + 1, 5, false));
+        state.waiting = 0;
+        assert!(!state.takes(MUCH + 1, 6, false) && state.takes(MUCH, 6, false));
+        assert!(state.takes(MUCH + 1, 7, false));
     }
 }

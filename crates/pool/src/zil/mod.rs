@@ -59,6 +59,8 @@ struct State {
     coming: u64,
     /// How many wait for a txg, since what they need is not for the log.
     waiting: u64,
+    /// Up to this open txg several made much stable at a time.
+    crowded_until: u64,
     /// Somebody writes.
     committing: bool,
     /// Records up to this one, as they came into the queue, are stable in the log or were never there.
