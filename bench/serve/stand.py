@@ -155,8 +155,8 @@ class Stand:
     def cool(self):
         """Nothing that was written is in memory any more."""
         if self.server:
-            end(self.server)
-            self.serve("tank")
+            self.command("zpool", "export", "tank")
+            self.command("zpool", "import", "-d", self.top, "tank")
             until(lambda: os.path.ismount(self.files), "the mount")
         elif self.name in ("btrfs", "ext4"):
             cmd("umount", self.files)

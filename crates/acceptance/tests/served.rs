@@ -135,7 +135,7 @@ fn what_was_acknowledged_outlives_the_server() {
         // One more is under way when the server dies.
         drop(site.noise("late", 1, 30_000_000));
         let late = format!("tank:/late{turn}");
-        let mut late = thumper(&site.state())
+        let mut put = thumper(&site.state())
             .args(["put", "late", &late])
             .current_dir(site.aside.path())
             .stderr(Stdio::null())
@@ -144,12 +144,14 @@ fn what_was_acknowledged_outlives_the_server() {
         rt::time::sleep(Duration::from_millis(rng.below(60)));
         server.kill();
         // Its word is that the server has gone, or that it was done before.
-        let _ = late.wait().unwrap();
+        let _ = put.wait().unwrap();
         assert_verified(site.images.path(), "tank");
         server = Server::start(&site.state());
         for (place, bytes) in &kept {
             assert!(site.cat(place) == *bytes, "{place} after kill {turn}");
         }
+        // If it is there, whole or not: the next ones need the room.
+        drop(site.try_run(&["rm", &late]));
     }
     drop(server.stop());
 }

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use wire::{
-    Answer, BESIDE_LEAST, HEADER, Head, Hello, Inbox, MAGIC, Reply, Request, SEND_BUFFER, Session,
-    decode, encode,
+    Answer, BESIDE_LEAST, HEADER, Head, Hello, Inbox, Look, MAGIC, Reply, Request, SEND_BUFFER,
+    Session, decode, encode,
 };
 
 use crate::beside::{Beside, Welcome};
@@ -47,6 +47,7 @@ impl Options {
 /// A client of one tree. Any number of threads may use it at once.
 pub struct Client {
     options: Options,
+    cores: usize,
     state: Mutex<State>,
     /// A connection came free.
     free: Condvar,
@@ -66,6 +67,9 @@ struct State {
 struct Lane {
     stream: UnixStream,
     inbox: Inbox,
+    look: Look,
+    /// No more are in use than there are cores.
+    is_of_few: bool,
     /// Its pipes, if the server gave any.
     beside: Option<Beside>,
     /// The server gave some, and not all of them came.
@@ -114,7 +118,7 @@ impl Client {
     /// There is no server, it does not serve the tree, or not to us.
     pub fn connect(options: Options) -> Result<Arc<Client>> {
         let (state, free) = (Mutex::default(), Condvar::new());
-        let client = Client { options, state, free };
+        let client = Client { options, cores: rt::thread::available_cores(), state, free };
         let lane = client.take(true)?;
         client.put_back(lane);
         Ok(Arc::new(client))
@@ -210,7 +214,8 @@ impl Client {
         let mut state = self.state.lock();
         loop {
             if let Some(lane) = state.idle.pop() {
-                return Ok(lane);
+                let is_of_few = state.count - state.idle.len() <= self.cores;
+                return Ok(Lane { is_of_few, ..lane });
             }
             if state.count < self.options.lanes_max.max(1) {
                 break;
@@ -289,8 +294,16 @@ impl Client {
             let state = self.state.lock();
             (state.session, state.epoch)
         };
-        let inbox = Inbox::default();
-        let mut lane = Lane { stream, inbox, beside: None, lacks_pipes: false, owed: 0, epoch };
+        let mut lane = Lane {
+            stream,
+            inbox: Inbox::default(),
+            look: Look::default(),
+            is_of_few: false,
+            beside: None,
+            lacks_pipes: false,
+            owed: 0,
+            epoch,
+        };
         let tree = self.options.tree.clone();
         let answer = lane.greet(&Hello { tree, session, beside })?;
         Ok((lane, answer))
@@ -365,6 +378,9 @@ impl Lane {
         // A server that has not heard the end has done nothing.
         self.ask(frame, bulk).map_err(Broken::Unsent)?;
         self.take_owed()?;
+        if self.is_of_few && self.inbox.is_empty() {
+            self.look.at(&self.stream);
+        }
         let answered = self.answer(to)?;
         match self.inbox.is_empty() {
             true => Ok(answered),

@@ -18,11 +18,13 @@
 
 mod frame;
 mod inbox;
+mod look;
 mod message;
 pub mod pipe;
 
 pub use frame::{FrameError, HEADER, Head, MAGIC, PART_MAX, decode, encode};
 pub use inbox::Inbox;
+pub use look::Look;
 pub use message::{
     Answer, Entry, Failure, Hello, Open, Reply, Request, Session, Space, Stat, Subject, Target,
 };

@@ -40,7 +40,7 @@ pub(crate) const STOREYS: &[Storey] = &[
     // experiments on simulated disks
     storey("lab", &["rt", "format", "device", "vdev", "pool", "fs", "verify"]),
     storey("verbs", &["rt", "format", "device", "pool", "fs", "verify", "fuse", "lab"]),
-    storey("wire", &[]),
+    storey("wire", &["rt"]),
     storey("client", &["rt", "wire"]),
     storey("watch", &["rt", "verbs"]),
     storey("daemon", &["rt", "format", "pool", "fs", "verbs", "wire", "watch"]),

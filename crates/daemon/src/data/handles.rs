@@ -101,16 +101,23 @@ pub(crate) struct Sessions {
     held: Arc<Held>,
     list: Mutex<BTreeMap<Number, rt::sync::Weak<Session>>>,
     moved: Moved,
+    cores: usize,
 }
 
 impl Sessions {
     pub(crate) fn new(held: Arc<Held>, movers: Vec<u32>) -> Sessions {
-        Sessions { movers, held, list: Mutex::default(), moved: Moved::default() }
+        let (list, moved) = (Mutex::default(), Moved::default());
+        Sessions { movers, held, list, moved, cores: rt::thread::available_cores() }
     }
 
     /// What clients have moved so far.
     pub(crate) fn moved(&self) -> &Moved {
         &self.moved
+    }
+
+    /// Cores that the server may use.
+    pub(super) fn cores(&self) -> usize {
+        self.cores
     }
 
     /// How many there are.

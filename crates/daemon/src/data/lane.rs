@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use wire::{
-    Answer, BESIDE_LEAST, BULK_MAX, Failure, HEADER, Head, Hello, Inbox, PIPES, Reply, Request,
-    SEND_BUFFER, decode, encode,
+    Answer, BESIDE_LEAST, BULK_MAX, Failure, HEADER, Head, Hello, Inbox, Look, PIPES, Reply,
+    Request, SEND_BUFFER, decode, encode,
 };
 
 use super::beside::Beside;
@@ -22,6 +22,7 @@ use super::handles::{Moved, Session, Sessions};
 use super::requests::{Bulk, answer};
 use super::shares::Shares;
 use super::tree::{Result, fail};
+use super::turns::Turns;
 use crate::pace::Clock;
 use crate::peer::Peer;
 
@@ -74,7 +75,9 @@ pub(crate) fn serve(
     let _thread = supply.memory.take(THREAD_BYTES);
     // Where the system has less to give, it goes on with that.
     let _ = set_socket_send_buffer_size(stream, SEND_BUFFER);
-    let mut lane = Lane { stream, inbox: Inbox::default(), beside: None, supply };
+    let (inbox, look) = (Inbox::default(), Look::default());
+    let turns = Turns::on(sessions.cores());
+    let mut lane = Lane { stream, inbox, look, turns, beside: None, supply };
     match greet(stream, peer, sessions, supply, length) {
         Ok((session, beside)) => {
             lane.welcome(&session, beside)?;
@@ -117,6 +120,8 @@ fn greet(
 struct Lane<'a> {
     stream: &'a UnixStream,
     inbox: Inbox,
+    look: Look,
+    turns: Turns,
     /// Its pipes. Without, all bytes go over the socket.
     beside: Option<Beside<'a>>,
     supply: Supply<'a>,
@@ -186,7 +191,7 @@ impl<'a> Lane<'a> {
             };
             // What reads asks for its own, and must hold nothing while it waits.
             drop(part_memory);
-            moved.requests.fetch_add(1, Ordering::Relaxed);
+            self.turns.came(moved.requests.fetch_add(1, Ordering::Relaxed));
             let (answer, read) = match answer(session, request, bulk, self.supply) {
                 Ok((reply, read)) => (Ok(reply), read),
                 Err(failure) => (Err(failure), None),
@@ -216,10 +221,10 @@ impl<'a> Lane<'a> {
         if !self.inbox.is_empty() {
             return Ok(true);
         }
-        let has_come = match &mut self.beside {
-            Some(beside) => beside.wait()?,
-            None => false,
-        };
+        let mut has_come = self.turns.are_of_few() && self.look.at(self.stream);
+        if let Some(beside) = self.beside.as_mut().filter(|_| !has_come) {
+            has_come = beside.wait()?;
+        }
         // Between two requests a client may take as long as it likes.
         let mut fds = [PollFd::new(self.stream, PollFlags::IN)];
         while !has_come && poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}

@@ -12,6 +12,7 @@ mod lane;
 mod requests;
 mod shares;
 mod tree;
+mod turns;
 
 pub(crate) use handles::Sessions;
 pub(crate) use lane::{Supply, serve};
