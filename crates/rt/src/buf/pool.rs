@@ -21,7 +21,7 @@ const CLASS_MIN: usize = 4 << 10;
 const CLASS_MAX: usize = 16 << 20;
 /// Pools of an account that keep less than this cut no regions: a region stays as long as one of its buffers is in use, and
 /// where little memory is to be had the others are missed.
-const REGIONS_LEAST: usize = 128 << 20;
+const REGIONS_LEAST: usize = 256 << 20;
 /// So many bytes of buffers are made one by one before regions are cut: a pool that is opened for a few blocks would
 /// take a huge page for each of their sizes, and filling one in takes longer than reading them.
 const SINGLY: usize = 16 << 20;
