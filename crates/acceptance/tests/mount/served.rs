@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use acceptance::mounts::detach;
 use acceptance::{Stage, judge};
@@ -73,7 +74,18 @@ impl Served {
 
     /// Unmounts it; who has served it must end in peace.
     pub(crate) fn unmount(mut self, stage: &Stage) {
-        let _gone = stage.ok(&format!("unmount {}", self.dir.display()));
+        let words = format!("unmount {}", self.dir.display());
+        let mut ran = stage.run(&words);
+        // A program that another test starts in this process has what is open here, until it is the other program.
+        for _ in 0..50 {
+            if !ran.err.contains("target is busy") {
+                break;
+            }
+            rt::time::sleep(Duration::from_millis(100));
+            ran = stage.run(&words);
+        }
+        let ran = ran.expect_ok();
+        assert!(ran.err.is_empty(), "{ran}");
         self.ended();
     }
 
