@@ -99,7 +99,7 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     let log = options.log;
     verbs::on_suspended(move |line| log.say(line));
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(ServeError::Signals)?;
-    let (listener, _lock) = listen(&options.socket)?;
+    let _lock = take_place(&options.socket)?;
     let hooks = options
         .hooks
         .as_deref()
@@ -109,6 +109,8 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
         Door::new(at).map_err(|error| ServeError::Page(at, error)).map(|door| (at, door))
     });
     let door = door.transpose()?;
+    // Last of all that may fail here, so that who can reach the socket can reach the page too.
+    let listener = listen(&options.socket)?;
     let held = Arc::new(if options.mount { Held::mounting() } else { Held::default() });
     if let Some(hooks) = hooks {
         hooks.start(&held, Arc::new(move |line| log.say(line)));
@@ -180,8 +182,8 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     Ok(failed.is_empty())
 }
 
-/// Binds the socket. The lock beside it says that its server is alive.
-fn listen(socket: &Path) -> Result<(UnixListener, File), ServeError> {
+/// Takes the lock beside the socket, which says that its server is alive, and makes the directory of both.
+fn take_place(socket: &Path) -> Result<File, ServeError> {
     let fail = |error| ServeError::Listen(socket.into(), error);
     if let Some(dir) = socket.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         std::fs::DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(fail)?;
@@ -190,10 +192,15 @@ fn listen(socket: &Path) -> Result<(UnixListener, File), ServeError> {
     name.push(".lock");
     let lock = File::options().create(true).truncate(false).write(true).open(name).map_err(fail)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Err(ServeError::Running(socket.into())),
-        Err(error) => return Err(fail(error.into())),
+        Ok(()) => Ok(lock),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(ServeError::Running(socket.into())),
+        Err(error) => Err(fail(error.into())),
     }
+}
+
+/// Binds the socket, of which the lock is taken, over what a server that was killed left of its own.
+fn listen(socket: &Path) -> Result<UnixListener, ServeError> {
+    let fail = |error| ServeError::Listen(socket.into(), error);
     match std::fs::remove_file(socket) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(fail(error)),
         _ => {}
@@ -201,7 +208,7 @@ fn listen(socket: &Path) -> Result<(UnixListener, File), ServeError> {
     let listener = UnixListener::bind(socket).map_err(fail)?;
     // Whoever connects is asked for by the kernel (`peer`).
     std::fs::set_permissions(socket, Permissions::from_mode(0o666)).map_err(fail)?;
-    Ok((listener, lock))
+    Ok(listener)
 }
 
 /// Has the system allow as many files as it can: each connection is one, and there must be some left for disks.
