@@ -104,7 +104,7 @@ fn of_put_loses_nothing_acknowledged() {
     let began = rt::time::now();
     let mut whole = other.command("put -r");
     let _put = Ran::of(whole.arg(&planted).arg("tank:/whole")).expect_ok();
-    let took = began.elapsed();
+    let mut took = began.elapsed();
     drop(other);
 
     create(&stage);
@@ -131,8 +131,10 @@ fn of_put_loses_nothing_acknowledged() {
         };
         assert!(ran.status == KILLED || ran.ok(), "{ran}");
         let after = touched(&stage);
-        if ran.status == KILLED && after > before {
-            struck += 1;
+        match ran.status == KILLED {
+            true => struck += usize::from(after > before),
+            // It was faster than the first, which had the machine for itself less than this one: kills come earlier.
+            false => took = took.mul_f64(0.6),
         }
 
         zdb_content(stage.images.path(), "tank");
