@@ -441,6 +441,89 @@ fn the_server_dies_and_comes_back() {
     site.end();
 }
 
+/// Files that are put and got as a whole, and bytes that are written with their sync, or with their file's end.
+#[test]
+fn what_goes_in_one_message_is_what_several_would_do() {
+    let mut site = Site::new();
+    let client = site.client("tank");
+    let put = |who: &Subject, path: &str, how, bytes: &[u8]| {
+        client.put(who, path.as_bytes(), how, 0o640, bytes, true)
+    };
+    let get = |who: &Subject, path: &str, room: usize| {
+        let mut buf = vec![0; room];
+        let (count, stat) = client.get(who, path.as_bytes(), &mut buf)?;
+        buf.truncate(count);
+        Ok((buf, stat))
+    };
+    let any = Open::default();
+    let sizes = [0, 1, 4096, 70_000, 1 << 20, (1 << 20) + 1, 3_000_001];
+    for size in sizes {
+        put(&ROOT, &format!("/of-{size}"), any, &noise(size as u64, size)).unwrap();
+    }
+    put(&ROOT, "/of-70000", any, b"shorter").unwrap();
+    // What open would say, and no byte of what is there is touched.
+    assert_eq!(errno(put(&ROOT, "/of-1", Open { new: true, ..any }, b"xyz")), 17);
+    assert_eq!(errno(put(&ROOT, "/none/file", any, b"xyz")), 2);
+    put(&ROOT, "/none/file", Open { parents: true, ..any }, b"xyz").unwrap();
+    assert_eq!(errno(put(&ROOT, "/none", any, b"xyz")), 21);
+    assert_eq!(errno(get(&ROOT, "/none", 10)), 21);
+    assert_eq!(errno(get(&ROOT, "/nothing", 10)), 2);
+    site.run(&["zfs", "set", "refquota=20M", "tank/a"]);
+    client.chmod(&ROOT, b"/a", 0o777).unwrap();
+    put(&who(1001), "/a/his", any, b"his").unwrap();
+    let (bytes, stat) = get(&who(1001), "/a/his", 10).unwrap();
+    assert_eq!((&bytes[..], stat.uid, stat.gid, stat.mode), (&b"his"[..], 1001, 1001, 0o100_640));
+    assert_eq!(errno(put(&who(1002), "/a/his", any, b"other")), 13);
+    assert_eq!(errno(get(&who(1002), "/a/his", 10)), 13);
+    assert_eq!(get(&ROOT, "/a/his", 2).unwrap().0, b"hi");
+    // Of so many groups that it is more than one message after all.
+    let groups = (0..9000).chain([1001]).collect();
+    let groups = Subject { groups, ..who(1003) };
+    put(&groups, "/a/of-groups", any, b"of groups").unwrap();
+    assert_eq!(get(&groups, "/a/his", 10).unwrap().0, b"his");
+    let full = (0..40).map(|i| put(&who(1001), &format!("/a/{i}"), any, &noise(i, 1 << 20)));
+    assert_eq!(full.map(errno).find(|errno| *errno != 0), Some(122));
+    // With its sync, and with its end.
+    let log = client.open(&ROOT, b"/log", NEW, 0o644).unwrap();
+    let lines = noise(1, 2_500_000);
+    log.write_stable(0, &lines[..100]).unwrap();
+    log.write(100, &lines[100..200]).unwrap();
+    log.write_stable(200, &lines[200..]).unwrap();
+    let ended = client.open(&ROOT, b"/ended", NEW, 0o644).unwrap();
+    ended.write(0, &lines[..10]).unwrap();
+    ended.finish(10, &lines[10..], true).unwrap();
+    let doubtful = client.open(&ROOT, b"/doubtful", NEW, 0o644).unwrap();
+    doubtful.write_stable(0, &lines[..100]).unwrap();
+    doubtful.write(100, &lines[100..200]).unwrap();
+    site.restart();
+    assert_eq!(errno(doubtful.write(200, b"more")), 5, "what came after the sync may be lost");
+    let end = lines.len() as u64;
+    log.write_stable(end, b"the end").unwrap();
+    assert!(get(&ROOT, "/log", 3 << 20).unwrap().0 == [&lines[..], b"the end"].concat());
+    assert!(get(&ROOT, "/ended", 3 << 20).unwrap().0 == lines);
+    for size in sizes.into_iter().filter(|size| *size != 70_000) {
+        let (bytes, stat) = get(&ROOT, &format!("/of-{size}"), size + 10).unwrap();
+        assert!(bytes == noise(size as u64, size) && stat.size == size as u64, "{size}");
+    }
+    assert_eq!(get(&ROOT, "/of-70000", 100).unwrap().0, b"shorter");
+    // Nothing of it stays open: what loses its name is gone.
+    let used = || {
+        site.run(&["zfs", "set", "org.thumper:mark=on", "tank"]);
+        client.space(b"/").unwrap().used
+    };
+    drop(log);
+    let ended = client.open(&ROOT, b"/ended-too", NEW, 0o644).unwrap();
+    ended.finish(0, &lines, false).unwrap();
+    put(&ROOT, "/put-too", any, &lines[..1 << 20]).unwrap();
+    let before = used();
+    for path in ["/ended-too", "/put-too"] {
+        client.unlink(&ROOT, path.as_bytes()).unwrap();
+    }
+    assert!((0..50).any(|_| used() + (3 << 20) < before), "{before} {}", used());
+    drop((doubtful, client));
+    site.end();
+}
+
 /// A server that is stopped in order has put on disk what it had taken: who writes goes on with the next one, and
 /// nobody syncs. If one of them dies, what was not synced is in doubt again, for good.
 #[test]
@@ -604,7 +687,7 @@ fn bytes_that_were_lent_are_believed_while_the_connection_is_there() {
 /// A connection that has a file open.
 fn one_who_opens(site: &Site, path: &[u8]) -> UnixStream {
     let mut stream = UnixStream::connect(site.server.as_ref().unwrap().socket()).unwrap();
-    stream.write_all(&[&b"THUMDAT\x05\x07\0\0\0"[..], b"\x04tank\0\0"].concat()).unwrap();
+    stream.write_all(&[&b"THUMDAT\x06\x07\0\0\0"[..], b"\x04tank\0\0"].concat()).unwrap();
     let open = Request::Open { who: ROOT, path: path.into(), how: READ, mode: 0 };
     let answer = |stream: &mut UnixStream| -> Reply {
         let mut head = [0; wire::HEADER];
@@ -667,7 +750,7 @@ fn hostile_messages_disturb_nobody() {
     let client = site.client("tank");
     let file = client.open(&ROOT, b"/file", NEW, 0o644).unwrap();
     let mut rng = Rng::of(11, 2);
-    let hello = [&b"THUMDAT\x05\x07\0\0\0"[..], b"\x04tank\0\0"].concat();
+    let hello = [&b"THUMDAT\x06\x07\0\0\0"[..], b"\x04tank\0\0"].concat();
     for round in 0..testkit::rounds(300, 5000) {
         let mut stream = UnixStream::connect(site.server.as_ref().unwrap().socket()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -679,7 +762,7 @@ fn hostile_messages_disturb_nobody() {
             // A request that may be one: a small number first.
             let mut body = noise(round * 7 + u64::from(part), (part + bulk) as usize);
             if let Some(first) = body.first_mut() {
-                *first %= 22;
+                *first %= 24;
             }
             bytes.extend_from_slice(&body);
         }

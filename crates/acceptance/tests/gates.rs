@@ -121,7 +121,7 @@ fn announced(socket: &Path, beside: bool) -> (UnixStream, Vec<OwnedFd>) {
     let open = Request::Open { who: ROOT, path: b"/theirs".to_vec(), how: NEW, mode: 0o644 };
     stream.write_all(&wire::encode(&open, 0, false).unwrap()).unwrap();
     let Some(Reply::Opened { handle, .. }) = answer(&mut stream) else { panic!("a file") };
-    let write = Request::Write { handle, offset: 0 };
+    let write = Request::Write { handle, offset: 0, stable: false, close: false };
     stream.write_all(&wire::encode(&write, MIB as usize, beside).unwrap()).unwrap();
     (stream, pipes)
 }
@@ -134,7 +134,12 @@ fn never_reads(socket: &Path, path: &str) -> (UnixStream, Vec<OwnedFd>) {
     stream.write_all(&wire::encode(&open, 0, false).unwrap()).unwrap();
     let Some(Reply::Opened { handle, .. }) = answer(&mut stream) else { panic!("a file") };
     let bytes = vec![5; MIB as usize];
-    let write = wire::encode(&Request::Write { handle, offset: 0 }, bytes.len(), false).unwrap();
+    let write = wire::encode(
+        &Request::Write { handle, offset: 0, stable: false, close: false },
+        bytes.len(),
+        false,
+    )
+    .unwrap();
     stream.write_all(&[write, bytes].concat()).unwrap();
     assert!(matches!(answer(&mut stream), Some(Reply::Done)));
     let read = Request::Read { handle, offset: 0, length: MIB as u32 };
@@ -179,7 +184,12 @@ fn malformed() -> Vec<Vec<u8>> {
         let hello = [&MAGIC[..], &[7, 0, 0, 0], b"\x04tank\0\0"].concat();
         [&hello[..], &part.to_le_bytes(), &bulk.to_le_bytes(), bytes].concat()
     };
-    let write = wire::encode(&Request::Write { handle: 1, offset: u64::MAX }, 0, false).unwrap();
+    let write = wire::encode(
+        &Request::Write { handle: 1, offset: u64::MAX, stable: false, close: false },
+        0,
+        false,
+    )
+    .unwrap();
     let part = write[HEADER..].to_vec();
     vec![
         b"THUMDAT\x63\0\0\0\0".to_vec(),

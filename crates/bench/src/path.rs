@@ -27,6 +27,16 @@ const APPEND: usize = 4096;
 trait Door: Sync + Send {
     fn open(&self, name: &str, how: How) -> Result<Box<dyn Opened>>;
 
+    /// Makes a small file.
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.open(name, How::Make)?.write(0, bytes)
+    }
+
+    /// Reads one; how many bytes it has.
+    fn get(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
+        self.open(name, How::Read)?.read(0, buf)
+    }
+
     /// Puts on disk what is not yet, if nobody else does who has the pool.
     fn settle(&self) -> Result<()> {
         Ok(())
@@ -44,6 +54,10 @@ trait Opened: Sync + Send {
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<usize>;
     fn write(&self, at: u64, bytes: &[u8]) -> Result<()>;
     fn sync(&self) -> Result<()>;
+    fn write_stable(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.write(at, bytes)?;
+        self.sync()
+    }
 }
 
 struct Library(Arc<Client>);
@@ -53,6 +67,15 @@ impl Door for Library {
         let make = how == How::Make;
         let how = Open { write: make, create: make, truncate: make, ..Open::READ };
         Ok(Box::new(self.0.open(&Subject::ROOT, name.as_bytes(), how, 0o644)?))
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let (who, how) = (&Subject::ROOT, Open::default());
+        Ok(self.0.put(who, name.as_bytes(), how, 0o644, bytes, false)?)
+    }
+
+    fn get(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
+        Ok(self.0.get(&Subject::ROOT, name.as_bytes(), buf)?.0)
     }
 }
 
@@ -65,6 +88,9 @@ impl Opened for client::File {
     }
     fn sync(&self) -> Result<()> {
         Ok(client::File::sync(self)?)
+    }
+    fn write_stable(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        Ok(client::File::write_stable(self, at, bytes)?)
     }
 }
 
@@ -191,14 +217,14 @@ fn work(options: &Options, door: &dyn Door) -> Result<Value> {
         "small" => {
             runs(&|file| {
                 let data = source.bytes(file as u64, 0, options.file_bytes as usize);
-                door.open(&small(file), How::Make)?.write(0, data)
+                door.put(&small(file), data)
             })?;
             options.files
         }
         "readsmall" => {
             runs(&|file| {
                 let mut buf = vec![0; options.file_bytes as usize];
-                let got = door.open(&small(file), How::Read)?.read(0, &mut buf)?;
+                let got = door.get(&small(file), &mut buf)?;
                 let right = || buf == source.bytes(file as u64, 0, buf.len());
                 ensure!(got == buf.len() && (!options.verify || right()), "file {file}: wrong");
                 Ok(())
@@ -209,8 +235,7 @@ fn work(options: &Options, door: &dyn Door) -> Result<Value> {
             let file = door.open("log", How::Make)?;
             for turn in 0..options.count as u64 {
                 let at = turn * APPEND as u64;
-                file.write(at, source.bytes(0, at, APPEND))?;
-                file.sync()?;
+                file.write_stable(at, source.bytes(0, at, APPEND))?;
             }
             options.count
         }

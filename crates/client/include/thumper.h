@@ -91,20 +91,6 @@ typedef struct {
 } thumper_subject;
 
 /**
- * A piece of a file.
- */
-typedef struct {
-  /**
-   * Offset in bytes.
-   */
-  uint64_t offset;
-  /**
-   * Length in bytes.
-   */
-  uint32_t length;
-} thumper_piece;
-
-/**
  * Attributes of a file.
  */
 typedef struct {
@@ -169,6 +155,20 @@ typedef struct {
    */
   uint32_t ctime_nanos;
 } thumper_stat;
+
+/**
+ * A piece of a file.
+ */
+typedef struct {
+  /**
+   * Offset in bytes.
+   */
+  uint64_t offset;
+  /**
+   * Length in bytes.
+   */
+  uint32_t length;
+} thumper_piece;
 
 /**
  * Space of a file system, in bytes.
@@ -251,6 +251,37 @@ int thumper_close(thumper_file *file,
                   int stable);
 
 /**
+ * Puts a file as a whole: makes it, or empties what is there, and writes `size` bytes; with `stable` not 0 it is on
+ * stable storage then. Of the flags, `THUMPER_NEW`, `THUMPER_PARENTS` and `THUMPER_DIGESTS` count.
+ *
+ * # Safety
+ * `client` is one, `who` is null or a subject, `path` a string; there are `size` bytes at `buf`.
+ */
+int thumper_put(const thumper_client *client,
+                const thumper_subject *who,
+                const char *path,
+                uint32_t flags,
+                uint32_t mode,
+                const void *buf,
+                uintptr_t size,
+                int stable);
+
+/**
+ * Reads the beginning of a file, at most `size` bytes; how many there were. Its attributes, which say how large it is,
+ * go to `stat`, if that is not null.
+ *
+ * # Safety
+ * `client` is one, `who` is null or a subject, `path` a string; there is room for `size` bytes at `buf`, which nobody
+ * else uses; `stat` is null or has room.
+ */
+int64_t thumper_get(const thumper_client *client,
+                    const thumper_subject *who,
+                    const char *path,
+                    void *buf,
+                    uintptr_t size,
+                    thumper_stat *stat);
+
+/**
  * Reads `size` bytes from `offset` on; how many there were: fewer only at the end of the file.
  *
  * # Safety
@@ -277,6 +308,30 @@ int64_t thumper_read_pieces(const thumper_file *file,
  * `file` is open; there are `size` bytes at `buf`.
  */
 int64_t thumper_write(const thumper_file *file, const void *buf, uintptr_t size, uint64_t offset);
+
+/**
+ * Writes all of `size` bytes at `offset`, and puts all that was written on stable storage; `size`.
+ *
+ * # Safety
+ * `file` is open; there are `size` bytes at `buf`.
+ */
+int64_t thumper_write_stable(const thumper_file *file,
+                             const void *buf,
+                             uintptr_t size,
+                             uint64_t offset);
+
+/**
+ * Writes the last `size` bytes, at `offset`, and lets go of a file; with `stable` not 0 all that was written is on
+ * stable storage then. It is gone in any case.
+ *
+ * # Safety
+ * `file` came from `thumper_open` and is not used any more; there are `size` bytes at `buf`.
+ */
+int thumper_finish(thumper_file *file,
+                   const void *buf,
+                   uintptr_t size,
+                   uint64_t offset,
+                   int stable);
 
 /**
  * Puts what was written on stable storage.

@@ -147,15 +147,49 @@ impl File {
     ///
     /// # Errors
     /// As pwrite(2); EIO once and for all when the server went away with writes that were not synced.
-    pub fn write(&self, mut offset: u64, bytes: &[u8]) -> Result<()> {
-        for part in bytes.chunks(BULK_MAX) {
-            let (handle, reply, _) =
-                self.call(|handle| Request::Write { handle, offset }, part, &mut [])?;
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() { Ok(()) } else { self.write_and(offset, bytes, false, false) }
+    }
+
+    /// Writes all of `bytes` at `offset`, and puts all that was written on stable storage.
+    ///
+    /// # Errors
+    /// As pwrite(2) and fsync(2).
+    pub fn write_stable(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let before = self.written.load(Ordering::Acquire);
+        self.write_and(offset, bytes, true, false)?;
+        let parts = bytes.len().div_ceil(BULK_MAX).max(1) as u64;
+        // Others may have written meanwhile: then it seems less than it is.
+        self.stable.fetch_max(before + parts, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Writes the last bytes and lets go of the file; with `stable` all that was written is on stable storage then.
+    ///
+    /// # Errors
+    /// As pwrite(2), fsync(2) and close(2).
+    pub fn finish(mut self, offset: u64, bytes: &[u8], stable: bool) -> Result<()> {
+        self.write_and(offset, bytes, stable, true)?;
+        self.closed = true;
+        Ok(())
+    }
+
+    /// Writes; what else is to be done goes with the last part.
+    fn write_and(&self, mut offset: u64, bytes: &[u8], stable: bool, close: bool) -> Result<()> {
+        let mut parts = bytes.chunks(BULK_MAX).peekable();
+        loop {
+            let part = parts.next().unwrap_or_default();
+            let is_last = parts.peek().is_none();
+            let (stable, close) = (stable && is_last, close && is_last);
+            let ask = |handle| Request::Write { handle, offset, stable, close };
+            let (handle, reply, _) = self.call(ask, part, &mut [])?;
             done(&reply)?;
             self.count(handle)?;
+            if is_last {
+                return Ok(());
+            }
             offset += part.len() as u64;
         }
-        Ok(())
     }
 
     /// Puts all that was written on stable storage.

@@ -379,7 +379,8 @@ impl Lane {
         self.ask(frame, bulk).map_err(Broken::Unsent)?;
         self.take_owed()?;
         if self.is_of_few && self.inbox.is_empty() {
-            self.look.at(&self.stream);
+            let (look, inbox, stream) = (&mut self.look, &mut self.inbox, &self.stream);
+            let _ = look.at(|| inbox.fill_now(stream));
         }
         let answered = self.answer(to)?;
         match self.inbox.is_empty() {

@@ -1,11 +1,67 @@
 //! Calls that name files by their paths.
 
-use wire::{Entry, Reply, Request, Space, Stat, Subject, Target};
+use rt::sync::Arc;
+use wire::{
+    BULK_MAX, Entry, Open, PART_BESIDE_BULK_MAX, Reply, Request, Space, Stat, Subject, Target,
+};
 
 use crate::error::{Error, Result};
 use crate::lanes::Client;
 
 impl Client {
+    /// Puts a file as a whole: makes it, or empties what is there, and writes `bytes`; with `stable` it is on stable
+    /// storage then. Of `how`, `new`, `parents` and `digests` count. With up to [`BULK_MAX`] bytes it is one message.
+    ///
+    /// # Errors
+    /// As open(2), write(2) and fsync(2).
+    pub fn put(
+        self: &Arc<Self>,
+        who: &Subject,
+        path: &[u8],
+        how: Open,
+        mode: u32,
+        bytes: &[u8],
+        stable: bool,
+    ) -> Result<()> {
+        let how = Open { read: false, write: true, create: true, truncate: true, ..how };
+        if bytes.len() > BULK_MAX || !has_room(who, path) {
+            return self.open(who, path, how, mode)?.finish(0, bytes, stable);
+        }
+        let (who, path) = (who.clone(), path.to_vec());
+        // What was emptied is not emptied twice: somebody may have written to it since.
+        match self.call_for(
+            &Request::Put { who, path, how, mode, stable },
+            bytes,
+            &mut [],
+            false,
+        )? {
+            (_, Reply::Done, _) => Ok(()),
+            _ => Err(Error::protocol()),
+        }
+    }
+
+    /// Reads the beginning of a file, as much as `buf` has room for; how much there was, and the file's attributes,
+    /// which say how large it is. With room for up to [`BULK_MAX`] bytes it is one message.
+    ///
+    /// # Errors
+    /// As open(2) and read(2).
+    pub fn get(
+        self: &Arc<Self>,
+        who: &Subject,
+        path: &[u8],
+        buf: &mut [u8],
+    ) -> Result<(usize, Stat)> {
+        if buf.len() > BULK_MAX {
+            let file = self.open(who, path, Open::READ, 0)?;
+            return Ok((file.read(0, buf)?, file.stat()?));
+        }
+        let (who, path, length) = (who.clone(), path.to_vec(), buf.len() as u32);
+        match self.call_for(&Request::Get { who, path, length }, &[], buf, true)? {
+            (_, Reply::Got(stat), count) => Ok((count, stat)),
+            _ => Err(Error::protocol()),
+        }
+    }
+
     /// Attributes of a file; of a symbolic link with `follow` those of what it leads to.
     ///
     /// # Errors
@@ -155,4 +211,11 @@ impl Client {
             _ => Err(Error::protocol()),
         }
     }
+}
+
+/// May they come with bulk bytes?
+fn has_room(who: &Subject, path: &[u8]) -> bool {
+    // Five bytes are the most that a number takes.
+    const NUMBERS: usize = 64;
+    NUMBERS + path.len() + 5 * who.groups.len() <= PART_BESIDE_BULK_MAX
 }

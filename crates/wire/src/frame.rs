@@ -6,13 +6,15 @@ use serde::de::DeserializeOwned;
 use crate::BULK_MAX;
 
 /// First bytes of a connection, the version with them.
-pub const MAGIC: [u8; 8] = *b"THUMDAT\x05";
+pub const MAGIC: [u8; 8] = *b"THUMDAT\x06";
 /// Bytes in front of a frame.
 pub const HEADER: usize = 8;
 /// Bulk bytes are lent through the pipe.
 const BESIDE: u32 = 1 << 31;
 /// Bytes of the typed part of a frame, at most.
 pub const PART_MAX: usize = 256 << 10;
+/// Of a frame with bulk bytes, whose typed part is there before any memory is asked for: a path, and for whom.
+pub const PART_BESIDE_BULK_MAX: usize = 8 << 10;
 
 /// Why bytes are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

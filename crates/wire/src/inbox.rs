@@ -1,9 +1,13 @@
 //! What has arrived of the messages to come: small parts are read together, bulk bytes go where they belong.
 
 use std::io::{ErrorKind, Read, Result};
+use std::os::fd::AsFd;
 
-/// Bytes that are read at once at the beginning of a message.
-const BYTES: usize = 4096;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+/// Bytes that are read at once at the beginning of a message: all of a small one.
+const BYTES: usize = 5 << 10;
 
 /// Bytes that have arrived and were not taken.
 pub struct Inbox {
@@ -30,15 +34,32 @@ impl Inbox {
     /// # Errors
     /// What reading says.
     pub fn fill(&mut self, stream: &mut impl Read) -> Result<usize> {
+        let count = stream.read(self.room())?;
+        self.to += count;
+        Ok(count)
+    }
+
+    /// Reads what has arrived on a socket already; how many bytes, 0 at its end, or if it broke. `None`: nothing has.
+    pub fn fill_now(&mut self, stream: impl AsFd) -> Option<usize> {
+        match recv(stream, self.room(), RecvFlags::DONTWAIT) {
+            Ok((count, _)) => {
+                self.to += count;
+                Some(count)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            Err(_) => Some(0),
+        }
+    }
+
+    /// Where the next bytes go.
+    fn room(&mut self) -> &mut [u8] {
         if self.is_empty() {
             (self.from, self.to) = (0, 0);
         } else if self.to == BYTES {
             self.bytes.copy_within(self.from.., 0);
             (self.from, self.to) = (0, self.to - self.from);
         }
-        let count = stream.read(&mut self.bytes[self.to..])?;
-        self.to += count;
-        Ok(count)
+        &mut self.bytes[self.to..]
     }
 
     /// Takes as many bytes as `out` has; waits for them.

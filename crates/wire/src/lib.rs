@@ -22,7 +22,7 @@ mod look;
 mod message;
 pub mod pipe;
 
-pub use frame::{FrameError, HEADER, Head, MAGIC, PART_MAX, decode, encode};
+pub use frame::{FrameError, HEADER, Head, MAGIC, PART_BESIDE_BULK_MAX, PART_MAX, decode, encode};
 pub use inbox::Inbox;
 pub use look::Look;
 pub use message::{

@@ -122,6 +122,32 @@ pub enum Request {
         handle: u64,
         /// Offset in bytes.
         offset: u64,
+        /// And puts all that was written on stable storage.
+        stable: bool,
+        /// And lets go of the handle, if nothing failed.
+        close: bool,
+    },
+    /// Writes the bulk bytes as all there is in a file, which is made if it is not there, and emptied if it is.
+    Put {
+        /// For whom.
+        who: Subject,
+        /// The path.
+        path: Vec<u8>,
+        /// How: what it says of reading, and of what is there already, is not looked at, but for `new`.
+        how: Open,
+        /// Permissions of a new file.
+        mode: u32,
+        /// And puts them on stable storage.
+        stable: bool,
+    },
+    /// Reads the beginning of a file. Answer: [`Reply::Got`].
+    Get {
+        /// For whom.
+        who: Subject,
+        /// The path.
+        path: Vec<u8>,
+        /// Bytes, at most [`crate::BULK_MAX`].
+        length: u32,
     },
     /// Puts what was written on stable storage.
     Sync {
@@ -318,6 +344,8 @@ pub enum Reply {
     },
     /// The bulk bytes.
     Bytes,
+    /// The bulk bytes, and the attributes of their file.
+    Got(Stat),
     /// Attributes.
     Stat(Stat),
     /// Entries, and the place of the next; `None`: these were the last.

@@ -6,8 +6,6 @@ use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use wire::Open;
-
 use super::*;
 
 /// The version that this library has: it must be `THUMPER_ABI`.
@@ -88,19 +86,8 @@ pub unsafe extern "C" fn thumper_open(
         // SAFETY: the caller's promise.
         let (client, who, path) =
             unsafe { (given(client, "the client")?, subject(who)?, text(path, "the path")?) };
-        let has = |flag| flags & flag != 0;
-        let how = Open {
-            read: has(THUMPER_READ),
-            write: has(THUMPER_WRITE),
-            create: has(THUMPER_CREATE),
-            new: has(THUMPER_NEW),
-            truncate: has(THUMPER_TRUNCATE),
-            parents: has(THUMPER_PARENTS),
-            digests: has(THUMPER_DIGESTS),
-            unbroken: has(THUMPER_UNBROKEN),
-            kept_since_ms: 0,
-        };
-        out = Box::into_raw(Box::new(thumper_file(client.0.open(&who, path, how, mode)?)));
+        let file = client.0.open(&who, path, how(flags), mode)?;
+        out = Box::into_raw(Box::new(thumper_file(file)));
         Ok(())
     });
     // SAFETY: the caller's promise.
@@ -120,6 +107,63 @@ pub unsafe extern "C" fn thumper_close(file: *mut thumper_file, stable: c_int) -
     // SAFETY: it was boxed by `thumper_open`, and nobody else uses it.
     let file = unsafe { Box::from_raw(file) };
     done(|| file.0.close(stable != 0))
+}
+
+/// Puts a file as a whole: makes it, or empties what is there, and writes `size` bytes; with `stable` not 0 it is on
+/// stable storage then. Of the flags, `THUMPER_NEW`, `THUMPER_PARENTS` and `THUMPER_DIGESTS` count.
+///
+/// # Safety
+/// `client` is one, `who` is null or a subject, `path` a string; there are `size` bytes at `buf`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_put(
+    client: *const thumper_client,
+    who: *const thumper_subject,
+    path: *const c_char,
+    flags: u32,
+    mode: u32,
+    buf: *const c_void,
+    size: usize,
+    stable: c_int,
+) -> c_int {
+    done(|| {
+        // SAFETY: the caller's promise.
+        let (client, who, path, bytes) = unsafe {
+            (
+                given(client, "the client")?,
+                subject(who)?,
+                text(path, "the path")?,
+                bytes(buf, size)?,
+            )
+        };
+        client.0.put(&who, path, how(flags), mode, bytes, stable != 0)
+    })
+}
+
+/// Reads the beginning of a file, at most `size` bytes; how many there were. Its attributes, which say how large it is,
+/// go to `stat`, if that is not null.
+///
+/// # Safety
+/// `client` is one, `who` is null or a subject, `path` a string; there is room for `size` bytes at `buf`, which nobody
+/// else uses; `stat` is null or has room.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_get(
+    client: *const thumper_client,
+    who: *const thumper_subject,
+    path: *const c_char,
+    buf: *mut c_void,
+    size: usize,
+    stat: *mut thumper_stat,
+) -> i64 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let (client, who, path, buf) = unsafe {
+            (given(client, "the client")?, subject(who)?, text(path, "the path")?, room(buf, size)?)
+        };
+        let (count, found) = client.0.get(&who, path, buf)?;
+        // SAFETY: the caller's promise.
+        unsafe { put(stat, stat_of(&found)) };
+        Ok(count as i64)
+    })
 }
 
 /// Reads `size` bytes from `offset` on; how many there were: fewer only at the end of the file.
@@ -183,15 +227,53 @@ pub unsafe extern "C" fn thumper_write(
 ) -> i64 {
     guarded(|| {
         // SAFETY: the caller's promise.
-        let file = unsafe { given(file, "the file") }?;
-        let bytes: &[u8] = match (buf.is_null() || size > isize::MAX as usize, size) {
-            (_, 0) => &[],
-            (true, _) => return missing("the buffer"),
-            // SAFETY: there are `size` bytes, by the caller's promise.
-            (false, _) => unsafe { std::slice::from_raw_parts(buf.cast(), size) },
-        };
+        let (file, bytes) = unsafe { (given(file, "the file")?, bytes(buf, size)?) };
         file.0.write(offset, bytes)?;
         Ok(size as i64)
+    })
+}
+
+/// Writes all of `size` bytes at `offset`, and puts all that was written on stable storage; `size`.
+///
+/// # Safety
+/// `file` is open; there are `size` bytes at `buf`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_write_stable(
+    file: *const thumper_file,
+    buf: *const c_void,
+    size: usize,
+    offset: u64,
+) -> i64 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let (file, bytes) = unsafe { (given(file, "the file")?, bytes(buf, size)?) };
+        file.0.write_stable(offset, bytes)?;
+        Ok(size as i64)
+    })
+}
+
+/// Writes the last `size` bytes, at `offset`, and lets go of a file; with `stable` not 0 all that was written is on
+/// stable storage then. It is gone in any case.
+///
+/// # Safety
+/// `file` came from `thumper_open` and is not used any more; there are `size` bytes at `buf`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_finish(
+    file: *mut thumper_file,
+    buf: *const c_void,
+    size: usize,
+    offset: u64,
+    stable: c_int,
+) -> c_int {
+    if file.is_null() {
+        return done(|| missing("the file"));
+    }
+    // SAFETY: it was boxed by `thumper_open`, and nobody else uses it.
+    let file = unsafe { Box::from_raw(file) };
+    done(|| {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { bytes(buf, size)? };
+        file.0.finish(offset, bytes, stable != 0)
     })
 }
 

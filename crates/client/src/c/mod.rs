@@ -18,7 +18,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rt::sync::{Arc, Mutex};
-use wire::{Entry, Subject};
+use wire::{Entry, Open, Subject};
 
 use crate::error::code;
 use crate::{Client, Error, File, Options, Result};
@@ -200,6 +200,37 @@ unsafe fn room<'a>(pointer: *mut c_void, size: usize) -> Result<&'a mut [u8]> {
     // SAFETY: there is room for `size` bytes that is ours for the call, by the caller's promise. Memory that came from
     // outside holds some bytes or other, whether C has written them or not.
     Ok(unsafe { std::slice::from_raw_parts_mut(pointer.cast(), size) })
+}
+
+/// Bytes of the caller's.
+///
+/// # Safety
+/// There are `size` bytes at `pointer`, which live and are not changed until the call ends.
+unsafe fn bytes<'a>(pointer: *const c_void, size: usize) -> Result<&'a [u8]> {
+    if size == 0 {
+        return Ok(&[]);
+    }
+    if pointer.is_null() || size > isize::MAX as usize {
+        return missing("the buffer");
+    }
+    // SAFETY: there are `size` bytes, by the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(pointer.cast(), size) })
+}
+
+/// How a file is opened, by its flags.
+fn how(flags: u32) -> Open {
+    let has = |flag| flags & flag != 0;
+    Open {
+        read: has(THUMPER_READ),
+        write: has(THUMPER_WRITE),
+        create: has(THUMPER_CREATE),
+        new: has(THUMPER_NEW),
+        truncate: has(THUMPER_TRUNCATE),
+        parents: has(THUMPER_PARENTS),
+        digests: has(THUMPER_DIGESTS),
+        unbroken: has(THUMPER_UNBROKEN),
+        kept_since_ms: 0,
+    }
 }
 
 /// Who is meant; nobody given means root.

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use rt::buf::PooledBuf;
 use rt::mem::Class;
 use rt::sync::Arc;
 use rt::sync::atomic::Ordering;
@@ -13,13 +14,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use wire::{
-    Answer, BESIDE_LEAST, BULK_MAX, Failure, HEADER, Head, Hello, Inbox, Look, PIPES, Reply,
-    Request, SEND_BUFFER, decode, encode,
+    Answer, BESIDE_LEAST, BULK_MAX, Failure, HEADER, Head, Hello, Inbox, Look,
+    PART_BESIDE_BULK_MAX, PIPES, Reply, Request, SEND_BUFFER, decode, encode,
 };
 
 use super::beside::Beside;
 use super::handles::{Moved, Session, Sessions};
-use super::requests::{Bulk, answer};
+use super::requests::{Bulk, Goal, answer, goal};
 use super::shares::Shares;
 use super::tree::{Result, fail};
 use super::turns::Turns;
@@ -30,9 +31,6 @@ use crate::peer::Peer;
 const HELLO_MAX: usize = 4096;
 /// Bytes that a typed part takes when it is decoded, for each that it has, at most: of pieces to be read each takes two.
 const DECODED: usize = 8;
-
-/// Bytes of the typed part of a write, at most: two numbers.
-const WRITE_MAX: usize = 64;
 
 /// Memory of a connection's thread, about, in bytes.
 const THREAD_BYTES: u64 = 96 << 10;
@@ -163,51 +161,36 @@ impl<'a> Lane<'a> {
                 beside.settle()?;
             }
             let Came { head, request, memory: part_memory } = self.receive()?;
-            let (bulk, memory) = match (&request, head.bulk) {
-                (_, 0) => (Vec::new(), None),
-                (Request::Write { handle, offset }, _) => match session.handle(*handle) {
-                    Ok(handle) => {
-                        // Its bytes, and once more as records, unless they are whole ones.
-                        let wanted = 2 * head.bulk as u64;
-                        let share = self.supply.shares.take(handle.place.pool(), wanted);
-                        let memory = self.supply.grant(wanted);
-                        let mut bulk = handle.place.fs.buffers_for(*offset, head.bulk);
-                        let clock = self.clock();
-                        for piece in &mut bulk {
-                            self.take(head, clock, piece)?;
-                        }
-                        (bulk, Some((share, memory)))
-                    }
-                    Err(failure) => {
-                        self.pass_over(head)?;
-                        self.send(&Err(failure), None)?;
-                        continue;
-                    }
-                },
-                _ => {
-                    let why = "bytes that nobody asked for".to_string();
-                    return Err(invalid(wire::FrameError::Malformed(why)));
+            self.turns.came(moved.requests.fetch_add(1, Ordering::Relaxed));
+            let done = match goal(session, &request) {
+                Ok(goal) => {
+                    let (bulk, memory) = self.bulk(head, goal.as_ref())?;
+                    // What reads asks for its own, and must hold nothing while it waits.
+                    drop(part_memory);
+                    let done = answer(session, request, goal, bulk, self.supply);
+                    drop(memory);
+                    done
+                }
+                Err(failure) => {
+                    self.pass_over(head)?;
+                    Err(failure)
                 }
             };
-            // What reads asks for its own, and must hold nothing while it waits.
-            drop(part_memory);
-            self.turns.came(moved.requests.fetch_add(1, Ordering::Relaxed));
-            let (answer, read) = match answer(session, request, bulk, self.supply) {
+            let (answer, read) = match done {
                 Ok((reply, read)) => (Ok(reply), read),
                 Err(failure) => (Err(failure), None),
             };
-            drop(memory);
             let refused = answer.as_ref().is_err_and(|failure| failure.errno == fs::code::IO);
             if refused && session.tree.is_ending() {
                 // The next server does it.
                 return Ok(());
             }
             match &answer {
-                Ok(Reply::Bytes) => {
+                Ok(Reply::Bytes | Reply::Got(_)) => {
                     let count = read.as_ref().map_or(0, Bulk::length);
                     moved.read.fetch_add(count as u64, Ordering::Relaxed);
                 }
-                // Bytes come with nothing but a write.
+                // Bytes come with nothing but what writes them.
                 Ok(_) => _ = moved.written.fetch_add(head.bulk as u64, Ordering::Relaxed),
                 Err(_) => {}
             }
@@ -221,8 +204,14 @@ impl<'a> Lane<'a> {
         if !self.inbox.is_empty() {
             return Ok(true);
         }
-        let mut has_come = self.turns.are_of_few() && self.look.at(self.stream);
-        if let Some(beside) = self.beside.as_mut().filter(|_| !has_come) {
+        if self.turns.are_of_few() {
+            let (look, inbox, stream) = (&mut self.look, &mut self.inbox, self.stream);
+            if let Some(count) = look.at(|| inbox.fill_now(stream)) {
+                return Ok(count > 0);
+            }
+        }
+        let mut has_come = false;
+        if let Some(beside) = &mut self.beside {
             has_come = beside.wait()?;
         }
         // Between two requests a client may take as long as it likes.
@@ -237,7 +226,7 @@ impl<'a> Lane<'a> {
         let mut head = [0; HEADER];
         self.inbox.take(&mut self.clock().over(self.stream), &mut head)?;
         let head = Head::read(head).map_err(invalid)?;
-        if head.bulk > 0 && head.part > WRITE_MAX {
+        if head.bulk > 0 && head.part > PART_BESIDE_BULK_MAX {
             return Err(invalid(wire::FrameError::Part(head.part)));
         }
         let wanted = (DECODED * head.part) as u64;
@@ -245,6 +234,32 @@ impl<'a> Lane<'a> {
         let mut part = vec![0; head.part];
         self.inbox.take(&mut self.clock().over(self.stream), &mut part)?;
         Ok(Came { head, request: decode(&part).map_err(invalid)?, memory })
+    }
+
+    /// Takes the bulk bytes of a request into buffers for where they go, with the memory for them and what it takes to
+    /// write them.
+    fn bulk(
+        &mut self,
+        head: Head,
+        goal: Option<&Goal>,
+    ) -> std::io::Result<(Vec<PooledBuf>, impl Sized + use<'a>)> {
+        if head.bulk == 0 {
+            return Ok((Vec::new(), None));
+        }
+        let Some(Goal { handle, offset }) = goal else {
+            let why = "bytes that nobody asked for".to_string();
+            return Err(invalid(wire::FrameError::Malformed(why)));
+        };
+        // Its bytes, and once more as records, unless they are whole ones.
+        let wanted = 2 * head.bulk as u64;
+        let share = self.supply.shares.take(handle.place.pool(), wanted);
+        let memory = self.supply.grant(wanted);
+        let mut bulk = handle.place.fs.buffers_for(*offset, head.bulk);
+        let clock = self.clock();
+        for piece in &mut bulk {
+            self.take(head, clock, piece)?;
+        }
+        Ok((bulk, Some((share, memory))))
     }
 
     /// Takes bulk bytes of a request, wherever they come, by the clock of all of them.

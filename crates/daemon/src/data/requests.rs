@@ -20,6 +20,8 @@ const ENTRIES_MAX: usize = 256;
 const FILE_SYSTEMS: u64 = u64::MAX;
 /// Of so many, at most.
 const FILE_SYSTEMS_MAX: u64 = 1 << 20;
+/// How a file is opened that is put as a whole.
+const PUT: Open = Open { read: false, write: true, create: true, truncate: true, ..Open::READ };
 /// Permissions and set-id and sticky bits.
 const PERMISSIONS: u32 = 0o7777;
 
@@ -69,15 +71,45 @@ impl Bulk {
     }
 }
 
+/// Where the bulk bytes of a request go.
+pub(super) struct Goal {
+    pub(super) handle: Arc<Handle>,
+    /// In bytes.
+    pub(super) offset: u64,
+}
+
+/// Finds it, before the bytes are taken. `None`: what is asked comes without.
+pub(super) fn goal(session: &Session, request: &Request) -> Result<Option<Goal>> {
+    match request {
+        Request::Write { handle, offset, .. } => {
+            Ok(Some(Goal { handle: writable(session, *handle)?, offset: *offset }))
+        }
+        Request::Put { who, path, how, mode, .. } => {
+            let how = Open { new: how.new, parents: how.parents, digests: how.digests, ..PUT };
+            let (handle, _) = open(session, who, path, how, *mode)?;
+            Ok(Some(Goal { handle: Arc::new(handle), offset: 0 }))
+        }
+        _ => Ok(None),
+    }
+}
+
 /// Does what was asked for.
 pub(super) fn answer(
     session: &Session,
     request: Request,
+    goal: Option<Goal>,
     bulk: Vec<PooledBuf>,
     supply: Supply<'_>,
 ) -> Result<(Reply, Option<Bulk>)> {
+    if let Some(goal) = &goal {
+        write(goal, bulk)?;
+    }
     let reply = match request {
-        Request::Open { who, path, how, mode } => open(session, &who, &path, how, mode)?,
+        Request::Open { who, path, how, mode } => {
+            let (handle, kept_since_ms) = open(session, &who, &path, how, mode)?;
+            let stat = stat(&handle.place)?;
+            Reply::Opened { handle: session.keep(handle)?, stat, kept_since_ms }
+        }
         Request::Close { handle, stable } => {
             if stable {
                 // Of what is not open nobody is told that it is stable.
@@ -97,16 +129,18 @@ pub(super) fn answer(
             let bulk = read_all(&*readable(session, handle)?, &pieces, supply)?;
             return Ok((Reply::Bytes, Some(bulk)));
         }
-        Request::Write { handle, offset } => {
-            let handle = writable(session, handle)?;
-            let length = bulk.iter().map(|piece| piece.len() as u64).sum();
-            if offset.checked_add(length).is_none_or(|end| end > i64::MAX as u64) {
-                return fail(code::FBIG, "File too large");
+        Request::Get { who, path, length } => {
+            let (handle, _) = open(session, &who, &path, Open::READ, 0)?;
+            let bulk = read(&handle, 0, length as usize, supply)?;
+            return Ok((Reply::Got(stat(&handle.place)?), Some(bulk)));
+        }
+        Request::Write { stable, .. } | Request::Put { stable, .. } => {
+            if let Some(goal) = goal.filter(|_| stable) {
+                sync(&goal.handle)?;
             }
-            if handle.of_user {
-                written_by_user(&handle)?;
+            if let Request::Write { handle, close: true, .. } = request {
+                drop(session.close(handle));
             }
-            handle.place.fs.write_given(handle.place.object, offset, bulk).map_err(told)?;
             Reply::Done
         }
         Request::Sync { handle } => {
@@ -267,7 +301,27 @@ fn sync(handle: &Handle) -> Result<()> {
     fs.fsync(*object).map_err(told)
 }
 
-fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> Result<Reply> {
+/// Writes what came of bulk bytes.
+fn write(goal: &Goal, bulk: Vec<PooledBuf>) -> Result<()> {
+    let Goal { handle, offset } = goal;
+    let length = bulk.iter().map(|piece| piece.len() as u64).sum();
+    if offset.checked_add(length).is_none_or(|end| end > i64::MAX as u64) {
+        return fail(code::FBIG, "File too large");
+    }
+    if handle.of_user {
+        written_by_user(handle)?;
+    }
+    handle.place.fs.write_given(handle.place.object, *offset, bulk).map_err(told)
+}
+
+/// Opens a file for somebody; with it, since when nothing of its pool can have been lost, in milliseconds since 1970.
+fn open(
+    session: &Session,
+    who: &Subject,
+    path: &[u8],
+    how: Open,
+    mode: u32,
+) -> Result<(Handle, u64)> {
     // Kept first, and then asked about: what is asked about stays what it is.
     let (mut handle, is_new) = again(|| match session.tree.find(who, path, true) {
         Ok(_) if how.new && how.create => {
@@ -322,8 +376,7 @@ fn open(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> 
         place.fs.watch(place.object).map_err(told)?;
         handle.digests = true;
     }
-    let stat = stat(&place)?;
-    Ok(Reply::Opened { handle: session.keep(handle)?, stat, kept_since_ms })
+    Ok((handle, kept_since_ms))
 }
 
 /// Makes a file; that it is new. One that somebody else has just made is as good, if it need not be new.
