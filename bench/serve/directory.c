@@ -109,6 +109,12 @@ int64_t thumper_write(const thumper_file *file, const void *buf, uintptr_t size,
   return size;
 }
 
+int thumper_finish(thumper_file *file, const void *buf, uintptr_t size, uint64_t offset, int stable) {
+  int64_t written = thumper_write(file, buf, size, offset);
+  int closed = thumper_close(file, stable);
+  return written < 0 ? written : closed;
+}
+
 int thumper_sync(const thumper_file *file) { return status(fsync(file->fd)); }
 int thumper_truncate_open(const thumper_file *file, uint64_t size) { return status(ftruncate(file->fd, size)); }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "XrdOuc/XrdOucEnv.hh"
@@ -27,8 +28,19 @@ constexpr auto freshness = std::chrono::milliseconds(20);
 
 File::~File() {
   // Nobody closed it: whoever wrote has no promise.
+  settle();
   end_copy();
   thumper_close(file_, 0);
+}
+
+int File::settle() {
+  return beginning_.give([&](const char *bytes, std::size_t size) -> int {
+    ssize_t done = thumper_write(file_, bytes, size, 0);
+    if (done >= 0) return 0;
+    int none = 0;
+    failed_.compare_exchange_strong(none, static_cast<int>(done));
+    return static_cast<int>(done);
+  });
 }
 
 int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
@@ -48,6 +60,7 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     if (!file_) file_ = thumper_open(call.client, &call.who, call.path.c_str(), how, mode, &error);
     if (!file_) return answer(error);
     is_made_ = flags & O_TRUNC;
+    if (is_made_ && access != O_RDONLY) beginning_.expect();
     fresh_ = std::chrono::steady_clock::now();
     is_fresh_ = true;
     writable_ = access != O_RDONLY;
@@ -107,12 +120,18 @@ int File::Close(long long *size) {
     if (!file_) return -EBADF;
     end_copy();
     thumper_stat stat{};
+    if (size) settle();
     if (size && thumper_stat_open(file_, &stat) == 0) *size = static_cast<long long>(stat.size);
-    thumper_file *file = file_;
-    file_ = nullptr;
-    int failed = failed_;
-    int status = thumper_close(file, writable_ && !failed && site_.options().stable);
-    if (failed) status = failed;
+    bool stable = writable_ && !failed_ && site_.options().stable;
+    int status = beginning_.give([&](const char *bytes, std::size_t count) {
+      int error = 0;
+      auto mine = ticket_of();
+      int status = thumper_finish(std::exchange(file_, nullptr), bytes, count, 0, stable);
+      if (auto *client = status < 0 ? site_.client(error) : nullptr) mine.undo(client);
+      return status;
+    });
+    if (file_) status = thumper_close(std::exchange(file_, nullptr), stable);
+    if (failed_) status = failed_;
     if (status < 0) site_.counters().errors++;
     return answer(status);
   });
@@ -135,6 +154,7 @@ ssize_t File::Read(off_t, size_t) { return 0; }
 ssize_t File::Read(void *buffer, off_t offset, size_t size) {
   if (!file_) return -EBADF;
   if (offset < 0) return -EINVAL;
+  if (int status = settle()) return answer(status);
   return counted_read(thumper_read(file_, buffer, size, static_cast<std::uint64_t>(offset)));
 }
 
@@ -143,6 +163,7 @@ ssize_t File::ReadRaw(void *buffer, off_t offset, size_t size) { return Read(buf
 ssize_t File::ReadV(XrdOucIOVec *pieces, int count) {
   return walled([&]() -> ssize_t {
     if (!file_) return -EBADF;
+    if (int status = settle()) return answer(status);
     ssize_t total = 0;
     std::vector<thumper_piece> batch;
     std::vector<char> bytes;
@@ -180,19 +201,25 @@ ssize_t File::ReadV(XrdOucIOVec *pieces, int count) {
 }
 
 ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
-  if (!file_) return -EBADF;
-  if (offset < 0) return -EINVAL;
-  if (failed_) return answer(failed_);
-  is_fresh_ = false;
-  ssize_t done = thumper_write(file_, buffer, size, static_cast<std::uint64_t>(offset));
-  auto &counters = site_.counters();
-  if (done < 0) {
-    counters.errors++;
-    return answer(static_cast<int>(done));
-  }
-  counters.writes++;
-  counters.written_bytes += size;
-  return done;
+  return walled([&]() -> ssize_t {
+    if (!file_) return -EBADF;
+    if (offset < 0) return -EINVAL;
+    if (failed_) return answer(failed_);
+    is_fresh_ = false;
+    auto done = static_cast<ssize_t>(size);
+    if (!beginning_.take(buffer, offset, size)) {
+      if (int status = settle()) return answer(status);
+      done = thumper_write(file_, buffer, size, static_cast<std::uint64_t>(offset));
+    }
+    auto &counters = site_.counters();
+    if (done < 0) {
+      counters.errors++;
+      return answer(static_cast<int>(done));
+    }
+    counters.writes++;
+    counters.written_bytes += size;
+    return done;
+  });
 }
 
 // XRootD's asynchronous calls: the answer is there before the call returns.
@@ -230,6 +257,7 @@ int File::written(XrdSfsAio *aio, ssize_t done) {
 int File::Fsync() {
   if (!file_) return -EBADF;
   if (failed_) return answer(failed_);
+  if (int status = settle()) return answer(status);
   return answer(thumper_sync(file_));
 }
 
@@ -241,6 +269,7 @@ int File::Fsync(XrdSfsAio *aio) {
 
 int File::Ftruncate(unsigned long long size) {
   if (!file_) return -EBADF;
+  if (int status = settle()) return answer(status);
   int status = thumper_truncate_open(file_, size);
   is_fresh_ = false;
   return answer(status);
@@ -259,6 +288,7 @@ int File::Fchmod(mode_t mode) {
 
 int File::Fstat(struct stat *to) {
   if (!file_) return -EBADF;
+  if (int status = settle()) return answer(status);
   thumper_stat stat{};
   // XRootD asks before it tells its client that the file is open.
   bool is_fresh = is_fresh_.exchange(false) && std::chrono::steady_clock::now() - fresh_ < freshness;

@@ -1,6 +1,7 @@
 // An open file.
 //
-// The one idea: a handle of the client library, which any number of threads may use at once; so nothing is locked here.
+// The one idea: a handle of the client library, which any number of threads may use at once; so nothing is locked here
+// but the beginning of a new file.
 // A file that could be written is on stable storage when its close has returned, if the site does not say otherwise.
 
 #pragma once
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "XrdOss/XrdOss.hh"
+#include "beginning.hh"
 #include "site.hh"
 #include "ticket.hh"
 
@@ -54,12 +56,15 @@ class File final : public XrdOssDF {
   // Takes away what came of a file that was empty when it was opened.
   bool take_back();
   void end_copy();
+  // Writes what is held. 0, or minus a number of errno(3), which the close will say again.
+  int settle();
 
   Site &site_;
   thumper_file *file_ = nullptr;
   bool writable_ = false;
   // It was empty when it was opened.
   bool is_made_ = false;
+  Beginning beginning_;
   // Why a write failed that XRootD believes to be done, minus a number of errno(3): the file is gone by then.
   std::atomic<int> failed_{0};
   // When it was opened, until XRootD has asked what was.

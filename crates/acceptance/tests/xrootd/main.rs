@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod beginnings;
 mod cluster;
 mod copies;
 mod crash;

@@ -1,0 +1,58 @@
+// The first bytes of a new file, held until it is seen what follows.
+//
+// The one idea: most small files are opened, written once and closed; so the first write of a file that was empty waits
+// for the close, and goes to the server with it in one message. Whoever wants anything else of the open file has it
+// written before.
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+namespace thumper {
+
+class Beginning {
+ public:
+  // Bytes that are held, at most: with more, two messages are nothing.
+  static constexpr std::size_t max_bytes = 64 << 10;
+
+  // Nothing was written yet, and nothing is there.
+  void expect() { state_ = State::expected; }
+
+  // Takes a write. False: it is not one to be held.
+  bool take(const void *bytes, off_t offset, size_t size) {
+    if (state_ != State::expected) return false;
+    std::lock_guard lock(lock_);
+    if (state_ != State::expected) return false;
+    state_ = State::none;
+    if (offset != 0 || size == 0 || size > max_bytes) return false;
+    auto *from = static_cast<const char *>(bytes);
+    bytes_.assign(from, from + size);
+    state_ = State::held;
+    return true;
+  }
+
+  // If something is held, `write` is given it, once, and what it returns is returned; else 0. Who comes meanwhile waits.
+  template <class Write>
+  int give(Write write) {
+    if (state_ != State::held) return 0;
+    std::lock_guard lock(lock_);
+    if (state_ != State::held) return 0;
+    int status = write(bytes_.data(), bytes_.size());
+    std::vector<char>().swap(bytes_);
+    state_ = State::none;
+    return status;
+  }
+
+ private:
+  enum class State { none, expected, held };
+  std::atomic<State> state_{State::none};
+  std::mutex lock_;
+  std::vector<char> bytes_;
+};
+
+}  // namespace thumper
