@@ -1,9 +1,11 @@
 //! Programs that judge pools from outside: OpenZFS's zdb, and poolaudit.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use crate::paths;
 
@@ -26,10 +28,22 @@ impl Ran {
     /// # Panics
     /// If it cannot be started.
     #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "real time is the point, and this is no engine")]
     pub fn of(command: &mut Command) -> Ran {
         let shown = format!("{command:?}");
-        let output = command.output().unwrap_or_else(|e| panic!("{shown}: {e}"));
-        Ran::from_output(shown, &output)
+        for _ in 0..50 {
+            match command.output() {
+                // A child that another test has just forked has the program open still, as it was written.
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                output => {
+                    let output = output.unwrap_or_else(|e| panic!("{shown}: {e}"));
+                    return Ran::from_output(shown, &output);
+                }
+            }
+        }
+        panic!("{shown}: somebody writes to the program")
     }
 
     pub(crate) fn from_output(command: String, output: &Output) -> Ran {
@@ -74,7 +88,7 @@ impl std::fmt::Display for Ran {
 /// If it cannot be started.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "real time is the point, and this is no engine")]
-pub fn killed_after(command: &mut Command, time: std::time::Duration) -> Ran {
+pub fn killed_after(command: &mut Command, time: Duration) -> Ran {
     let shown = format!("{command:?}");
     let piped = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let mut child = piped.spawn().unwrap_or_else(|e| panic!("{shown}: {e}"));

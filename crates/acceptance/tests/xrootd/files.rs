@@ -59,7 +59,8 @@ from XRootD.client.flags import OpenFlags
 f = client.File()
 status, _ = f.open(sys.argv[1], OpenFlags.NEW | OpenFlags.MAKEPATH)
 assert status.ok, status.message
-assert f.write(b'half', 0, 4)[0].ok
+for at, part in (0, b'ha'), (2, b'lf'):
+    assert f.write(part, at, 2)[0].ok
 open(sys.argv[2], 'w').close()
 time.sleep(100)
 "#;
