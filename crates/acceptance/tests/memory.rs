@@ -17,6 +17,9 @@ const CAP: u64 = 256 * MIB;
 /// What its program, its threads and its allocator may take beside that. (It has promised 128 MiB; what one holder less in
 /// the account makes of it is less than that.)
 const BESIDE: u64 = 32 * MIB;
+/// What of that may be in the account, beyond the cap: threads of connections take theirs unasked, 96 KiB each, of which
+/// there are the more at once the slower the machine is.
+const UNASKED: u64 = 16 * MIB;
 /// What it may have half a minute after the load.
 const FLOOR: u64 = 96 * MIB;
 /// How long that may take.
@@ -170,7 +173,7 @@ fn a_server_under_load_keeps_to_its_cap_and_is_small_when_idle() {
     assert!(peak <= CAP + BESIDE, "{shown}");
     // The account says so, too, and knows of most of it.
     let used_max = told(&state, "used_max");
-    assert!(used_max <= CAP + 8 * MIB && used_max > CAP / 3, "{shown}");
+    assert!(used_max <= CAP + UNASKED && used_max > CAP / 3, "{shown}");
     let begin = rt::time::now();
     while resident(server.pid()).0 > FLOOR {
         let top = || Ran::of(thumper(&state).arg("top")).expect_ok().out;
