@@ -109,7 +109,7 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
         Door::new(at).map_err(|error| ServeError::Page(at, error)).map(|door| (at, door))
     });
     let door = door.transpose()?;
-    // Last of all that may fail here, so that who can reach the socket can reach the page too.
+    // The last that is bound, so that who can reach the socket can reach the page too.
     let listener = listen(&options.socket)?;
     let held = Arc::new(if options.mount { Held::mounting() } else { Held::default() });
     if let Some(hooks) = hooks {

@@ -214,6 +214,24 @@ pub unsafe extern "C" fn thumper_read_pieces(
     })
 }
 
+/// Has all of `size` bytes written by `write`; `size`.
+///
+/// # Safety
+/// `file` is open; there are `size` bytes at `buf`.
+unsafe fn written(
+    file: *const thumper_file,
+    buf: *const c_void,
+    size: usize,
+    write: impl FnOnce(&File, &[u8]) -> Result<()>,
+) -> i64 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let (file, bytes) = unsafe { (given(file, "the file")?, bytes(buf, size)?) };
+        write(&file.0, bytes)?;
+        Ok(size as i64)
+    })
+}
+
 /// Writes all of `size` bytes at `offset`; `size`.
 ///
 /// # Safety
@@ -225,12 +243,8 @@ pub unsafe extern "C" fn thumper_write(
     size: usize,
     offset: u64,
 ) -> i64 {
-    guarded(|| {
-        // SAFETY: the caller's promise.
-        let (file, bytes) = unsafe { (given(file, "the file")?, bytes(buf, size)?) };
-        file.0.write(offset, bytes)?;
-        Ok(size as i64)
-    })
+    // SAFETY: the caller's promise.
+    unsafe { written(file, buf, size, |file, bytes| file.write(offset, bytes)) }
 }
 
 /// Writes all of `size` bytes at `offset`, and puts all that was written on stable storage; `size`.
@@ -244,12 +258,8 @@ pub unsafe extern "C" fn thumper_write_stable(
     size: usize,
     offset: u64,
 ) -> i64 {
-    guarded(|| {
-        // SAFETY: the caller's promise.
-        let (file, bytes) = unsafe { (given(file, "the file")?, bytes(buf, size)?) };
-        file.0.write_stable(offset, bytes)?;
-        Ok(size as i64)
-    })
+    // SAFETY: the caller's promise.
+    unsafe { written(file, buf, size, |file, bytes| file.write_stable(offset, bytes)) }
 }
 
 /// Writes the last `size` bytes, at `offset`, and lets go of a file; with `stable` not 0 all that was written is on
