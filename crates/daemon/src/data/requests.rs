@@ -1,7 +1,7 @@
 //! What each request does.
 
 use format::znode::Time;
-use fs::{Algorithm, Attrs, FsError, Lent, NewObject, Setattr, When, Who, code, mode};
+use fs::{Algorithm, Attrs, FsError, Lent, NewObject, Object, Setattr, When, Who, code, mode};
 use rt::Grant;
 use rt::buf::PooledBuf;
 use rt::sync::Arc;
@@ -11,7 +11,7 @@ use super::access::{self, READ, SET_GID, THROUGH, WRITE};
 use super::broken;
 use super::handles::{Handle, Session};
 use super::lane::Supply;
-use super::tree::{Place, Result, again, denied, fail, shown, told};
+use super::tree::{Parent, Place, Result, again, denied, fail, shown, told};
 
 /// Entries of one answer, at most.
 const ENTRIES_MAX: usize = 256;
@@ -86,7 +86,7 @@ pub(super) fn goal(session: &Session, request: &Request) -> Result<Option<Goal>>
         }
         Request::Put { who, path, how, mode, .. } => {
             let how = Open { new: how.new, parents: how.parents, digests: how.digests, ..PUT };
-            let (handle, _) = open(session, who, path, how, *mode)?;
+            let (handle, ..) = open(session, who, path, how, *mode)?;
             Ok(Some(Goal { handle: Arc::new(handle), offset: 0 }))
         }
         _ => Ok(None),
@@ -106,8 +106,7 @@ pub(super) fn answer(
     }
     let reply = match request {
         Request::Open { who, path, how, mode } => {
-            let (handle, kept_since_ms) = open(session, &who, &path, how, mode)?;
-            let stat = stat(&handle.place)?;
+            let (handle, stat, kept_since_ms) = open(session, &who, &path, how, mode)?;
             Reply::Opened { handle: session.keep(handle)?, stat, kept_since_ms }
         }
         Request::Close { handle, stable } => {
@@ -130,7 +129,7 @@ pub(super) fn answer(
             return Ok((Reply::Bytes, Some(bulk)));
         }
         Request::Get { who, path, length } => {
-            let (handle, _) = open(session, &who, &path, Open::READ, 0)?;
+            let (handle, ..) = open(session, &who, &path, Open::READ, 0)?;
             let bulk = read(&handle, 0, length as usize, supply)?;
             return Ok((Reply::Got(stat(&handle.place)?), Some(bulk)));
         }
@@ -169,14 +168,14 @@ pub(super) fn answer(
         }
         Request::Unlink { who, path } => {
             again(|| {
-                let (dir, name) = removable(session, &who, &path)?;
+                let (dir, _, name) = removable(session, &who, &path)?;
                 dir.fs.unlink(dir.object, name).map_err(told)
             })?;
             Reply::Done
         }
         Request::Rmdir { who, path } => {
             again(|| {
-                let (dir, name) = removable(session, &who, &path)?;
+                let (dir, _, name) = removable(session, &who, &path)?;
                 dir.fs.rmdir(dir.object, name).map_err(told)
             })?;
             Reply::Done
@@ -314,14 +313,15 @@ fn write(goal: &Goal, bulk: Vec<PooledBuf>) -> Result<()> {
     handle.place.fs.write_given(handle.place.object, *offset, bulk).map_err(told)
 }
 
-/// Opens a file for somebody; with it, since when nothing of its pool can have been lost, in milliseconds since 1970.
+/// Opens a file for somebody; with it its attributes, and since when nothing of its pool can have been lost, in
+/// milliseconds since 1970.
 fn open(
     session: &Session,
     who: &Subject,
     path: &[u8],
     how: Open,
     mode: u32,
-) -> Result<(Handle, u64)> {
+) -> Result<(Handle, Stat, u64)> {
     // Kept first, and then asked about: what is asked about stays what it is.
     let (mut handle, is_new) = again(|| match session.tree.find(who, path, true) {
         Ok(_) if how.new && how.create => {
@@ -339,7 +339,7 @@ fn open(
         let why = "the server began anew meanwhile, and some of what was written may be lost";
         return fail(code::IO, format!("{}: {why}", shown(path)));
     }
-    let attrs = place.attrs()?;
+    let (object, mut attrs) = place.fs.open_object(place.object).map_err(told)?;
     match attrs.kind() {
         mode::FILE => {}
         mode::DIR => return fail(code::ISDIR, format!("{}: Is a directory", shown(path))),
@@ -371,12 +371,14 @@ fn open(
             // Should all that follows be lost, the file must not look as nobody had touched it.
             place.fs.fsync(place.object).map_err(told)?;
         }
+        attrs = place.attrs()?;
     }
     if how.digests && how.write && session.tree.makes_digests(&place)? {
         place.fs.watch(place.object).map_err(told)?;
         handle.digests = true;
     }
-    Ok((handle, kept_since_ms))
+    let stat = stat_of(&place, &object, &attrs)?;
+    Ok((handle, stat, kept_since_ms))
 }
 
 /// Makes a file; that it is new. One that somebody else has just made is as good, if it need not be new.
@@ -387,7 +389,7 @@ fn make_file(
     how: Open,
     mode: u32,
 ) -> Result<(Handle, bool)> {
-    let (dir, name) = match session.tree.parent(who, path) {
+    let (dir, above, name) = match session.tree.parent(who, path) {
         Err(failure) if failure.errno == code::NOENT && how.parents => {
             let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
             make_directory(session, who, &path[..cut], 0o755, true)?;
@@ -395,10 +397,10 @@ fn make_file(
         }
         found => found?,
     };
-    if !access::may(who, &dir.attrs()?, WRITE | THROUGH) {
+    if !access::may(who, &above, WRITE | THROUGH) {
         return denied(path);
     }
-    let new = made_in(&dir.attrs()?, mode::FILE | mode & PERMISSIONS, who);
+    let new = made_in(&above, mode::FILE | mode & PERMISSIONS, who);
     match dir.fs.create(dir.object, name, &new) {
         Ok(object) => Ok((Handle::of(Place { fs: dir.fs, object })?, true)),
         Err(FsError::Exists { .. }) if !how.new => {
@@ -439,14 +441,13 @@ fn make_directory(
             }
         }
     }
-    let (dir, name) = session.tree.parent(who, path)?;
+    let (dir, above, name) = session.tree.parent(who, path)?;
     if session.tree.enter(&dir, name)?.is_some() {
         return match parents && session.tree.find(who, path, true)?.attrs()?.is_dir() {
             true => Ok(()),
             false => fail(code::EXIST, format!("{}: File exists", shown(path))),
         };
     }
-    let above = dir.attrs()?;
     if !access::may(who, &above, WRITE | THROUGH) {
         return denied(path);
     }
@@ -458,29 +459,29 @@ fn make_directory(
 }
 
 /// The directory and name of what is to lose it.
-fn removable<'p>(session: &Session, who: &Subject, path: &'p [u8]) -> Result<(Place, &'p [u8])> {
-    let (dir, name) = session.tree.parent(who, path)?;
+fn removable<'p>(session: &Session, who: &Subject, path: &'p [u8]) -> Result<Parent<'p>> {
+    let (dir, above, name) = session.tree.parent(who, path)?;
     let Some(place) = session.tree.enter(&dir, name)? else {
         return fail(code::NOENT, format!("{}: No such file or directory", shown(path)));
     };
     if place.fs.name() != dir.fs.name() {
         return fail(code::PERM, format!("{}: it is a file system", shown(path)));
     }
-    match access::may_remove(who, &dir.attrs()?, &place.attrs()?) {
-        true => Ok((dir, name)),
+    match access::may_remove(who, &above, &place.attrs()?) {
+        true => Ok((dir, above, name)),
         false => denied(path),
     }
 }
 
 fn rename(session: &Session, who: &Subject, from: &[u8], to: &[u8]) -> Result<()> {
-    let (dir, name) = removable(session, who, from)?;
-    let (into, new_name) = session.tree.parent(who, to)?;
+    let (dir, _, name) = removable(session, who, from)?;
+    let (into, above, new_name) = session.tree.parent(who, to)?;
     if into.fs.name() != dir.fs.name() {
         return fail(code::XDEV, format!("{}: Invalid cross-device link", shown(to)));
     }
     if session.tree.enter(&into, new_name)?.is_some() {
-        let (_, _) = removable(session, who, to)?;
-    } else if !access::may(who, &into.attrs()?, WRITE | THROUGH) {
+        drop(removable(session, who, to)?);
+    } else if !access::may(who, &above, WRITE | THROUGH) {
         return denied(to);
     }
     dir.fs.rename(dir.object, name, into.object, new_name).map_err(told)
@@ -581,7 +582,11 @@ fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Repl
 }
 
 fn stat(place: &Place) -> Result<Stat> {
-    let (object, attrs): (_, Attrs) = place.fs.open_object(place.object).map_err(told)?;
+    let (object, attrs) = place.fs.open_object(place.object).map_err(told)?;
+    stat_of(place, &object, &attrs)
+}
+
+fn stat_of(place: &Place, object: &Object, attrs: &Attrs) -> Result<Stat> {
     let allocated = object.stat_bytes().map_err(|e| told(e.into()))?;
     let time = |time: Time| (time.secs, time.nanos);
     Ok(Stat {

@@ -67,6 +67,9 @@ impl Place {
     }
 }
 
+/// A directory, its attributes, and a name in it.
+pub(super) type Parent<'p> = (Place, Attrs, &'p [u8]);
+
 /// A tree of some pool that the server holds.
 pub(super) struct Tree {
     held: Arc<Held>,
@@ -144,11 +147,17 @@ impl Tree {
 
     /// What an entry of a directory leads to: a file system below it, or an object in it.
     pub(super) fn enter(&self, dir: &Place, name: &[u8]) -> Result<Option<Place>> {
+        Ok(self.step(dir, name)?.map(|(place, _)| place))
+    }
+
+    /// The same, and its type bits of the mode, as far as the entry tells.
+    fn step(&self, dir: &Place, name: &[u8]) -> Result<Option<(Place, u32)>> {
         if let Some(place) = self.below(dir, name)? {
-            return Ok(Some(place));
+            return Ok(Some((place, mode::DIR)));
         }
         let found: Option<DirEntry> = dir.fs.lookup(dir.object, name).map_err(told)?;
-        Ok(found.map(|entry| Place { fs: dir.fs.clone(), object: entry.object }))
+        let place = |object| Place { fs: dir.fs.clone(), object };
+        Ok(found.map(|entry| (place(entry.object), entry.kind)))
     }
 
     /// What a path leads to; with `follow` a link at its end is followed, too.
@@ -178,11 +187,16 @@ impl Tree {
             if !access::may(who, &attrs, THROUGH) {
                 return denied(path);
             }
-            let Some(place) = self.enter(at, &name)? else {
+            let Some((place, kind)) = self.step(at, &name)? else {
                 return fail(code::NOENT, format!("{}: No such file or directory", shown(path)));
             };
+            // An entry that lies about what is no link leads to it, and no further.
+            if [mode::FILE, mode::DIR].contains(&kind) || rest.is_empty() && !follow {
+                way.push(place);
+                continue;
+            }
             let found = place.attrs()?;
-            if found.kind() != mode::SYMLINK || rest.is_empty() && !follow {
+            if found.kind() != mode::SYMLINK {
                 way.push(place);
                 continue;
             }
@@ -201,8 +215,8 @@ impl Tree {
         way.pop().map_or_else(|| fail(code::ACCES, shown(path)), Ok)
     }
 
-    /// The directory that a path's last name is in, and that name.
-    pub(super) fn parent<'p>(&self, who: &Subject, path: &'p [u8]) -> Result<(Place, &'p [u8])> {
+    /// The directory that a path's last name is in, with its attributes, and that name.
+    pub(super) fn parent<'p>(&self, who: &Subject, path: &'p [u8]) -> Result<Parent<'p>> {
         drop(names(path)?);
         let Some((before, name)) = split(path) else {
             return fail(code::INVAL, format!("{}: it is the root of the tree", shown(path)));
@@ -215,7 +229,7 @@ impl Tree {
         if !access::may(who, &attrs, THROUGH) {
             return denied(path);
         }
-        Ok((place, name))
+        Ok((place, attrs, name))
     }
 }
 
