@@ -9,6 +9,7 @@ pub mod alike;
 pub mod engine;
 pub mod forest;
 pub mod judges;
+pub mod library;
 pub mod mounts;
 pub mod program;
 pub mod server;
@@ -17,6 +18,7 @@ pub mod transcript;
 
 pub use engine::{SHAPES, Session, Shape};
 pub use judges::{assert_verified, assert_verified_kernels, choose, judge, judge_without};
+pub use library::client_library;
 pub use program::{thumper, thumper_path};
 pub use server::Server;
 pub use stage::Stage;

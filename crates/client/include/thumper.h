@@ -389,12 +389,16 @@ thumper_dir *thumper_opendir(const thumper_client *client,
                              int *error);
 
 /**
- * The next entry: its name, with a NUL, and its attributes. 1, or 0 at the end.
+ * The next entry: its name, with a NUL, and its attributes. 1, or 0 at the end. ERANGE if the name is longer than there is
+ * room for: then the entry is still the next.
  *
  * # Safety
  * `dir` is open; there is room for `size` bytes at `name`, and null or room at `stat`.
  */
-int thumper_readdir(const thumper_dir *dir, char *name, uintptr_t size, thumper_stat *stat);
+int thumper_readdir(const thumper_dir *dir,
+                    char *name,
+                    uintptr_t size,
+                    thumper_stat *stat);
 
 /**
  * Lets go of a directory.

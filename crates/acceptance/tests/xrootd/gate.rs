@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use acceptance::{Server, assert_verified, thumper};
+use acceptance::{Server, assert_verified, client_library, thumper};
 use client::{Client, Options, Subject};
 use rt::sync::Arc;
 use testkit::random::Rng;
@@ -31,18 +31,11 @@ const CLIENT_SECONDS: &str = "120";
 fn built() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
-        let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
-        let folder = if cfg!(debug_assertions) { "debug" } else { "release" };
-        let cache = testkit::paths::cache();
-        let target = cache.parent().unwrap();
-        let source = testkit::paths::repository();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "client", "--profile", profile]);
-        drop(Ran::of(cargo.current_dir(&source).arg("--target-dir").arg(target)).expect_ok());
-        let into = target.join("xrootd").join(folder);
-        let library = target.join(folder).join("libclient.a");
+        let library = client_library();
+        let folder = library.parent().unwrap();
+        let into = folder.with_file_name("xrootd").join(folder.file_name().unwrap());
         let mut cmake = Command::new("cmake");
-        cmake.arg("-S").arg(source.join("xrootd")).arg("-B").arg(&into);
+        cmake.arg("-S").arg(testkit::paths::repository().join("xrootd")).arg("-B").arg(&into);
         cmake.arg(format!("-DTHUMPER_CLIENT={}", library.display()));
         drop(Ran::of(&mut cmake).expect_ok());
         drop(Ran::of(Command::new("cmake").arg("--build").arg(&into)).expect_ok());

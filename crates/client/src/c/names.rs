@@ -59,7 +59,8 @@ pub unsafe extern "C" fn thumper_opendir(
     out
 }
 
-/// The next entry: its name, with a NUL, and its attributes. 1, or 0 at the end.
+/// The next entry: its name, with a NUL, and its attributes. 1, or 0 at the end. ERANGE if the name is longer than there is
+/// room for: then the entry is still the next.
 ///
 /// # Safety
 /// `dir` is open; there is room for `size` bytes at `name`, and null or room at `stat`.
@@ -74,23 +75,19 @@ pub unsafe extern "C" fn thumper_readdir(
         // SAFETY: the caller's promise.
         let dir = unsafe { given(dir, "the directory") }?;
         let mut state = dir.state.lock();
-        let entry = loop {
-            match (state.entries.next(), state.next) {
-                (Some(entry), _) => break entry,
-                (None, None) => return Ok(0),
-                (None, Some(from)) => {
-                    let (entries, next) = dir.client.list(&dir.who, &dir.path, from)?;
-                    *state = Listing { entries: entries.into_iter(), next };
-                }
-            }
-        };
-        let mut bytes = entry.name;
-        bytes.push(0);
+        while state.entries.as_slice().is_empty() {
+            let Some(from) = state.next else { return Ok(0) };
+            let (entries, next) = dir.client.list(&dir.who, &dir.path, from)?;
+            *state = Listing { entries: entries.into_iter(), next };
+        }
+        let Some(entry) = state.entries.as_slice().first() else { return Ok(0) };
+        let name_and_nul = [&entry.name[..], &[0]].concat();
         // SAFETY: the caller's promise.
         unsafe {
-            hand_over(&bytes, name.cast(), size.max(1))?;
+            hand_over(&name_and_nul, name.cast(), size.max(1))?;
             put(stat, stat_of(&entry.stat));
         }
+        state.entries.next();
         Ok(1)
     });
     status as c_int
@@ -260,10 +257,10 @@ pub unsafe extern "C" fn thumper_setxattr(
     let set = |c: &Client, who: &Subject, path: &[u8]| {
         // SAFETY: the caller's promise.
         let name = unsafe { text(name, "the name") }?;
-        let value = match value.is_null() || size > isize::MAX as usize {
+        let value = match value.is_null() {
             true => None,
             // SAFETY: there are `size` bytes, by the caller's promise.
-            false => Some(unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size) }),
+            false => Some(unsafe { bytes(value, size) }?),
         };
         c.set_xattr(who, path, name, value)
     };
