@@ -15,6 +15,7 @@ use format::label::DATA_AT;
 use format::scan::Bookmark;
 use fs::{Accounts, Filesystem, FsError, NewObject, Who, mode};
 use pool::props::space::Owner;
+use rt::mem::Holder;
 use testkit::{Images, rounds};
 
 const WHO: Who = Who { uid: 1000, gid: 100 };
@@ -369,4 +370,30 @@ fn a_tree_that_could_not_be_read_is_freed_later() {
         drop(session);
         assert_verified(&images);
     }
+}
+
+/// What a file had in memory is of no use when it is gone: it makes room for others, and nothing needs to.
+#[test]
+fn what_is_freed_leaves_the_cache() {
+    let (images, mut session) = Session::create(&SHAPES[0], 16 << 10);
+    let fs = session.filesystem();
+    let blocks = (4 << 20) / RECORD;
+    let number = put(fs, "file", blocks);
+    session.pool().sync().unwrap();
+    let cached = || fs.pool().store().account().of(Holder::Cache).held();
+    let before = cached();
+    for at in (0..4u64 << 20).step_by(16 << 10) {
+        fs.read(number, at + 1, &mut [0; 100]).unwrap();
+    }
+    let full = cached();
+    assert!(full >= before + (4 << 20), "{before} {full}");
+    fs.unlink(fs.root(), b"file").unwrap();
+    for _ in 0..4 {
+        session.pool().sync().unwrap();
+    }
+    let after = cached();
+    // Some of what is new since is there, too.
+    assert!(after + (3 << 20) <= full, "{before} {full} {after}");
+    session.close().unwrap();
+    judge(&images, engine::POOL, 0, 0);
 }

@@ -328,7 +328,7 @@ impl Allocator {
         }
     }
 
-    /// Frees all that a block takes: its copies, and of a gang the headers and members.
+    /// Frees all that a block takes: its copies, of a gang the headers and members, and its place in the cache.
     ///
     /// # Errors
     /// A deduplicated block is refused: others may hold it, which only its table knows.
@@ -337,6 +337,7 @@ impl Allocator {
             let reason = "a deduplicated block cannot be freed";
             return Err(StoreError::BadPointer { bp: Box::new(*bp), reason });
         }
+        store.forget(bp);
         if !bp.is_gang() {
             return bp.dvas().try_for_each(|dva| self.free_dva(dva));
         }

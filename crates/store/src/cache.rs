@@ -4,10 +4,10 @@
 //! pointer is kept, too: one that names the same place with another checksum or size, be it hostile
 //! or that of a block written over in a later pass, finds nothing (INV-2).
 //! Sharded, bounded by bytes, and leased from the account, to which it gives back what others need (INV-5);
-//! the victim is chosen by a second-chance clock. Metadata is kept here, records of which only a part was wanted, and
+//! the victim is chosen by a second-chance clock; what is freed goes at once. Metadata is kept here, records of which only a part was wanted, and
 //! those that are wanted again; else file data goes straight into the reader's buffer.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
 
 use format::BlkPtr;
@@ -20,6 +20,8 @@ const SHARDS: usize = 16;
 const ENTRY_BYTES: usize = 384;
 /// Blocks of a shard that are remembered to have been wanted once.
 const ONCE_MAX: usize = 512;
+/// Keys of forgotten entries that the clock of a shard may have beside as many as there are entries.
+const CLOCK_SLACK: usize = 64;
 /// What is kept when nobody has done anything for a while, in bytes.
 const RESTING_BYTES: usize = 8 << 20;
 
@@ -78,6 +80,7 @@ impl Entry {
 #[derive(Default)]
 struct Shard {
     entries: BTreeMap<Key, Entry>,
+    /// The key of each entry, and of some that were forgotten.
     clock: VecDeque<Key>,
     /// Blocks that are not here, and were wanted once; those that were wanted last are at the end.
     once: VecDeque<Key>,
@@ -107,6 +110,14 @@ impl Shard {
         self.bytes -= entry.bytes();
         if let Some(lease) = &mut self.lease {
             lease.shrink(self.bytes as u64);
+        }
+    }
+
+    /// The clock runs past what was forgotten; here it is rid of it, where that is most of it.
+    fn tidy_clock(&mut self) {
+        if self.clock.len() > 2 * self.entries.len() + CLOCK_SLACK {
+            let mut seen = BTreeSet::new();
+            self.clock.retain(|key| self.entries.contains_key(key) && seen.insert(*key));
         }
     }
 
@@ -210,14 +221,12 @@ impl Cache {
         }
     }
 
-    /// Forgets a block.
+    /// Forgets a block: nobody will ask for it, or for what it was.
     pub fn forget(&self, bp: &BlkPtr) {
         let Some(key) = key(bp) else { return };
         let mut shard = self.shard(&key).lock();
-        if shard.entries.contains_key(&key) {
-            shard.remove(&key);
-            shard.clock.retain(|k| *k != key);
-        }
+        shard.remove(&key);
+        shard.tidy_clock();
     }
 
     /// Bytes held.
@@ -302,6 +311,27 @@ mod tests {
         assert!(cache.get(&bp(999 << 12, 6)).is_none());
         cache.forget(&bp(999 << 12, 5));
         assert!(cache.get(&bp(999 << 12, 5)).is_none());
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_nothing_behind() {
+        let cache = Cache::new(1 << 20);
+        let kept = bp(1 << 40, 5);
+        cache.put(&kept, Arc::new(vec![1; 4096].into()));
+        // Some more than once, as where a block is written over in place.
+        for i in 0..100_000 {
+            let bp = bp((i % 60_000) << 12, 5);
+            cache.put(&bp, Arc::new(vec![2; 4096].into()));
+            cache.forget(&bp);
+        }
+        assert_eq!(cache.bytes(), 4096 + ENTRY_BYTES);
+        let keys: usize = cache.shards.iter().map(|shard| shard.lock().clock.len()).sum();
+        assert!(keys <= SHARDS * (CLOCK_SLACK + 1) + 2, "{keys}");
+        // The clock still finds its victims.
+        for i in 0..1000 {
+            cache.put(&bp(i << 12, 5), Arc::new(vec![i as u8; 4096].into()));
+        }
+        assert!(cache.bytes() > 900 << 10 && cache.bytes() <= 1 << 20, "{}", cache.bytes());
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Store {
         self.cache.is_wanted_again(bp)
     }
 
-    /// Forgets the bytes of a block that was written over.
+    /// Forgets the bytes of a block that was written over, or freed.
     pub(crate) fn forget(&self, bp: &BlkPtr) {
         self.cache.forget(bp);
     }
