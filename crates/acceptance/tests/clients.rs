@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use acceptance::{Server, assert_verified, thumper};
 use client::{Client, Open, Options, Subject};
-use rt::sync::Arc;
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use rt::sync::{Arc, Mutex};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use testkit::random::Rng;
 use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
@@ -545,6 +545,15 @@ fn who_writes_goes_on_when_the_server_is_stopped_in_order() {
                 rt::time::sleep(Duration::from_micros(500));
             }
         });
+        // Who asks by a path is told by the next one, and not that the pool is none of this one's.
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !enough.load(Ordering::Relaxed) {
+                    client.stat(&ROOT, b"/written", true).unwrap();
+                    drop(client.open(&ROOT, b"/written", READ, 0).unwrap());
+                }
+            });
+        }
         for _ in 0..4 {
             let before = written.load(Ordering::Relaxed);
             while written.load(Ordering::Relaxed) < before + 50 && !writer.is_finished() {
@@ -561,6 +570,116 @@ fn who_writes_goes_on_when_the_server_is_stopped_in_order() {
     assert_eq!(errno(file.write(0, &bytes)), 5);
     site.restart_in_order();
     assert_eq!(errno(file.sync()), 5, "it is not forgotten");
+    // For a server that has gone nobody waits to close what is open.
+    let open: Vec<_> = (0..5)
+        .map(|_| client.open(&ROOT, b"/written", Open { write: true, ..READ }, 0).unwrap())
+        .collect();
+    site.server.take().unwrap().kill();
+    let start = std::time::Instant::now();
+    drop((open, file));
+    assert!(start.elapsed() < Duration::from_secs(2));
+    site.server = Some(Server::start(&site.state()));
+    drop(client);
+    site.end();
+}
+
+/// What lies between a client and its server, as a connection that breaks does.
+struct Between {
+    socket: PathBuf,
+    ways: Arc<Mutex<Vec<[UnixStream; 2]>>>,
+    is_full: Arc<AtomicBool>,
+    /// Bytes that a client may still send.
+    left: Arc<AtomicU64>,
+}
+
+impl Between {
+    fn new(site: &Site) -> Between {
+        let socket = site.aside.path().join("between");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = site.options("tank").socket;
+        let (ways, is_full) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let left = Arc::new(AtomicU64::new(u64::MAX));
+        let between = Between { socket, ways, is_full, left };
+        let (ways, is_full, left) =
+            (between.ways.clone(), between.is_full.clone(), between.left.clone());
+        std::thread::spawn(move || {
+            while let Ok((theirs, _)) = listener.accept() {
+                if is_full.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let Ok(ours) = UnixStream::connect(&server) else { continue };
+                let ends = || [theirs.try_clone().unwrap(), ours.try_clone().unwrap()];
+                ways.lock().push(ends());
+                let [from, to] = ends();
+                let left = left.clone();
+                std::thread::spawn(move || pass(from, to, &left));
+                std::thread::spawn(move || pass(ours, theirs, &AtomicU64::new(u64::MAX)));
+            }
+        });
+        between
+    }
+
+    fn options(&self, lanes_max: usize) -> Options {
+        Options { socket: self.socket.clone(), lanes_max, ..Options::new("", "tank") }
+    }
+
+    fn cut(&self, way: usize) {
+        self.ways.lock()[way].iter().for_each(|end| drop(end.shutdown(Shutdown::Both)));
+    }
+}
+
+/// Passes on what comes, until it is enough.
+fn pass(mut from: UnixStream, mut to: UnixStream, left: &AtomicU64) {
+    let mut buf = vec![0; 32 << 10];
+    while let Ok(count @ 1..) = from.read(&mut buf) {
+        let before = left.load(Ordering::Relaxed);
+        if before < count as u64 || to.write_all(&buf[..count]).is_err() {
+            break;
+        }
+        left.fetch_sub(count as u64, Ordering::Relaxed);
+    }
+    drop((from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both)));
+}
+
+/// One connection of several breaks: what is open stays open, though it has no name any more.
+#[test]
+fn one_connection_that_breaks_is_not_the_end_of_what_is_open() {
+    let site = Site::new();
+    let between = Between::new(&site);
+    let client = Client::connect(between.options(4)).unwrap();
+    let file = client.open(&ROOT, b"/nameless", NEW, 0o644).unwrap();
+    file.write(0, b"whatever happens").unwrap();
+    client.unlink(&ROOT, b"/nameless").unwrap();
+    while between.ways.lock().len() < 3 {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| client.list(&ROOT, b"/", 0).unwrap());
+            }
+        });
+    }
+    for way in 0..2 {
+        between.cut(way);
+        let mut back = [0; 16];
+        assert_eq!(file.read(0, &mut back).unwrap(), 16);
+        assert_eq!(&back, b"whatever happens");
+        file.write(0, b"whatever ").unwrap();
+    }
+    // Now there is no room for another: those that are there do all of it.
+    between.is_full.store(true, Ordering::Relaxed);
+    let start = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..50).for_each(|_| drop(client.list(&ROOT, b"/", 0).unwrap())));
+        }
+    });
+    assert!(start.elapsed() < Duration::from_secs(8), "nobody waits for a server that is there");
+    // Who writes a file, and is cut off in it, is not told that somebody else has made it.
+    between.is_full.store(false, Ordering::Relaxed);
+    between.left.store(600_000, Ordering::Relaxed);
+    let put = client.put(&ROOT, b"/put", NEW, 0o644, &noise(1, 1 << 20), false);
+    assert_eq!(errno(put), 5);
+    between.left.store(u64::MAX, Ordering::Relaxed);
+    assert_eq!(client.stat(&ROOT, b"/put", true).unwrap().size, 0);
     drop((file, client));
     site.end();
 }
@@ -658,9 +777,12 @@ fn bytes_that_were_lent_are_believed_while_the_connection_is_there() {
                 stream.read_exact(&mut part).unwrap();
                 wire::decode::<Request>(&part).unwrap()
             };
-            assert!(matches!(hear(&mut stream), Request::Open { .. }));
-            let opened = Reply::Opened { handle: 1, stat: Stat::default(), kept_since_ms: 1 };
-            stream.write_all(&wire::encode(&Answer::Ok(opened), 0, false).unwrap()).unwrap();
+            // The session goes on, and what is open in it.
+            if !right {
+                assert!(matches!(hear(&mut stream), Request::Open { .. }));
+                let opened = Reply::Opened { handle: 1, stat: Stat::default(), kept_since_ms: 1 };
+                stream.write_all(&wire::encode(&Answer::Ok(opened), 0, false).unwrap()).unwrap();
+            }
             let Request::Read { length, .. } = hear(&mut stream) else { panic!("a read") };
             let bytes = vec![u8::from(right); length as usize];
             assert_eq!(answers.lend(&[&bytes]).unwrap(), bytes.len());
@@ -831,7 +953,7 @@ fn what_a_server_may_have_lost_is_not_gone_on_with() {
     let mut site = Site::new();
     let client = site.client("tank");
     let open = |path: &[u8], how| client.open(&ROOT, path, how, 0o644);
-    for path in [&b"/old"[..], b"/replayed", b"/emptied"] {
+    for path in [&b"/old"[..], b"/replayed", b"/emptied", b"/again"] {
         let file = open(path, NEW).unwrap();
         file.write(0, &noise(1, 300_000)).unwrap();
         file.close(true).unwrap();
@@ -840,12 +962,17 @@ fn what_a_server_may_have_lost_is_not_gone_on_with() {
     replayed.write(0, &noise(3, 1000)).unwrap();
     replayed.sync().unwrap();
     replayed.write(1000, &noise(4, 1000)).unwrap();
+    // The log is written from here on. That somebody is about to write is in it each time, not only the first.
+    drop(open(b"/again", ON).unwrap());
+    let again = open(b"/again", ON).unwrap();
+    let stamped = client.stat(&ROOT, b"/again", true).unwrap().ctime;
     let emptied = open(b"/emptied", Open { write: true, truncate: true, ..READ }).unwrap();
     let old = open(b"/old", ANEW).unwrap();
     old.write(0, &noise(2, 100_000)).unwrap();
     site.restart();
     assert_eq!(errno(emptied.write(0, b"x")), 5, "that it was emptied is lost");
-    drop((old, replayed, emptied));
+    drop((old, replayed, emptied, again));
+    assert!(client.stat(&ROOT, b"/again", true).unwrap().ctime >= stamped);
     let left = client.stat(&ROOT, b"/old", true).unwrap().size;
     assert!(left <= 100_000, "what was there is not what was written: {left}");
     for path in [&b"/old"[..], b"/replayed", b"/emptied"] {

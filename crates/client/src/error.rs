@@ -19,6 +19,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub(crate) mod code {
     pub(crate) const EIO: i32 = 5;
     pub(crate) const E2BIG: i32 = 7;
+    pub(crate) const EBADF: i32 = 9;
     pub(crate) const EINVAL: i32 = 22;
     pub(crate) const ERANGE: i32 = 34;
     pub(crate) const EPROTO: i32 = 71;

@@ -5,7 +5,7 @@ use rt::sync::{Arc, Mutex};
 use wire::{BULK_MAX, Open, PIECES_MAX, Reply, Request, Stat, Subject, Target};
 
 use crate::error::{Error, Result, code};
-use crate::lanes::Client;
+use crate::lanes::{Client, Missed};
 
 /// An open file. Any number of threads may use it at once; let go of when it is dropped.
 pub struct File {
@@ -269,13 +269,13 @@ impl File {
         let mut trials = self.client.trials();
         loop {
             let handle = *self.open.lock();
-            let result = self.client.call_in(handle.epoch, &ask(handle.number), bulk, to);
-            match result {
-                Err(error) if error.errno == code::ENOTCONN => {
+            match self.client.call_in(handle.epoch, &ask(handle.number), bulk, to) {
+                Ok((reply, count)) => return Ok((handle, reply, count)),
+                Err(Missed::Answer(error)) => return Err(error),
+                Err(Missed::Session) => {
                     trials.once_more()?;
                     self.open_again(handle.epoch)?;
                 }
-                result => return result.map(|(reply, count)| (handle, reply, count)),
             }
         }
     }
@@ -297,8 +297,8 @@ impl File {
         })?;
         if identity(&stat) != identity(&self.opened) {
             // Nobody would close it.
-            self.client
-                .tell_in(handle.epoch, &Request::Close { handle: handle.number, stable: false });
+            let close = Request::Close { handle: handle.number, stable: false };
+            self.client.tell_in(handle.epoch, &close, false);
             let why = "the server was restarted, and another file has the name now";
             return Err(Error::new(code::ESTALE, why));
         }
@@ -325,14 +325,9 @@ impl Drop for File {
             return;
         }
         let Handle { epoch, number, .. } = *self.open.lock();
-        // A session that is over has no handles.
-        if epoch == self.client.epoch() {
-            let request = Request::Close { handle: number, stable: false };
-            match self.how.write {
-                // What was written is to be seen as it is then: digests are kept with the close.
-                true => drop(self.client.call_in(epoch, &request, &[], &mut [])),
-                false => self.client.tell_in(epoch, &request),
-            }
-        }
+        // What was written is to be seen as it is then: digests are kept with the close. A session that is over has no
+        // handles, and for a server that is away nobody waits to close one.
+        let request = Request::Close { handle: number, stable: false };
+        self.client.tell_in(epoch, &request, self.how.write);
     }
 }

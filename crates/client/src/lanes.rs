@@ -1,26 +1,20 @@
-//! The connections of a client.
+//! The connections of a client, and the session that they share.
+//!
+//! The one idea: a session lives as long as one of its connections. So that one of them breaks means nothing for the files
+//! that are open: the next one that is made tells whether the server still knows the session.
 
-use std::io::{ErrorKind, IoSlice};
-use std::os::unix::net::UnixStream;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rt::sync::{Arc, Condvar, Mutex};
-use rustix::io::Errno;
-use rustix::net::sockopt::set_socket_send_buffer_size;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use wire::{
-    Answer, BESIDE_LEAST, HEADER, Head, Hello, Inbox, Look, MAGIC, Reply, Request, SEND_BUFFER,
-    Session, decode, encode,
-};
+use wire::{Answer, ENDING, Hello, Reply, Request, Session, encode};
 
-use crate::beside::{Beside, Welcome};
 use crate::error::{Error, Result, code};
+use crate::lane::{Broken, Lane};
 
 /// How often a server that has gone is looked for.
 const LOOK: Duration = Duration::from_millis(50);
-/// Answers that are left on one connection for later, at most: the socket holds them all.
-const OWED_MAX: usize = 64;
 
 /// How a client reaches its server.
 #[derive(Clone, Debug)]
@@ -61,32 +55,32 @@ struct State {
     session: Option<Session>,
     /// Sessions so far: open files are of one of them.
     epoch: u64,
+    /// A connection broke, and no other one was made since: those that are idle may be broken, too.
+    is_in_doubt: bool,
 }
 
-/// One connection.
-struct Lane {
-    stream: UnixStream,
-    inbox: Inbox,
-    look: Look,
-    /// No more are in use than there are cores.
-    is_of_few: bool,
-    /// Its pipes, if the server gave any.
-    beside: Option<Beside>,
-    /// The server gave some, and not all of them came.
-    lacks_pipes: bool,
-    /// Answers that nobody waits for, and that were not taken yet.
-    owed: usize,
-    epoch: u64,
+/// Why a call has no answer.
+pub(crate) enum Missed {
+    /// The session that it belongs to is over.
+    Session,
+    /// Another reason.
+    Answer(Error),
 }
 
-/// How a call on a connection failed.
-enum Broken {
-    /// The server never had the request.
-    Unsent(std::io::Error),
-    /// It may have done it.
-    Unanswered(std::io::Error),
-    /// What came back makes no sense.
-    Senseless(String),
+impl From<Error> for Missed {
+    fn from(error: Error) -> Missed {
+        Missed::Answer(error)
+    }
+}
+
+/// Why there is no further connection.
+enum Reach {
+    /// Never: it does not serve this, or not to us.
+    Refused(Error),
+    /// There is no server, or it has just come.
+    Away(Error),
+    /// Not now: it has no place, or we have no more files.
+    Full(Error),
 }
 
 /// How often something may be tried yet: what makes each server go away that is asked for it is not asked for ever.
@@ -119,14 +113,9 @@ impl Client {
     pub fn connect(options: Options) -> Result<Arc<Client>> {
         let (state, free) = (Mutex::default(), Condvar::new());
         let client = Client { options, cores: rt::thread::available_cores(), state, free };
-        let lane = client.take(true)?;
+        let lane = client.take(Duration::ZERO)?;
         client.put_back(lane);
         Ok(Arc::new(client))
-    }
-
-    /// The session that is open files' now.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.state.lock().epoch
     }
 
     /// Asks, and asks again if the server went away before it had heard; with `again` also if it went away before
@@ -138,69 +127,94 @@ impl Client {
         to: &mut [u8],
         again: bool,
     ) -> Result<(u64, Reply, usize)> {
-        self.converse(None, request, bulk, to, again)
+        self.converse(None, request, bulk, to, again).map_err(|missed| match missed {
+            Missed::Session => Error::protocol(),
+            Missed::Answer(error) => error,
+        })
     }
 
-    /// Asks within the session of `epoch`: in another one the request makes no sense. ENOTCONN when that is over.
+    /// Asks within the session of `epoch`: in another one the request makes no sense. There it may be asked twice: what is
+    /// done to an open file is the same the second time.
     pub(crate) fn call_in(
         &self,
         epoch: u64,
         request: &Request,
         bulk: &[u8],
         to: &mut [u8],
-    ) -> Result<(Reply, usize)> {
-        let (_, reply, count) = self.converse(Some(epoch), request, bulk, to, false)?;
+    ) -> std::result::Result<(Reply, usize), Missed> {
+        let (_, reply, count) = self.converse(Some(epoch), request, bulk, to, true)?;
         Ok((reply, count))
     }
 
-    /// Asks within the session of `epoch` for what nobody waits for, and cannot fail in a way that matters.
-    pub(crate) fn tell_in(&self, epoch: u64, request: &Request) {
+    /// Asks within the session of `epoch` for what cannot fail in a way that matters, if there is a server; with `waits` it
+    /// is done then.
+    pub(crate) fn tell_in(&self, epoch: u64, request: &Request, waits: bool) {
+        if epoch != self.state.lock().epoch {
+            return;
+        }
         let Ok(frame) = framed(request, &[]) else { return };
-        let Ok(mut lane) = self.take(false) else { return };
-        match epoch == lane.epoch && lane.tell(&frame).is_err() {
-            true => self.lose(lane),
-            false => self.put_back(lane),
+        let Ok(mut lane) = self.take(Duration::ZERO) else { return };
+        let told = match (epoch == lane.epoch, waits) {
+            (false, _) => Ok(()),
+            (true, false) => lane.tell(&frame),
+            (true, true) => lane.call(&frame, &[], &mut []).map(drop),
+        };
+        match told {
+            Ok(()) => self.put_back(lane),
+            Err(_) => self.lose(lane),
         }
     }
 
     fn converse(
         &self,
-        epoch: Option<u64>,
+        within: Option<u64>,
         request: &Request,
         bulk: &[u8],
         to: &mut [u8],
         again: bool,
-    ) -> Result<(u64, Reply, usize)> {
-        let mut trials = self.trials();
+    ) -> std::result::Result<(u64, Reply, usize), Missed> {
+        let (mut trials, mut may_be_done) = (self.trials(), false);
         let frame = framed(request, bulk)?;
         loop {
-            let mut lane = self.take(false)?;
-            if epoch.is_some_and(|epoch| epoch != lane.epoch) {
+            let mut lane = self.take(self.options.patience)?;
+            let epoch = lane.epoch;
+            if within.is_some_and(|within| within != epoch) {
                 self.put_back(lane);
-                return Err(gone());
+                return Err(Missed::Session);
             }
             match lane.call(&frame, bulk, to) {
+                // It is about to end: it has not done it, and the next one will.
+                Ok((Err(failure), _)) if failure.errno == ENDING => self.lose(lane),
                 Ok((answer, count)) => {
-                    let epoch = lane.epoch;
                     self.put_back(lane);
-                    return Ok((epoch, answer?, count));
+                    return match answer {
+                        // What was to be closed at the end is closed: it was done the first time.
+                        Err(failure)
+                            if may_be_done && failure.errno == code::EBADF && request.closes() =>
+                        {
+                            Ok((epoch, Reply::Done, 0))
+                        }
+                        answer => Ok((epoch, answer.map_err(Error::from)?, count)),
+                    };
                 }
                 Err(broken) => {
                     self.lose(lane);
                     match broken {
-                        Broken::Senseless(why) => return Err(Error::new(code::EPROTO, why)),
-                        _ if epoch.is_some() => return Err(gone()),
-                        Broken::Unsent(_) => trials.once_more()?,
-                        Broken::Unanswered(_) if again => trials.once_more()?,
+                        Broken::Senseless(why) => {
+                            return Err(Error::new(code::EPROTO, why).into());
+                        }
+                        Broken::Unsent(_) => {}
+                        Broken::Unanswered(_) if again => may_be_done = true,
                         Broken::Unanswered(error) => {
                             let why = format!(
                                 "the server went away; it may have done this or not: {error}"
                             );
-                            return Err(Error::new(code::EIO, why));
+                            return Err(Error::new(code::EIO, why).into());
                         }
                     }
                 }
             }
+            trials.once_more()?;
         }
     }
 
@@ -209,109 +223,131 @@ impl Client {
         Trials { is_first: true, left: self.options.patience }
     }
 
-    /// A free connection, a new one, or one that comes free. `at_once`: without waiting for a server.
-    fn take(&self, at_once: bool) -> Result<Lane> {
+    /// A free connection, a new one, or one that comes free. A server that is away, or has no place for one more, is waited
+    /// for as long as `patience`.
+    fn take(&self, patience: Duration) -> Result<Lane> {
+        let start = rt::time::now();
+        let lanes_max = self.options.lanes_max.max(1);
         let mut state = self.state.lock();
         loop {
-            if let Some(lane) = state.idle.pop() {
-                let is_of_few = state.count - state.idle.len() <= self.cores;
-                return Ok(Lane { is_of_few, ..lane });
+            if !state.is_in_doubt
+                && let Some(lane) = state.idle.pop()
+            {
+                return Ok(self.of_few(lane, &state));
             }
-            if state.count < self.options.lanes_max.max(1) {
-                break;
+            if state.count == lanes_max && state.is_in_doubt && state.idle.pop().is_some() {
+                state.count -= 1;
             }
-            state = self.free.wait(state);
-        }
-        state.count += 1;
-        drop(state);
-        let start = rt::time::now();
-        let made = loop {
-            match self.reach() {
-                Err((true, _)) if !at_once && start.elapsed() < self.options.patience => {
-                    rt::time::sleep(LOOK);
+            let mut why = None;
+            if state.count < lanes_max {
+                state.count += 1;
+                drop(state);
+                let reached = self.reach();
+                state = self.state.lock();
+                let missed = match reached {
+                    Ok(lane) => return Ok(self.of_few(lane, &state)),
+                    Err(missed) => missed,
+                };
+                state.count -= 1;
+                self.free.notify_one();
+                match missed {
+                    Reach::Refused(error) => return Err(error),
+                    Reach::Away(error) => why = Some(error),
+                    Reach::Full(error) => {
+                        // One of those that are there tells it, too.
+                        if let Some(lane) = state.idle.pop() {
+                            return Ok(self.of_few(lane, &state));
+                        }
+                        why = (state.count == 0).then_some(error);
+                    }
                 }
-                made => break made,
             }
-        };
-        made.map_err(|(_, error)| {
-            self.state.lock().count -= 1;
-            self.free.notify_one();
-            error
-        })
+            let is_late = start.elapsed() >= patience;
+            if let Some(error) = why.filter(|_| is_late) {
+                return Err(error);
+            }
+            if is_late && state.is_in_doubt {
+                return Err(Error::new(code::ENOTCONN, "the server does not answer"));
+            }
+            (state, _) = self.free.wait_timeout(state, LOOK);
+        }
     }
 
-    /// One more connection. With an error: could it be another time?
-    fn reach(&self) -> std::result::Result<Lane, (bool, Error)> {
-        let socket = self.options.socket.display();
-        let away = |error: std::io::Error| {
-            (true, Error::new(code::ENOTCONN, format!("no server at '{socket}': {error}")))
-        };
+    /// A connection that is in use from now on.
+    fn of_few(&self, mut lane: Lane, state: &State) -> Lane {
+        lane.is_of_few = state.count - state.idle.len() <= self.cores;
+        lane
+    }
+
+    /// One more connection.
+    fn reach(&self) -> std::result::Result<Lane, Reach> {
         // Who may open no more files goes without pipes.
-        let (lane, answer) = match self.greeted(true).map_err(away)? {
+        let (mut lane, answer) = match self.greeted(true)? {
             (short, _) if short.lacks_pipes => {
                 drop(short);
-                self.greeted(false).map_err(away)?
+                self.greeted(false)?
             }
             greeted => greeted,
         };
-        let epoch = lane.epoch;
+        let mut state = self.state.lock();
         match answer {
-            Ok(Reply::Welcome(session)) => {
-                let mut state = self.state.lock();
-                match state.session {
-                    // Somebody else was faster: this connection would be of another session.
-                    Some(other) if other != session => {
-                        Err((true, Error::new(code::ENOTCONN, "the server was just restarted")))
-                    }
-                    Some(_) => Ok(lane),
-                    None => {
+            Ok(Reply::Welcome(session)) => match state.session {
+                // Somebody else was faster: this connection would be of another session.
+                Some(other) if other != session => {
+                    let why = "the server was just restarted";
+                    Err(Reach::Away(Error::new(code::ENOTCONN, why)))
+                }
+                known => {
+                    if known.is_none() {
                         state.session = Some(session);
                         state.epoch += 1;
-                        Ok(Lane { epoch: state.epoch, ..lane })
                     }
+                    state.is_in_doubt = false;
+                    // Those that are idle are good.
+                    self.free.notify_all();
+                    lane.epoch = state.epoch;
+                    Ok(lane)
                 }
-            }
-            Ok(_) => Err((false, Error::protocol())),
+            },
+            Ok(_) => Err(Reach::Refused(Error::protocol())),
             Err(failure) if failure.errno == code::ESTALE => {
                 // Our session is not known any more: the next attempt begins a new one.
-                let mut state = self.state.lock();
-                if state.epoch == epoch {
-                    state.session = None;
-                    state.forget_idle();
+                if state.epoch == lane.epoch {
+                    state.forget_session();
                 }
-                Err((true, failure.into()))
+                Err(Reach::Away(failure.into()))
             }
-            Err(failure) => Err((false, failure.into())),
+            Err(failure) if failure.errno == ENDING => Err(Reach::Away(failure.into())),
+            Err(failure) => Err(Reach::Refused(failure.into())),
         }
     }
 
     /// A new connection, and what the server said to it.
-    fn greeted(&self, beside: bool) -> std::io::Result<(Lane, Answer)> {
-        let stream = UnixStream::connect(&self.options.socket)?;
-        // Where the system has less to give, it goes on with that.
-        let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
+    fn greeted(&self, beside: bool) -> std::result::Result<(Lane, Answer), Reach> {
+        let socket = &self.options.socket;
+        let no_server = |error: &std::io::Error| {
+            let why = format!("no server at '{}': {error}", socket.display());
+            Error::new(code::ENOTCONN, why)
+        };
         let (session, epoch) = {
             let state = self.state.lock();
             (state.session, state.epoch)
         };
-        let mut lane = Lane {
-            stream,
-            inbox: Inbox::default(),
-            look: Look::default(),
-            is_of_few: false,
-            beside: None,
-            lacks_pipes: false,
-            owed: 0,
-            epoch,
-        };
+        let mut lane = Lane::to(socket, epoch).map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => Reach::Away(no_server(&error)),
+            _ => Reach::Full(no_server(&error)),
+        })?;
         let tree = self.options.tree.clone();
-        let answer = lane.greet(&Hello { tree, session, beside })?;
+        let greeting = Hello { tree, session, beside };
+        let answer = lane.greet(&greeting).map_err(|error| Reach::Full(no_server(&error)))?;
         Ok((lane, answer))
     }
 
     fn put_back(&self, lane: Lane) {
         let mut state = self.state.lock();
         if lane.epoch == state.epoch && state.session.is_some() {
+            // It has just been heard from.
+            state.is_in_doubt = false;
             state.idle.push(lane);
         } else {
             state.count -= 1;
@@ -319,156 +355,24 @@ impl Client {
         self.free.notify_one();
     }
 
-    /// A connection broke: the server has gone, and the session with it.
+    /// A connection broke. Whether the server has gone, and the session with it, the next one tells.
     fn lose(&self, lane: Lane) {
         let mut state = self.state.lock();
         state.count -= 1;
-        if lane.epoch == state.epoch {
-            state.session = None;
-            state.forget_idle();
-        }
+        state.is_in_doubt |= lane.epoch == state.epoch;
         self.free.notify_one();
     }
 }
 
 impl State {
-    fn forget_idle(&mut self) {
+    fn forget_session(&mut self) {
         self.count -= self.idle.len();
         self.idle.clear();
+        (self.session, self.is_in_doubt) = (None, false);
     }
 }
 
 /// A request as it is sent. One that is too long is nobody's fault but that of who asks, and no lane's.
 fn framed(request: &Request, bulk: &[u8]) -> Result<Vec<u8>> {
     encode(request, bulk.len(), false).map_err(|why| Error::new(code::E2BIG, why.to_string()))
-}
-
-/// The session of an open file is over.
-fn gone() -> Error {
-    Error::new(code::ENOTCONN, "the server went away")
-}
-
-impl Lane {
-    fn greet(&mut self, hello: &Hello) -> std::io::Result<Answer> {
-        let invalid = |why: wire::FrameError| std::io::Error::other(why.to_string());
-        let frame = encode(hello, 0, false).map_err(invalid)?;
-        let part = &frame[HEADER..];
-        let head = [&MAGIC[..], &(part.len() as u32).to_le_bytes()].concat();
-        self.send(&[&head, part])?;
-        let mut welcome = Welcome::from(&self.stream);
-        let answer = answer(&mut welcome, &mut self.inbox);
-        (self.beside, self.lacks_pipes) = match welcome.pipes() {
-            Ok(pipes) => (pipes, false),
-            Err(_) => (None, true),
-        };
-        match answer {
-            Ok((_, answer)) => Ok(answer),
-            Err(Broken::Unsent(error) | Broken::Unanswered(error)) => Err(error),
-            Err(Broken::Senseless(why)) => Err(std::io::Error::other(why)),
-        }
-    }
-
-    /// Asks, and waits for the answer, whose bulk bytes go to `to`; how many of those there were.
-    fn call(
-        &mut self,
-        frame: &[u8],
-        bulk: &[u8],
-        to: &mut [u8],
-    ) -> std::result::Result<(Answer, usize), Broken> {
-        // A server that has not heard the end has done nothing.
-        self.ask(frame, bulk).map_err(Broken::Unsent)?;
-        self.take_owed()?;
-        if self.is_of_few && self.inbox.is_empty() {
-            let (look, inbox, stream) = (&mut self.look, &mut self.inbox, &self.stream);
-            let _ = look.at(|| inbox.fill_now(stream));
-        }
-        let answered = self.answer(to)?;
-        match self.inbox.is_empty() {
-            true => Ok(answered),
-            false => Err(Broken::Senseless("the server said more than was asked".into())),
-        }
-    }
-
-    fn ask(&self, frame: &[u8], bulk: &[u8]) -> std::io::Result<()> {
-        let many = bulk.len() >= BESIDE_LEAST;
-        let (Some(beside), Some((_, part))) =
-            (self.beside.as_ref().filter(|_| many), frame.split_first_chunk::<HEADER>())
-        else {
-            return self.send(&[frame, bulk]);
-        };
-        let head = Head { bulk: bulk.len(), part: part.len(), beside: true };
-        // What there is room for is there when the server comes for it.
-        let done = beside.lend(bulk)?;
-        self.send(&[&head.bytes(), part])?;
-        beside.lend_all(&self.stream, &bulk[done..])
-    }
-
-    /// Asks, and leaves the answer to who comes next.
-    fn tell(&mut self, frame: &[u8]) -> std::result::Result<(), Broken> {
-        if self.owed == OWED_MAX {
-            self.take_owed()?;
-        }
-        self.send(&[frame]).map_err(Broken::Unsent)?;
-        self.owed += 1;
-        Ok(())
-    }
-
-    /// Takes the answers that nobody waited for.
-    fn take_owed(&mut self) -> std::result::Result<(), Broken> {
-        while self.owed > 0 {
-            drop(self.answer(&mut [])?);
-            self.owed -= 1;
-        }
-        Ok(())
-    }
-
-    /// Sends pieces, one behind the other. The program that we are part of may not have said what is to become of it
-    /// when nobody is there to hear it (SIGPIPE), so the system is told not to ask.
-    fn send(&self, pieces: &[&[u8]]) -> std::io::Result<()> {
-        let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-        let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let mut rest = &mut slices[..];
-        while left > 0 {
-            let mut beside = SendAncillaryBuffer::default();
-            match sendmsg(&self.stream, rest, &mut beside, SendFlags::NOSIGNAL) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(count) => {
-                    left -= count;
-                    IoSlice::advance_slices(&mut rest, count);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
-    fn answer(&mut self, to: &mut [u8]) -> std::result::Result<(Answer, usize), Broken> {
-        let (head, answer) = answer(&mut self.stream, &mut self.inbox)?;
-        let to = to.get_mut(..head.bulk).ok_or_else(|| {
-            let bulk = head.bulk;
-            Broken::Senseless(format!("the server sent {bulk} bytes, more than were asked for"))
-        })?;
-        let read = match (head.beside, &self.beside) {
-            (true, Some(beside)) => beside.read(&self.stream, to),
-            (true, None) => Err(std::io::Error::other("bytes in a pipe that is not there")),
-            (false, _) => self.inbox.take(&mut self.stream, to),
-        };
-        read.map_err(Broken::Unanswered)?;
-        Ok((answer, head.bulk))
-    }
-}
-
-/// Reads an answer, but for its bulk bytes.
-fn answer(
-    stream: &mut impl std::io::Read,
-    inbox: &mut Inbox,
-) -> std::result::Result<(Head, Answer), Broken> {
-    let mut head = [0; HEADER];
-    inbox.take(stream, &mut head).map_err(Broken::Unanswered)?;
-    let head = Head::read(head).map_err(|why| Broken::Senseless(why.to_string()))?;
-    let mut message = vec![0; head.part];
-    inbox.take(stream, &mut message).map_err(Broken::Unanswered)?;
-    let answer = decode(&message).map_err(|why| Broken::Senseless(why.to_string()))?;
-    Ok((head, answer))
 }

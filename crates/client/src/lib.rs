@@ -11,6 +11,7 @@ mod beside;
 pub mod c;
 mod error;
 mod file;
+mod lane;
 mod lanes;
 mod names;
 

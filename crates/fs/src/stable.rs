@@ -169,6 +169,10 @@ impl Filesystem {
             mask |= if *old != new { bit } else { 0 };
             *old = new;
         }
+        if mask == 0 && before.ctime != after.ctime {
+            // That it was touched is all: the mode that it has, given anew.
+            mask = SetattrMask::MODE;
+        }
         again.ctime = after.ctime;
         if again != *after || after.uid >> 32 != 0 || after.gid >> 32 != 0 {
             self.dataset.note_change(tx, LogChange::Untold(object));

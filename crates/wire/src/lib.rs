@@ -26,7 +26,8 @@ pub use frame::{FrameError, HEADER, Head, MAGIC, PART_BESIDE_BULK_MAX, PART_MAX,
 pub use inbox::Inbox;
 pub use look::Look;
 pub use message::{
-    Answer, Entry, Failure, Hello, Open, Reply, Request, Session, Space, Stat, Subject, Target,
+    Answer, ENDING, Entry, Failure, Hello, Open, Reply, Request, Session, Space, Stat, Subject,
+    Target,
 };
 
 /// What each side asks the system to hold of what it has sent, in bytes: with less a piece as XRootD asks for it (256 KiB)

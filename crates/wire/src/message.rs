@@ -274,6 +274,14 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Does it let go of a handle, at its end and only if the rest was done?
+    #[must_use]
+    pub fn closes(&self) -> bool {
+        matches!(self, Request::Close { .. } | Request::Write { close: true, .. })
+    }
+}
+
 /// Attributes of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stat {
@@ -357,6 +365,9 @@ pub enum Reply {
     /// Space.
     Space(Space),
 }
+
+/// The number in a [`Failure`] of a server that is about to end and has not done what it was asked: the next one will.
+pub const ENDING: i32 = 107;
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

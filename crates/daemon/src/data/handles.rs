@@ -120,6 +120,11 @@ impl Sessions {
         self.cores
     }
 
+    /// Are the pools about to be closed?
+    pub(super) fn are_ending(&self) -> bool {
+        self.held.is_ending()
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> u64 {
         self.list.lock().values().filter(|session| session.strong_count() > 0).count() as u64

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use wire::{
-    Answer, BESIDE_LEAST, BULK_MAX, Failure, HEADER, Head, Hello, Inbox, Look,
+    Answer, BESIDE_LEAST, BULK_MAX, ENDING, Failure, HEADER, Head, Hello, Inbox, Look,
     PART_BESIDE_BULK_MAX, PIPES, Reply, Request, SEND_BUFFER, decode, encode,
 };
 
@@ -81,8 +81,14 @@ pub(crate) fn serve(
             lane.welcome(&session, beside)?;
             lane.serve(&session, sessions.moved())
         }
+        Err(_) if sessions.are_ending() => lane.send(&Err(ending()), None),
         Err(failure) => lane.send(&Err(failure), None),
     }
+}
+
+/// What is asked of a server that closes its pools is for the next one.
+fn ending() -> Failure {
+    Failure { errno: ENDING, text: "the server is about to end".into() }
 }
 
 /// The session of a client that has greeted, and whether it wants pipes.
@@ -180,10 +186,17 @@ impl<'a> Lane<'a> {
                 Ok((reply, read)) => (Ok(reply), read),
                 Err(failure) => (Err(failure), None),
             };
-            let refused = answer.as_ref().is_err_and(|failure| failure.errno == fs::code::IO);
-            if refused && session.tree.is_ending() {
-                // The next server does it.
-                return Ok(());
+            if session.tree.is_ending() {
+                match &answer {
+                    // The pool has gone before anything was done.
+                    Err(failure) if failure.errno == fs::code::NXIO => {
+                        return self.send(&Err(ending()), None);
+                    }
+                    // In the middle of it: who sees no answer asks the next server.
+                    Err(Failure { errno: fs::code::IO, .. })
+                    | Ok(Reply::Opened { kept_since_ms: 0, .. }) => return Ok(()),
+                    _ => {}
+                }
             }
             match &answer {
                 Ok(Reply::Bytes | Reply::Got(_)) => {

@@ -1,0 +1,191 @@
+//! One connection of a client: a request goes out, its answer comes back.
+//!
+//! The one idea: whoever is told that it broke is told how far the server can have come with what was asked.
+
+use std::io::{ErrorKind, IoSlice};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use wire::{
+    Answer, BESIDE_LEAST, HEADER, Head, Hello, Inbox, Look, MAGIC, SEND_BUFFER, decode, encode,
+};
+
+use crate::beside::{Beside, Welcome};
+
+/// Answers that are left on one connection for later, at most: the socket holds them all.
+const OWED_MAX: usize = 64;
+
+/// One connection.
+pub(crate) struct Lane {
+    stream: UnixStream,
+    inbox: Inbox,
+    look: Look,
+    /// No more are in use than there are cores.
+    pub(crate) is_of_few: bool,
+    /// Its pipes, if the server gave any.
+    beside: Option<Beside>,
+    /// The server gave some, and not all of them came.
+    pub(crate) lacks_pipes: bool,
+    /// Answers that nobody waits for, and that were not taken yet.
+    owed: usize,
+    /// The session that it is of.
+    pub(crate) epoch: u64,
+}
+
+/// A message that went out in part.
+struct Cut {
+    sent: usize,
+    error: std::io::Error,
+}
+
+/// How a call on a connection failed.
+pub(crate) enum Broken {
+    /// The server has not heard what it was to do.
+    Unsent(std::io::Error),
+    /// It may have done it, or some of it.
+    Unanswered(std::io::Error),
+    /// What came back makes no sense.
+    Senseless(String),
+}
+
+impl Lane {
+    /// A new connection that nobody has greeted.
+    pub(crate) fn to(socket: &Path, epoch: u64) -> std::io::Result<Lane> {
+        let stream = UnixStream::connect(socket)?;
+        // Where the system has less to give, it goes on with that.
+        let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
+        let (inbox, look) = (Inbox::default(), Look::default());
+        let (is_of_few, lacks_pipes) = (false, false);
+        Ok(Lane { stream, inbox, look, is_of_few, beside: None, lacks_pipes, owed: 0, epoch })
+    }
+
+    pub(crate) fn greet(&mut self, hello: &Hello) -> std::io::Result<Answer> {
+        let invalid = |why: wire::FrameError| std::io::Error::other(why.to_string());
+        let frame = encode(hello, 0, false).map_err(invalid)?;
+        let part = &frame[HEADER..];
+        let head = [&MAGIC[..], &(part.len() as u32).to_le_bytes()].concat();
+        self.send(&[&head, part]).map_err(|cut| cut.error)?;
+        let mut welcome = Welcome::from(&self.stream);
+        let answer = answer(&mut welcome, &mut self.inbox);
+        (self.beside, self.lacks_pipes) = match welcome.pipes() {
+            Ok(pipes) => (pipes, false),
+            Err(_) => (None, true),
+        };
+        match answer {
+            Ok((_, answer)) => Ok(answer),
+            Err(Broken::Unsent(error) | Broken::Unanswered(error)) => Err(error),
+            Err(Broken::Senseless(why)) => Err(std::io::Error::other(why)),
+        }
+    }
+
+    /// Asks, and waits for the answer, whose bulk bytes go to `to`; how many of those there were.
+    pub(crate) fn call(
+        &mut self,
+        frame: &[u8],
+        bulk: &[u8],
+        to: &mut [u8],
+    ) -> Result<(Answer, usize), Broken> {
+        self.ask(frame, bulk)?;
+        self.take_owed()?;
+        if self.is_of_few && self.inbox.is_empty() {
+            let (look, inbox, stream) = (&mut self.look, &mut self.inbox, &self.stream);
+            let _ = look.at(|| inbox.fill_now(stream));
+        }
+        let answered = self.answer(to)?;
+        match self.inbox.is_empty() {
+            true => Ok(answered),
+            false => Err(Broken::Senseless("the server said more than was asked".into())),
+        }
+    }
+
+    fn ask(&self, frame: &[u8], bulk: &[u8]) -> Result<(), Broken> {
+        // What is to be done is in the frame: a server that has all of it may begin before the bytes have come.
+        let broken = |sent, error| match sent < frame.len() {
+            true => Broken::Unsent(error),
+            false => Broken::Unanswered(error),
+        };
+        let many = bulk.len() >= BESIDE_LEAST;
+        let (Some(beside), Some((_, part))) =
+            (self.beside.as_ref().filter(|_| many), frame.split_first_chunk::<HEADER>())
+        else {
+            return self.send(&[frame, bulk]).map_err(|cut| broken(cut.sent, cut.error));
+        };
+        let head = Head { bulk: bulk.len(), part: part.len(), beside: true };
+        // What there is room for is there when the server comes for it.
+        let done = beside.lend(bulk).map_err(Broken::Unsent)?;
+        self.send(&[&head.bytes(), part]).map_err(|cut| broken(cut.sent, cut.error))?;
+        beside.lend_all(&self.stream, &bulk[done..]).map_err(Broken::Unanswered)
+    }
+
+    /// Asks, and leaves the answer to who comes next.
+    pub(crate) fn tell(&mut self, frame: &[u8]) -> Result<(), Broken> {
+        if self.owed == OWED_MAX {
+            self.take_owed()?;
+        }
+        self.ask(frame, &[])?;
+        self.owed += 1;
+        Ok(())
+    }
+
+    /// Takes the answers that nobody waited for.
+    fn take_owed(&mut self) -> Result<(), Broken> {
+        while self.owed > 0 {
+            drop(self.answer(&mut [])?);
+            self.owed -= 1;
+        }
+        Ok(())
+    }
+
+    /// Sends pieces, one behind the other. The program that we are part of may not have said what is to become of it
+    /// when nobody is there to hear it (SIGPIPE), so the system is told not to ask.
+    fn send(&self, pieces: &[&[u8]]) -> Result<(), Cut> {
+        let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let all: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let (mut sent, mut rest) = (0, &mut slices[..]);
+        while sent < all {
+            let mut beside = SendAncillaryBuffer::default();
+            match sendmsg(&self.stream, rest, &mut beside, SendFlags::NOSIGNAL) {
+                Ok(0) => return Err(Cut { sent, error: ErrorKind::WriteZero.into() }),
+                Ok(count) => {
+                    sent += count;
+                    IoSlice::advance_slices(&mut rest, count);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(Cut { sent, error: error.into() }),
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, to: &mut [u8]) -> Result<(Answer, usize), Broken> {
+        let (head, answer) = answer(&mut self.stream, &mut self.inbox)?;
+        let to = to.get_mut(..head.bulk).ok_or_else(|| {
+            let bulk = head.bulk;
+            Broken::Senseless(format!("the server sent {bulk} bytes, more than were asked for"))
+        })?;
+        let read = match (head.beside, &self.beside) {
+            (true, Some(beside)) => beside.read(&self.stream, to),
+            (true, None) => Err(std::io::Error::other("bytes in a pipe that is not there")),
+            (false, _) => self.inbox.take(&mut self.stream, to),
+        };
+        read.map_err(Broken::Unanswered)?;
+        Ok((answer, head.bulk))
+    }
+}
+
+/// Reads an answer, but for its bulk bytes.
+fn answer(
+    stream: &mut impl std::io::Read,
+    inbox: &mut Inbox,
+) -> Result<(Head, Answer), Broken> {
+    let mut head = [0; HEADER];
+    inbox.take(stream, &mut head).map_err(Broken::Unanswered)?;
+    let head = Head::read(head).map_err(|why| Broken::Senseless(why.to_string()))?;
+    let mut message = vec![0; head.part];
+    inbox.take(stream, &mut message).map_err(Broken::Unanswered)?;
+    let answer = decode(&message).map_err(|why| Broken::Senseless(why.to_string()))?;
+    Ok((head, answer))
+}
