@@ -575,7 +575,7 @@ fn who_writes_goes_on_when_the_server_is_stopped_in_order() {
         .map(|_| client.open(&ROOT, b"/written", Open { write: true, ..READ }, 0).unwrap())
         .collect();
     site.server.take().unwrap().kill();
-    let start = std::time::Instant::now();
+    let start = rt::time::now();
     drop((open, file));
     assert!(start.elapsed() < Duration::from_secs(2));
     site.server = Some(Server::start(&site.state()));
@@ -602,7 +602,7 @@ impl Between {
         let between = Between { socket, ways, is_full, left };
         let (ways, is_full, left) =
             (between.ways.clone(), between.is_full.clone(), between.left.clone());
-        std::thread::spawn(move || {
+        drop(rt::thread::spawn("between", move || {
             while let Ok((theirs, _)) = listener.accept() {
                 if is_full.load(Ordering::Relaxed) {
                     continue;
@@ -612,10 +612,11 @@ impl Between {
                 ways.lock().push(ends());
                 let [from, to] = ends();
                 let left = left.clone();
-                std::thread::spawn(move || pass(from, to, &left));
-                std::thread::spawn(move || pass(ours, theirs, &AtomicU64::new(u64::MAX)));
+                drop(rt::thread::spawn("there", move || pass(from, to, &left)));
+                let back = move || pass(ours, theirs, &AtomicU64::new(u64::MAX));
+                drop(rt::thread::spawn("back", back));
             }
-        });
+        }));
         between
     }
 
@@ -666,7 +667,7 @@ fn one_connection_that_breaks_is_not_the_end_of_what_is_open() {
     }
     // Now there is no room for another: those that are there do all of it.
     between.is_full.store(true, Ordering::Relaxed);
-    let start = std::time::Instant::now();
+    let start = rt::time::now();
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| (0..50).for_each(|_| drop(client.list(&ROOT, b"/", 0).unwrap())));

@@ -177,10 +177,7 @@ impl Lane {
 }
 
 /// Reads an answer, but for its bulk bytes.
-fn answer(
-    stream: &mut impl std::io::Read,
-    inbox: &mut Inbox,
-) -> Result<(Head, Answer), Broken> {
+fn answer(stream: &mut impl std::io::Read, inbox: &mut Inbox) -> Result<(Head, Answer), Broken> {
     let mut head = [0; HEADER];
     inbox.take(stream, &mut head).map_err(Broken::Unanswered)?;
     let head = Head::read(head).map_err(|why| Broken::Senseless(why.to_string()))?;
