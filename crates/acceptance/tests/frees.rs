@@ -397,3 +397,31 @@ fn what_is_freed_leaves_the_cache() {
     session.close().unwrap();
     judge(&images, engine::POOL, 0, 0);
 }
+
+/// What was removed while somebody had it gets no name any more, and nothing gets a name in it: with him it is gone.
+#[test]
+fn nothing_gets_a_name_where_it_would_be_lost() {
+    let (images, mut session) = Session::create(&SHAPES[0], RECORD);
+    let fs = session.filesystem();
+    let root = fs.root();
+    let dir = fs.create(root, b"dir", &NewObject::of(mode::DIR | 0o755, WHO)).unwrap();
+    let removed = put(fs, "removed", 3);
+    put(fs, "kept", 3);
+    fs.know(dir);
+    fs.hold(removed).unwrap();
+    fs.rmdir(root, b"dir").unwrap();
+    fs.unlink(root, b"removed").unwrap();
+    let gone = |result: Result<(), FsError>| matches!(result, Err(FsError::NotFound { .. }));
+    let file = NewObject::of(mode::FILE | 0o644, WHO);
+    assert!(gone(fs.create(dir, b"new", &file).map(drop)));
+    assert!(gone(fs.link(dir, b"linked", fs.lookup(root, b"kept").unwrap().unwrap().object)));
+    assert!(gone(fs.rename(root, b"kept", dir, b"moved")));
+    assert!(gone(fs.link(root, b"back", removed)));
+    fs.forget(dir, 1);
+    fs.let_go(removed).unwrap();
+    assert_eq!(fs.read_dir(root).unwrap().len(), 1);
+    session.pool().sync().unwrap();
+    session.close().unwrap();
+    judge(&images, engine::POOL, 0, 0);
+    assert_verified(&images);
+}

@@ -391,16 +391,17 @@ impl Filesystem {
         let zap = self.directory(dir)?;
         self.must_be_new(dir, name)?;
         let object = self.make(&tx, dir, new, contents)?;
-        let kind = new.mode & mode::TYPE;
-        if !zap.add_u64(&tx, name, entry_value(object.number(), kind))? {
-            self.objset.free(&tx, object.number())?;
-            return Err(FsError::Exists { path: shown(name) });
-        }
-        self.count_entries(&tx, zap.object(), 1, i64::from(kind == mode::DIR))?;
+        // Told before anybody can find it: what others do with it comes after it in the log.
         match new.xattrs {
             [] => self.tell_made(&tx, dir, name, &object, data.len() as u64)?,
             // The record has no place for them, and without them more might be allowed.
             _ => self.tell_untold_names(&tx),
+        }
+        let kind = new.mode & mode::TYPE;
+        if let Err(error) = self.add_entry(&tx, &zap, name, object.number(), kind) {
+            // The log says otherwise.
+            self.tell_untold_names(&tx);
+            return Err(error);
         }
         drop((tx, lock));
         self.done(object.number())?;
@@ -507,18 +508,19 @@ impl Filesystem {
         if attrs.is_dir() {
             return Err(FsError::IsADirectory { path: shown(name) });
         }
+        if attrs.links == 0 {
+            // It goes as soon as nobody has it open, whatever names it had.
+            return Err(FsError::NotFound { path: shown(name) });
+        }
         check_project(&self.znode_of(&self.object(dir)?)?, name, &attrs)?;
         let zap = self.directory(dir)?;
         self.must_be_new(dir, name)?;
-        if !zap.add_u64(&tx, name, entry_value(number, attrs.kind()))? {
-            return Err(FsError::Exists { path: shown(name) });
-        }
+        self.add_entry(&tx, &zap, name, number, attrs.kind())?;
         self.change_znode(&tx, &object, |znode| {
             znode.links = znode.links.saturating_add(1);
             znode.parent = dir;
             znode.ctime = attrs::now();
         })?;
-        self.count_entries(&tx, zap.object(), 1, 0)?;
         self.tell_linked(&tx, dir, name, number);
         drop((tx, locks));
         self.done(number)
@@ -620,6 +622,7 @@ impl Filesystem {
             let reason = "Invalid argument: a directory cannot be moved into itself";
             return Err(FsError::Invalid { path: shown(new_name), reason });
         }
+        self.must_be_there(to, new_name)?;
         check_project(&self.znode_of(&self.object(to)?)?, new_name, &attrs)?;
         // The entry itself, under a name of another case or form: only its spelling changes.
         let respelled = from == to && old.as_ref() == Some(&moved) && new_name != moved.name;

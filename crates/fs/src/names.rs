@@ -3,7 +3,7 @@
 //! The one idea: a file system may take names of another case or form for the same name; the entry has
 //! the spelling that it was made with, and every change of it goes by that. FORMAT: sections 6.1, 11.7.
 
-use dmu::Zap;
+use dmu::{Tx, Zap};
 use format::ObjectType;
 use format::dirent::Dirent;
 use format::zap::Cursor;
@@ -11,6 +11,7 @@ use format::zap::normal::normalized;
 
 use crate::error::{FsError, Result, shown};
 use crate::filesystem::Filesystem;
+use crate::mode;
 
 /// Longest name, in bytes.
 pub const NAME_MAX: usize = 255;
@@ -97,13 +98,37 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Refuses a name that stands for an entry which is spelled in another way. The same spelling is
-    /// found when the entry is added.
+    /// Refuses a name that stands for an entry already, if it is spelled in another way, too; and a directory that was
+    /// removed while somebody was in it, where a name would lead nowhere.
     pub(crate) fn must_be_new(&self, dir: u64, name: &[u8]) -> Result<()> {
-        if self.normflags != 0 && self.lookup(dir, name)?.is_some() {
+        self.must_be_there(dir, name)?;
+        match self.lookup(dir, name)? {
+            Some(_) => Err(FsError::Exists { path: shown(name) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a directory that was removed: nothing more gets a name in it.
+    pub(crate) fn must_be_there(&self, dir: u64, name: &[u8]) -> Result<()> {
+        match self.znode_of(&self.object(dir)?)?.links {
+            0 => Err(FsError::NotFound { path: shown(name) }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds an entry that is known to be new to a directory.
+    pub(crate) fn add_entry(
+        &self,
+        tx: &Tx<'_>,
+        dir: &Zap,
+        name: &[u8],
+        number: u64,
+        kind: u32,
+    ) -> Result<()> {
+        if !dir.add_u64(tx, name, entry_value(number, kind))? {
             return Err(FsError::Exists { path: shown(name) });
         }
-        Ok(())
+        self.count_entries(tx, dir.object(), 1, i64::from(kind == mode::DIR))
     }
 
     pub(crate) fn must_find(&self, dir: u64, name: &[u8]) -> Result<DirEntry> {

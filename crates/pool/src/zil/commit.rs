@@ -129,8 +129,8 @@ impl Pool {
             log.recording.store(false, Ordering::SeqCst);
             return Err(self.suspended_error());
         };
+        // Whoever waits for one of these gets a txg: they were never written.
         state.queue.clear();
-        state.done = state.queue.pushed();
         state.seq = 0;
         state.incomplete_until = state.incomplete_until.max(tx.txg());
         state.used_txg = tx.txg();
@@ -172,7 +172,7 @@ impl Pool {
             log.changed.notify_all();
             return false;
         }
-        // What is told while it is held is of its txg, or an older one.
+        // Until it is given back no uberblock comes that this write is not in time for.
         let tx = writing.txgs.pin().ok();
         let done = tx.as_ref().is_some_and(|tx| self.write_records(writing, dataset, tx));
         log.state.lock().committing = false;
@@ -201,7 +201,7 @@ impl Pool {
     /// Writes what is ready, in the name of all who wait.
     fn write_records(&self, writing: &Writing, dataset: &Arc<Dataset>, tx: &dmu::Tx<'_>) -> bool {
         let log = &dataset.log;
-        let (entries, coming, upto, first, seq, predicted) = {
+        let (entries, coming, upto, until, first, seq, predicted) = {
             let mut state = log.state.lock();
             if !self.may_commit(writing, &state) {
                 return false;
@@ -213,14 +213,15 @@ impl Pool {
                 state.done = state.done.max(upto);
                 return true;
             }
+            let until = needed_until(tx.txg(), &entries);
             let Some(last) = state.chain.blocks.back_mut() else { return false };
             last.fate = Fate::Written;
-            last.until = tx.txg();
+            last.until = until;
             let first = last.bp;
             let predicted = state.sizes.iter().copied().max().unwrap_or(0);
             let coming = entries.iter().map(Entry::bytes).sum::<usize>() as u64;
             state.coming += coming;
-            (entries, coming, upto, first, state.seq, predicted)
+            (entries, coming, upto, until, first, state.seq, predicted)
         };
         let mut taken = Vec::new();
         let filled = self.fill(writing, dataset, tx, (first, seq, predicted), entries, &mut taken);
@@ -237,7 +238,9 @@ impl Pool {
                 let count = taken.len();
                 for (place, mut block) in taken.into_iter().enumerate() {
                     let is_last = place + 1 == count;
-                    block.fate = if is_last { Fate::Empty } else { Fate::Written };
+                    if !is_last {
+                        (block.fate, block.until) = (Fate::Written, until);
+                    }
                     state.chain.blocks.push_back(block);
                 }
                 state.seq = seq;
@@ -273,7 +276,7 @@ impl Pool {
         } else {
             // What follows in the log would not be found; and these records are gone.
             state.chain.broken = true;
-            state.incomplete_until = state.incomplete_until.max(tx.txg());
+            state.incomplete_until = state.incomplete_until.max(until);
         }
         written
     }
@@ -327,6 +330,12 @@ impl State {
     }
 }
 
+/// The txg with which blocks are superfluous that are written while `txg` is held: it may be closing already, and others
+/// may have told what they did in the next one.
+fn needed_until(txg: u64, entries: &[Entry]) -> u64 {
+    entries.iter().map(|entry| entry.txg).fold(txg, u64::max)
+}
+
 /// A record with its data, as they are now; `None`: the object is gone.
 fn with_data(dataset: &Dataset, entry: Entry) -> Result<Option<Entry>> {
     let What::Written { object, offset, length } = entry.what else { return Ok(Some(entry)) };
@@ -360,6 +369,13 @@ mod tests {
         assert!(state.takes(DATA_MAX, 5, false));
         state.queue.push(Entry { txg: 1, what: What::Record(vec![0; 192]) });
         assert!(state.takes(LARGE, 5, false) && !state.takes(DATA_MAX, 5, false));
+    }
+
+    #[test]
+    fn a_block_is_needed_until_the_last_of_its_records_is_synced() {
+        let entry = |txg| Entry { txg, what: What::Record(vec![0; 192]) };
+        assert_eq!(needed_until(7, &[entry(6), entry(8), entry(7)]), 8);
+        assert_eq!(needed_until(7, &[entry(5)]), 7);
     }
 
     #[test]
