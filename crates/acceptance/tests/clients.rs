@@ -22,6 +22,7 @@ use wire::{Answer, Head, Reply, Request, Stat};
 
 const ROOT: Subject = Subject::ROOT;
 const READ: Open = Open::READ;
+const CAPABILITIES: &[u8] = b"security.capability";
 const NEW: Open = Open { write: true, create: true, new: true, ..READ };
 
 /// A served pool: `tank`, and `tank/a`, `tank/b` for two organisations.
@@ -304,11 +305,27 @@ fn groups_are_handed_down_and_programs_that_are_written_to_are_harmless() {
         }];
     for (number, change) in by_user.iter().enumerate() {
         client.chmod(root, b"/a/program", 0o6777).unwrap();
+        client.set_xattr(root, path, CAPABILITIES, Some(b"\x01\0\0\x02")).unwrap();
         program.write(0, b"root may").unwrap();
         assert_eq!(mode("/a/program"), "0 6777", "{number}");
+        assert_eq!(errno(client.xattr(root, path, CAPABILITIES)), 0);
         change().unwrap();
         assert_eq!(mode("/a/program"), "0 777", "{number}");
+        assert_eq!(errno(client.xattr(root, path, CAPABILITIES)), 61, "{number}");
     }
+    // What only root may see.
+    client.set_xattr(root, path, b"trusted.secret", Some(b"x")).unwrap();
+    assert_eq!(client.xattr(root, path, b"trusted.secret").unwrap(), b"x");
+    assert_eq!(client.xattrs(root, path).unwrap(), [b"trusted.secret"]);
+    assert_eq!(errno(client.xattr(&of_group, path, b"trusted.secret")), 61);
+    assert!(client.xattrs(&of_group, path).unwrap().is_empty());
+    // What is above a directory is in it: who may not write there does not move it elsewhere.
+    client.mkdir(&who(1002), b"/a/theirs", 0o755, false).unwrap();
+    client.mkdir(&of_group, b"/a/into", 0o755, false).unwrap();
+    assert_eq!(errno(client.rename(&of_group, b"/a/theirs", b"/a/into/x")), 13);
+    client.rename(&of_group, b"/a/theirs", b"/a/renamed").unwrap();
+    client.chmod(root, b"/a/renamed", 0o777).unwrap();
+    client.rename(&of_group, b"/a/renamed", b"/a/into/x").unwrap();
     drop((program, held, client));
     site.end();
 }

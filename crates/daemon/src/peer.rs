@@ -4,12 +4,13 @@
 
 use std::os::fd::AsFd;
 
-use rustix::net::sockopt::socket_peercred;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::process::geteuid;
 
 /// The other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
+    /// 0: of a process that cannot be seen from here, as from within a container.
     pub(crate) pid: i32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -17,13 +18,9 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// Asks the kernel.
-    pub(crate) fn of(socket: impl AsFd) -> rustix::io::Result<Peer> {
-        let ucred = socket_peercred(socket)?;
-        Ok(Peer {
-            pid: ucred.pid.as_raw_nonzero().get(),
-            uid: ucred.uid.as_raw(),
-            gid: ucred.gid.as_raw(),
-        })
+    pub(crate) fn of(socket: impl AsFd) -> std::io::Result<Peer> {
+        let who = getsockopt(&socket, PeerCredentials)?;
+        Ok(Peer { pid: who.pid(), uid: who.uid(), gid: who.gid() })
     }
 
     /// May he do all that this process may? Root, and whoever runs the server.

@@ -125,11 +125,18 @@ pub fn inherit(list: &[u8], mode: u32) -> Option<(u32, Option<Vec<u8>>)> {
 
 impl Filesystem {
     /// Sets or takes away the list `name`, one of [`ACCESS`] and [`DEFAULT`]. Permissions follow the list that
-    /// holds for the object; one that says no more than they is not stored.
+    /// holds for the object; one that says no more than they is not stored. `by` is who asks, user and group: by whom is
+    /// neither root nor of its group, no file stays a program that acts as that group.
     ///
     /// # Errors
     /// A value that is no list; a list to hand down for what is no directory.
-    pub fn set_acl(&self, number: u64, name: &[u8], list: Option<&[u8]>) -> Result<()> {
+    pub fn set_acl(
+        &self,
+        number: u64,
+        name: &[u8],
+        list: Option<&[u8]>,
+        by: (u32, u32),
+    ) -> Result<()> {
         let invalid = |reason| FsError::Invalid { path: format!("object {number}"), reason };
         let entries = match list.map(parse) {
             Some(None) => return Err(invalid("no access control list")),
@@ -154,7 +161,8 @@ impl Filesystem {
         let mode = entries.as_deref().map(bits);
         let set = |attrs: &mut crate::Attrs| {
             if let Some(bits) = mode {
-                let rest = attrs.permissions() & !0o777;
+                let is_his = by.0 == 0 || attrs.is_dir() || u64::from(by.1) == attrs.gid;
+                let rest = attrs.permissions() & if is_his { !0o777 } else { !0o2777 };
                 attrs.set_mode(rest | bits);
             }
             attrs.ctime = crate::attrs::now();

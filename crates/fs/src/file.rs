@@ -282,11 +282,26 @@ impl Filesystem {
     /// Sets the size of a file; what is cut off reads as zeros if it grows again. A long file is cut
     /// from its end, a part in each txg.
     pub fn truncate(&self, number: u64, size: u64) -> Result<()> {
+        self.set_size(number, size, false)
+    }
+
+    /// Makes a file at least so long.
+    ///
+    /// # Errors
+    /// As [`Filesystem::truncate`].
+    pub fn extend(&self, number: u64, size: u64) -> Result<()> {
+        self.set_size(number, size, true)
+    }
+
+    fn set_size(&self, number: u64, size: u64, at_least: bool) -> Result<()> {
         let lock = self.lock(number);
         let mut end = u64::MAX;
         loop {
             let object = self.object(number)?;
             let old = self.file_size(&object)?;
+            if at_least && old >= size {
+                return Ok(());
+            }
             let (cut, blocks) = match size < old {
                 true => self.portion(&object, size, end)?,
                 false => (size, 0),

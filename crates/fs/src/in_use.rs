@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use dmu::{Object, Tx};
+use rt::sync::atomic::{AtomicUsize, Ordering};
 use rt::sync::{Arc, Mutex};
 
 use crate::attrs::{self, Attrs, mode};
@@ -38,17 +39,22 @@ impl Use {
 }
 
 /// The objects of a file system that are used, by number.
-pub(crate) struct InUse(Vec<Mutex<BTreeMap<u64, Use>>>);
+pub(crate) struct InUse {
+    parts: Vec<Mutex<BTreeMap<u64, Use>>>,
+    /// Kernels that know numbers, each by a mount.
+    mounts: AtomicUsize,
+}
 
 impl Default for InUse {
     fn default() -> InUse {
-        InUse((0..PARTS).map(|_| Mutex::default()).collect())
+        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
+        InUse { parts, mounts: AtomicUsize::default() }
     }
 }
 
 impl InUse {
     fn part(&self, number: u64) -> &Mutex<BTreeMap<u64, Use>> {
-        &self.0[number as usize % PARTS]
+        &self.parts[number as usize % PARTS]
     }
 
     /// Does somebody use it? From now on who knows it is a user, if `known_is_used`.
@@ -61,6 +67,22 @@ impl InUse {
 }
 
 impl Filesystem {
+    /// It is mounted once more.
+    pub fn mounted(&self) {
+        self.shared.in_use.mounts.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A mount has ended. The kernel does not say then what it forgets: with the last mount all of it is forgotten.
+    pub fn unmounted(&self) {
+        if self.shared.in_use.mounts.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        for part in &self.shared.in_use.parts {
+            let known: Vec<u64> = part.lock().keys().copied().collect();
+            known.into_iter().for_each(|number| self.forget(number, u64::MAX));
+        }
+    }
+
     /// Somebody outside knows `number` once more. To be told before he hears of it.
     pub fn know(&self, number: u64) {
         self.shared.in_use.part(number).lock().entry(number).or_default().known += 1;
@@ -125,8 +147,9 @@ impl Filesystem {
         let object = self.object(number)?;
         let attrs = self.attrs_of(&object)?;
         let tx = self.enter_readonly(0)?;
+        self.objset.free_slowly(&tx, number, self.kin_of(&attrs)?)?;
         self.withhold_known(number);
-        Ok(self.objset.free_slowly(&tx, number, self.kin_of(&attrs)?)?)
+        Ok(())
     }
 
     /// What goes with an object without a name: its hidden attributes, and the directory they are in.
@@ -145,7 +168,6 @@ impl Filesystem {
         let number = object.number();
         let known_is_used = !matches!(kind, mode::FILE | mode::SYMLINK);
         if !self.shared.in_use.is_used(number, known_is_used) {
-            self.withhold_known(number);
             return Ok(false);
         }
         if self.delete_queue == 0 {
@@ -165,7 +187,9 @@ impl Filesystem {
         Ok(true)
     }
 
-    fn withhold_known(&self, number: u64) {
+    /// Of what was just freed, in a txg that is still held: who knows its number meets nothing by it. Who gets to know it
+    /// from now on finds that it is gone.
+    pub(crate) fn withhold_known(&self, number: u64) {
         let mut part = self.shared.in_use.part(number).lock();
         if let Some(used) = part.get_mut(&number) {
             match used.known {

@@ -98,9 +98,12 @@ impl Filesystem {
             for number in kin {
                 self.free_hidden(tx, number)?;
             }
-            return Ok(self.objset.free(tx, object.number())?);
+            self.objset.free(tx, object.number())?;
+        } else {
+            self.free_later(tx, object, kin)?;
         }
-        self.free_later(tx, object, kin)
+        self.withhold_known(object.number());
+        Ok(())
     }
 
     /// Frees an extended attribute that has no name any more.

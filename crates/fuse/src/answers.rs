@@ -243,7 +243,8 @@ impl Door {
             _ => return Err(Errno::EOPNOTSUPP),
         }
         if grows {
-            fs.truncate(object, end).map_err(|e| errno(&e))?;
+            // Others may have written behind it meanwhile.
+            fs.extend(object, end).map_err(|e| errno(&e))?;
         }
         Ok(())
     }

@@ -22,17 +22,14 @@ pub(crate) fn host_time(time: Time) -> SystemTime {
     at.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// A time of the host as one of the pool.
-pub(crate) fn pool_time(time: SystemTime) -> Time {
+/// A time that the kernel has asked for, as one of the pool. Before 1970 it is not what it seems: of seconds that are
+/// negative `fuser` takes the nanoseconds away that it should add.
+pub(crate) fn asked_time(time: SystemTime) -> Time {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => Time { secs: since.as_secs() as i64, nanos: since.subsec_nanos() },
         Err(before) => {
             let before = before.duration();
-            let (secs, nanos) = (before.as_secs() as i64, before.subsec_nanos());
-            match nanos {
-                0 => Time { secs: -secs, nanos: 0 },
-                _ => Time { secs: -secs - 1, nanos: 1_000_000_000 - nanos },
-            }
+            Time { secs: -(before.as_secs() as i64), nanos: before.subsec_nanos() }
         }
     }
 }
@@ -120,7 +117,13 @@ mod tests {
             Time { secs: -1, nanos: 1 },
             Time { secs: -86_400, nanos: 0 },
         ] {
-            assert_eq!(pool_time(host_time(time)), time);
+            // As `fuser` makes it of what the kernel asks for.
+            let nanos = Duration::from_nanos(time.nanos.into());
+            let asked = match time.secs < 0 {
+                true => host_time(Time { nanos: 0, ..time }) - nanos,
+                false => host_time(time),
+            };
+            assert_eq!(asked_time(asked), time);
         }
         for (major, minor) in [(0, 0), (8, 1), (259, 70_000), (0xfff, 0xf_ffff)] {
             let rdev = device_number(major, minor);

@@ -54,13 +54,13 @@ impl Door {
                 let (ino, ttl) = (attr.ino, &self.attr_ttl);
                 return reply.add(ino, found.next, name, ttl, &attr, Generation(0));
             };
+            // Before the kernel hears of it, and before it is looked at: what goes in between keeps its number.
+            place.know();
             let (attr, generation, ttl) = match self.told(place) {
                 Ok((attr, generation)) => (attr, generation, self.attr_ttl),
                 // What is wrong with it is said to who asks for it by its name.
                 Err(_) => (unknown(found.number, found.kind), Generation(0), Duration::ZERO),
             };
-            // Before the kernel hears of it.
-            place.know();
             let is_full = reply.add(attr.ino, found.next, name, &ttl, &attr, generation);
             if is_full {
                 place.forget(1);

@@ -18,7 +18,7 @@ use fuser::{
 };
 use rt::sync::Mutex;
 
-use crate::attr::{pool_time, unpacked};
+use crate::attr::{asked_time, unpacked};
 use crate::nodes::{CONTROL_DIR, Node, SNAPSHOT_DIR, Spaces};
 
 /// Bytes of the longest request and answer.
@@ -62,7 +62,7 @@ fn done(answer: Answer<()>, reply: ReplyEmpty) {
 fn when(time: TimeOrNow) -> When {
     match time {
         TimeOrNow::Now => When::Now,
-        TimeOrNow::SpecificTime(time) => When::At(pool_time(time)),
+        TimeOrNow::SpecificTime(time) => When::At(asked_time(time)),
     }
 }
 
@@ -86,6 +86,8 @@ impl fuser::Filesystem for Door {
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DONT_MASK,
+            // Who comes by another door changes contents, too: where the time of a change is another, pages are read anew.
+            InitFlags::FUSE_AUTO_INVAL_DATA,
         ];
         if self.props().acl {
             wanted.push(InitFlags::FUSE_POSIX_ACL);
@@ -265,7 +267,7 @@ impl fuser::Filesystem for Door {
 
     fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         match self.spaces.place(ino).and_then(|place| self.hold(&place)) {
-            // What the kernel has of the file is right: whoever changes it goes through the kernel, or tells it.
+            // What the kernel has of the file is right as long as its time and size are.
             Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
             Err(e) => reply.error(e),
         }
@@ -387,11 +389,9 @@ impl fuser::Filesystem for Door {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        let synced = self.spaces.place(ino).and_then(|place| match place.fs.can_change() {
-            true => place.fs.fsync(place.object).map_err(|e| errno(&e)),
-            false => Ok(()),
-        });
-        done(synced, reply);
+        // Of what can only be read by now something may have been written just before.
+        let synced = self.spaces.place(ino);
+        done(synced.and_then(|p| p.fs.fsync(p.object).map_err(|e| errno(&e))), reply);
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -472,7 +472,7 @@ impl fuser::Filesystem for Door {
 
     fn setxattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -481,7 +481,7 @@ impl fuser::Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let place = self.spaces.place(ino);
-        done(place.and_then(|p| self.set_xattr(&p, name.as_bytes(), value, flags)), reply);
+        done(place.and_then(|p| self.set_xattr(req, &p, name.as_bytes(), value, flags)), reply);
     }
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {

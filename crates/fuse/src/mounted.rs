@@ -133,9 +133,13 @@ pub fn mount(
     })?;
     let notifier = session.notifier();
     let (ended, end) = mpsc::bounded(1);
+    live.mounted();
+    let fs = live.clone();
     let served = rt::thread::spawn("mount", move || {
+        let result = session.run();
+        fs.unmounted();
         // Nobody may be left who wants to know.
-        drop(ended.send(session.run()));
+        drop(ended.send(result));
     });
     read_ahead(&dir);
     Ok(Mounted { dir, fs: live, notifier, served, end, _memory: memory })

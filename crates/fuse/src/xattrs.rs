@@ -4,7 +4,7 @@
 //! are read; what is set is stored as on Linux. Access control lists are attributes with a meaning (`fs::acl`).
 
 use fs::{FsError, acl};
-use fuser::Errno;
+use fuser::{Errno, Request};
 
 use crate::door::{Answer, Door, errno};
 use crate::nodes::Place;
@@ -82,6 +82,7 @@ impl Door {
     /// Sets an attribute.
     pub(crate) fn set_xattr(
         &self,
+        req: &Request,
         place: &Place,
         name: &[u8],
         value: &[u8],
@@ -95,7 +96,8 @@ impl Door {
         };
         let (fs, object) = (&place.fs, place.object);
         let done = match self.sort(name)? {
-            Name::Acl => fs.set_acl(object, name, Some(value)),
+            // Whether he is in the file's group by another one of his is not told: then he can set the bit anew.
+            Name::Acl => fs.set_acl(object, name, Some(value), (req.uid(), req.gid())),
             Name::Plain => fs.set_xattr_if(object, name, value, must_be),
             Name::User(bare) => {
                 let other = match has_namespace(bare) {
@@ -118,7 +120,7 @@ impl Door {
     pub(crate) fn remove_xattr(&self, place: &Place, name: &[u8]) -> Answer<()> {
         let (fs, object) = (&place.fs, place.object);
         let gone = match self.sort(name)? {
-            Name::Acl => fs.set_acl(object, name, None),
+            Name::Acl => fs.set_acl(object, name, None, (0, 0)),
             Name::Plain => fs.set_xattr(object, name, None),
             Name::User(bare) => match fs.set_xattr(object, name, None) {
                 Err(FsError::NoAttribute { .. }) if !has_namespace(bare) => {

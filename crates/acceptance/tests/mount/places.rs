@@ -246,3 +246,56 @@ fn who_mounts_nothing_says_who_does() {
     assert!(ran.err.contains("thumper serve --mount"), "{}", ran.err);
     assert_eq!(stage.ok("zfs mount").out, "");
 }
+
+/// What came by one door is seen by the other: contents of a file that was read before, and times before 1970. What a mount
+/// knew is no matter of anybody's when it has ended: what is removed then is gone.
+#[test]
+fn what_others_change_is_read_as_it_is() {
+    if !wanted("what others change is read as it is") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let client = Client::connect(Options::new(server.socket(), "tank/a/b")).unwrap();
+    let dir = stage.aside("t/a/b");
+    let path = dir.join("file");
+    std::fs::write(&path, vec![1; 300_000]).unwrap();
+    for round in 2..5 {
+        assert!(std::fs::read(&path).unwrap() == vec![round - 1; 300_000], "{round}");
+        let how = Open { write: true, ..Open::READ };
+        let file = client.open(&Subject::ROOT, b"file", how, 0).unwrap();
+        file.write(0, &vec![round; 300_000]).unwrap();
+        file.close(true).unwrap();
+        // As long as the kernel takes attributes for right.
+        rt::time::sleep(Duration::from_millis(1100));
+    }
+    assert!(std::fs::read(&path).unwrap() == vec![4; 300_000]);
+    for (asked, (secs, nanos)) in [("-0.5", (-1, 500_000_000)), ("-86400", (-86_400, 0))] {
+        drop(
+            Ran::of(Command::new("touch").args(["-d", &format!("@{asked}")]).arg(&path))
+                .expect_ok(),
+        );
+        let stat = client.stat(&Subject::ROOT, b"file", true).unwrap();
+        assert_eq!(stat.mtime, (secs, nanos), "{asked}");
+        let meta = path.metadata().unwrap();
+        assert_eq!((meta.mtime(), meta.mtime_nsec()), (secs, i64::from(nanos)), "{asked}");
+    }
+    // A directory that the kernel knew until the mount ended.
+    std::fs::create_dir(dir.join("known")).unwrap();
+    let names = || (0..2000).map(|i| format!("known/{:060}", i).into_bytes());
+    for name in names() {
+        client.put(&Subject::ROOT, &name, Open::default(), 0o644, b"", false).unwrap();
+    }
+    names().for_each(|name| client.unlink(&Subject::ROOT, &name).unwrap());
+    let space = || {
+        drop(stage.ok("zfs snapshot tank/a/b@now"));
+        drop(stage.ok("zfs destroy tank/a/b@now"));
+        stage.ok("zfs get -Hpo value referenced tank/a/b").out
+    };
+    let with = space();
+    drop(stage.ok("zfs unmount tank/a/b"));
+    client.rmdir(&Subject::ROOT, b"known").unwrap();
+    let is_gone = || space().trim().parse::<u64>().unwrap() < with.trim().parse().unwrap();
+    assert!((0..20).any(|_| is_gone()), "{with}");
+    drop((server.stop(), client));
+    judged(&stage);
+}

@@ -22,6 +22,8 @@ const FILE_SYSTEMS: u64 = u64::MAX;
 const FILE_SYSTEMS_MAX: u64 = 1 << 20;
 /// How a file is opened that is put as a whole.
 const PUT: Open = Open { read: false, write: true, create: true, truncate: true, ..Open::READ };
+/// What a program may do beside what its user may.
+const CAPABILITIES: &[u8] = b"security.capability";
 /// Permissions and set-id and sticky bits.
 const PERMISSIONS: u32 = 0o7777;
 
@@ -202,6 +204,9 @@ pub(super) fn answer(
         Request::GetXattr { who, of, name } => {
             let file = with(session, &who, &of, READ)?;
             let Place { fs, object } = &file.place;
+            if is_hidden(&name, &who) {
+                return fail(code::NODATA, "No data available");
+            }
             let value = match Algorithm::of_attribute(&name) {
                 // What a file system has may be of other contents; this is of those that are there.
                 Some(algorithm) => fs.digest(*object, algorithm),
@@ -223,7 +228,8 @@ pub(super) fn answer(
         }
         Request::ListXattrs { who, of } => {
             let file = with(session, &who, &of, READ)?;
-            Reply::Names(file.place.fs.xattr_names(file.place.object).map_err(told)?)
+            let names = file.place.fs.xattr_names(file.place.object).map_err(told)?;
+            Reply::Names(names.into_iter().filter(|name| !is_hidden(name, &who)).collect())
         }
         Request::Space { path } => {
             let place = session.tree.find(&Subject::ROOT, &path, true)?;
@@ -249,6 +255,7 @@ fn writable(session: &Session, number: u64) -> Result<Arc<Handle>> {
 /// meanwhile: what is done is done to what was asked about, and to nothing that got its number since.
 fn with(session: &Session, who: &Subject, of: &Target, want: u32) -> Result<Arc<Handle>> {
     match of {
+        Target::Handle(number) if want & READ != 0 => readable(session, *number),
         Target::Handle(number) => session.handle(*number),
         Target::Path(path) => {
             let handle = again(|| Handle::of(session.tree.find(who, path, true)?))?;
@@ -281,9 +288,22 @@ fn change(file: &Handle, set: &Setattr) -> Result<()> {
     file.place.fs.setattr(file.place.object, set).map_err(told)
 }
 
+/// Is the attribute none of his business?
+fn is_hidden(name: &[u8], who: &Subject) -> bool {
+    who.uid != 0 && name.starts_with(b"trusted.")
+}
+
 /// Somebody who is not root is about to change what is in a file: it is no program any more that acts as its owner.
 fn written_by_user(file: &Handle) -> Result<()> {
-    let mode = file.place.attrs()?.permissions();
+    let Place { fs, object } = &file.place;
+    let attrs = file.place.attrs()?;
+    if attrs.xattrs.is_some() || attrs.xattr_object.is_some() {
+        match fs.set_xattr(*object, CAPABILITIES, None) {
+            Ok(()) | Err(FsError::NoAttribute { .. }) => {}
+            Err(error) => return Err(told(error)),
+        }
+    }
+    let mode = attrs.permissions();
     match access::written(mode) {
         same if same == mode => Ok(()),
         mode => change(file, &Setattr { mode: Some(mode), ..Setattr::default() }),
@@ -475,9 +495,18 @@ fn removable<'p>(session: &Session, who: &Subject, path: &'p [u8]) -> Result<Par
 
 fn rename(session: &Session, who: &Subject, from: &[u8], to: &[u8]) -> Result<()> {
     let (dir, _, name) = removable(session, who, from)?;
+    let moved = session.tree.enter(&dir, name)?;
     let (into, above, new_name) = session.tree.parent(who, to)?;
     if into.fs.name() != dir.fs.name() {
         return fail(code::XDEV, format!("{}: Invalid cross-device link", shown(to)));
+    }
+    if let Some(attrs) =
+        moved.filter(|_| dir.object != into.object).map(|m| m.attrs()).transpose()?
+        && attrs.is_dir()
+        && !access::may(who, &attrs, WRITE)
+    {
+        // What is above it changes, and that is in it.
+        return denied(from);
     }
     if session.tree.enter(&into, new_name)?.is_some() {
         drop(removable(session, who, to)?);
@@ -573,6 +602,11 @@ fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Repl
                 let place = session.tree.enter(&dir, &entry.name)?;
                 place.as_ref().map(stat).transpose()
             })?,
+            // It cannot be read: it is there all the same, and so are the others.
+            Err(failure) if failure.errno == code::IO => {
+                let device = dir.fs.dataset().object;
+                Some(Stat { device, object: entry.object, mode: entry.kind, ..Stat::default() })
+            }
             found => Some(found?),
         };
         entries.extend(found.map(|stat| Entry { name: entry.name, stat }));
