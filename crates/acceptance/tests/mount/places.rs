@@ -281,7 +281,7 @@ fn what_others_change_is_read_as_it_is() {
     }
     // A directory that the kernel knew until the mount ended.
     std::fs::create_dir(dir.join("known")).unwrap();
-    let names = || (0..2000).map(|i| format!("known/{:060}", i).into_bytes());
+    let names = || (0..2000).map(|i| format!("known/{i:060}").into_bytes());
     for name in names() {
         client.put(&Subject::ROOT, &name, Open::default(), 0o644, b"", false).unwrap();
     }
