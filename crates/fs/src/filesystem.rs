@@ -7,8 +7,6 @@
 //! `dmu` locks. A lock is never waited for inside a txg: else one who came to it later but in an older
 //! txg would have to change what a newer one has changed already (INV-6).
 
-use std::collections::BTreeSet;
-
 use dmu::{Object, Objset, Tx, Zap};
 use format::accounting::{BYTES_PER_OBJECT, DEFAULT_PROJECT};
 use format::sa::{Layouts, Registry, SaView};
@@ -16,13 +14,14 @@ use format::zap::{NormFlags, Value};
 use format::znode::{Pflags, Znode};
 use format::{DnodePhys, ObjectType};
 use pool::{Dataset, Pool};
-use rt::sync::{Arc, Mutex, MutexGuard, RwLock};
+use rt::sync::{Arc, Mutex, RwLock};
 
 use crate::accounts::quota_zaps;
 use crate::attrs::{self, Attrs, mode, modified, object_kind};
 use crate::digests::Digests;
 use crate::error::{FsError, Result, shown};
 use crate::in_use::InUse;
+use crate::locks::{Locked, Locks};
 use crate::names::{DirEntry, entry_value};
 pub(crate) use crate::new::{Contents, Given, NewObject};
 use crate::own::Own;
@@ -32,8 +31,6 @@ use crate::zpl::ZPL_VERSION;
 
 /// What a name with an empty object is admitted as, in bytes.
 pub(crate) const NAME_BYTES: u64 = 512;
-/// Number of locks that objects share.
-const LOCKS: usize = 64;
 /// The property casesensitivity: names in another case are the same name.
 const INSENSITIVE: u64 = 1;
 /// Longest target of a symbolic link, in bytes.
@@ -70,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) in_use: InUse,
     pub(crate) digests: Digests,
     pub(crate) tree: Mutex<()>,
-    locks: Vec<Mutex<()>>,
+    locks: Locks,
 }
 
 impl Filesystem {
@@ -106,7 +103,7 @@ impl Filesystem {
             in_use: InUse::default(),
             digests: Digests::default(),
             tree: Mutex::new(()),
-            locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
+            locks: Locks::default(),
         });
         let fs = Filesystem {
             registry: own.registry,
@@ -191,18 +188,17 @@ impl Filesystem {
     }
 
     /// Locks an object against other changes.
-    pub(crate) fn lock(&self, object: u64) -> MutexGuard<'_, ()> {
-        self.shared.locks[object as usize % LOCKS].lock()
+    pub(crate) fn lock(&self, object: u64) -> Locked<'_> {
+        self.shared.locks.one(object)
     }
 
-    /// Locks several objects, in the order of their locks.
-    pub(crate) fn lock_all(&self, objects: &[u64]) -> Vec<MutexGuard<'_, ()>> {
-        let places: BTreeSet<usize> = objects.iter().map(|o| *o as usize % LOCKS).collect();
-        places.into_iter().map(|place| self.shared.locks[place].lock()).collect()
+    /// Locks several objects.
+    pub(crate) fn lock_all(&self, objects: &[u64]) -> Vec<Locked<'_>> {
+        self.shared.locks.all(objects)
     }
 
     /// Locks a directory and what `name` in it leads to.
-    fn lock_entry(&self, dir: u64, name: &[u8]) -> Result<(DirEntry, Vec<MutexGuard<'_, ()>>)> {
+    fn lock_entry(&self, dir: u64, name: &[u8]) -> Result<(DirEntry, Vec<Locked<'_>>)> {
         loop {
             let found = self.must_find(dir, name)?;
             let locks = self.lock_all(&[dir, found.object]);

@@ -16,6 +16,7 @@ mod file;
 mod filesystem;
 mod fixed;
 mod in_use;
+mod locks;
 mod names;
 mod new;
 mod own;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs::Filesystem;
-use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL};
+use fuser::{Config, MountOption, Session, SessionACL};
 use pool::Pool;
 use rt::sync::{Arc, mpsc};
 use rt::thread::JoinHandle;
@@ -72,7 +72,6 @@ pub enum MountError {
 pub struct Mounted {
     dir: PathBuf,
     fs: Arc<Filesystem>,
-    notifier: Notifier,
     served: JoinHandle<()>,
     end: mpsc::Receiver<io::Result<()>>,
     _memory: rt::Grant,
@@ -131,7 +130,6 @@ pub fn mount(
         ),
         _ => MountError::Host(e.to_string().trim().to_string()),
     })?;
-    let notifier = session.notifier();
     let (ended, end) = mpsc::bounded(1);
     live.mounted();
     let fs = live.clone();
@@ -142,7 +140,7 @@ pub fn mount(
         drop(ended.send(result));
     });
     read_ahead(&dir);
-    Ok(Mounted { dir, fs: live, notifier, served, end, _memory: memory })
+    Ok(Mounted { dir, fs: live, served, end, _memory: memory })
 }
 
 /// Lets the kernel ask for more at once where somebody reads on: its own limit is far below a record. Who is not
@@ -186,23 +184,6 @@ impl Mounted {
     /// Waits until it is unmounted, by whomever.
     pub fn wait(self) {
         self.served.join();
-    }
-
-    /// The kernel asks again for the attributes of an object, and for its contents from `offset` on: somebody has
-    /// changed it who does not go through the mount.
-    pub fn changed(&self, object: u64, offset: u64) {
-        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-        // What the kernel does not know it need not forget.
-        drop(self.notifier.inval_inode(INodeNo(self.number(object)), offset, 0));
-    }
-
-    /// The kernel asks again for a name.
-    pub fn renamed(&self, dir: u64, name: &std::ffi::OsStr) {
-        drop(self.notifier.inval_entry(INodeNo(self.number(dir)), name));
-    }
-
-    fn number(&self, object: u64) -> u64 {
-        if object == self.fs.root() { INodeNo::ROOT.0 } else { object }
     }
 }
 

@@ -583,3 +583,35 @@ fn the_beginning_of_noise_is_that_of_less_noise() {
         assert_eq!(data.bytes()[..size], Data { size: size as u64, ..data }.bytes());
     }
 }
+
+/// Who asks while the log of a data set begins has written before anybody told of it: he waits for the txg that has it, and
+/// is not told that there is nothing to be done.
+#[test]
+fn who_asks_while_a_log_begins_waits_for_a_txg() {
+    let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+    let pool = rig::create(&set, STRIPE).unwrap();
+    let fs = Arc::new(Filesystem::open(&pool, POOL).unwrap());
+    let new = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+    let files = [&b"one"[..], b"two"].map(|name| fs.create(fs.root(), name, &new).unwrap());
+    files.iter().for_each(|file| fs.write(*file, 0, b"of before").unwrap());
+    assert!(!fs.dataset().records_changes());
+    // Its txg cannot close as long as this is there.
+    let tx = pool.admit(fs.dataset(), 0).unwrap();
+    let ended: Vec<Arc<AtomicBool>> = files.iter().map(|_| Arc::default()).collect();
+    let mut threads = Vec::new();
+    for (file, ended) in files.into_iter().zip(&ended) {
+        let (of, ended) = (fs.clone(), ended.clone());
+        threads.push(rt::thread::spawn("fsync", move || {
+            of.fsync(file).unwrap();
+            ended.store(true, Ordering::Release);
+        }));
+        while !fs.dataset().records_changes() {
+            rt::time::sleep(std::time::Duration::from_millis(1));
+        }
+        // It has begun, and waits.
+        rt::time::sleep(std::time::Duration::from_millis(100));
+    }
+    assert!(!ended.iter().any(|ended| ended.load(Ordering::Acquire)), "{ended:?}");
+    drop(tx);
+    threads.into_iter().for_each(|thread| thread.join());
+}

@@ -64,7 +64,8 @@ impl Pool {
         let synced = self.writing()?.txgs.last_synced();
         let (coming, entries) = {
             let mut state = log.state.lock();
-            let untold = state.queue.untold_until(object) > synced;
+            // What nobody told of may be this object's, as all that is older than the log.
+            let untold = state.queue.untold_until(object).max(state.incomplete_until) > synced;
             let written = state.queue.written(object);
             let open = self.writing()?.txgs.open();
             if untold || !state.takes(written, open, log.throughput.load(Ordering::Relaxed)) {
