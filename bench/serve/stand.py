@@ -113,9 +113,15 @@ class Stand:
         return at
 
     def lose(self):
-        """The mortal disks die."""
-        for number in self.mortal:
-            os.truncate(self.disks[number], 0)
+        """The mortal disks die: there is nothing on them, and, where they lie by themselves, nothing can be written."""
+        at = self.huge_pages()
+        for _ in range(100):
+            for number in self.mortal:
+                os.truncate(self.disks[number], 0)
+            # Refused if somebody has just written.
+            if not ROOT or subprocess.run(["mount", "-o", "remount,size=4k", at], stderr=subprocess.DEVNULL).returncode == 0:
+                return
+        raise RuntimeError("the disks at %s do not die" % at)
 
     # ---- storages ----
 
