@@ -110,6 +110,8 @@ pub struct Status {
     pub names: Vec<String>,
     /// Directories to look for the pools in, if they are not remembered.
     pub places: Vec<PathBuf>,
+    /// What is damaged shall be told by its names, too, for which whole directories may have to be read.
+    pub damaged: bool,
 }
 
 /// Sets a property of a pool.

@@ -136,7 +136,14 @@ impl Hooks {
                 continue;
             }
             let path = entry.path();
-            let meta = path.metadata()?;
+            // A link that leads nowhere is nobody's program, and keeps no other from being run.
+            let meta = match path.metadata() {
+                Ok(meta) => meta,
+                Err(why) => {
+                    say(&format!("hooks: {} is not run: {why}", path.display()));
+                    continue;
+                }
+            };
             if !meta.is_file() || meta.mode() & EXECUTABLE == 0 {
                 continue;
             }

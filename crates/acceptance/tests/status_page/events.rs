@@ -157,6 +157,7 @@ fn programs_are_run_on_events_and_mail_is_sent() {
     let ran = hooks.join("ran");
     put_program(&hooks, "pool_create-note", &format!("#!/bin/sh\nenv > {}\n", ran.display()));
     put_program(&hooks, "all-broken", "#!/bin/sh\nexit 7\n");
+    std::os::unix::fs::symlink("/nowhere", hooks.join("all-dangling")).unwrap();
     let server = site.serve(&["--hooks", hooks.to_str().unwrap()]);
     site.create();
     until("the program has run", SOON, || {

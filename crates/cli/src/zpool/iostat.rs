@@ -185,7 +185,7 @@ pub(crate) fn iostat(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     // What is no pool's name may be a device's in any.
     let chosen = match names.is_empty() {
         true => Chosen::Pools(Vec::new()),
-        false => choose(&reports(door, &[], Vec::new())?.0, names, options.naming)?,
+        false => choose(&reports(door, &[], Vec::new(), false)?.0, names, options.naming)?,
     };
     let mut left = every.and_then(|(_, count)| count);
     let (mut before, mut first): (Vec<PoolReport>, bool) = (Vec::new(), true);
@@ -228,7 +228,7 @@ fn read(door: &mut Door<'_>, chosen: &Chosen) -> Result<(Vec<PoolReport>, u8), S
         Chosen::Vdevs(Some(pool), _) => vec![pool.clone()],
         Chosen::Vdevs(None, _) => Vec::new(),
     };
-    let (pools, errors) = reports(door, &names, Vec::new())?;
+    let (pools, errors) = reports(door, &names, Vec::new(), false)?;
     let status = door.complain_all(&errors)?;
     Ok((pools, status))
 }

@@ -102,7 +102,7 @@ pub(super) fn stamp(word: &OsString) -> Result<char, Stop> {
 }
 
 fn list_once(door: &mut Door<'_>, names: &[String], options: &Options) -> Ran {
-    let (pools, errors) = reports(door, names, options.places.clone())?;
+    let (pools, errors) = reports(door, names, options.places.clone(), false)?;
     if let Some(letter) = options.stamp {
         let now = rt::time::wall_clock().as_secs();
         let line = if letter == 'u' { now.to_string() } else { door.long_date(now) };
@@ -233,7 +233,7 @@ pub(crate) fn get(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     };
     let keys = keys(asked)?;
     let names: Vec<_> = names.iter().map(|name| text(name)).collect();
-    let (pools, errors) = reports(door, &names, Vec::new())?;
+    let (pools, errors) = reports(door, &names, Vec::new(), false)?;
     if let Some(style) = json {
         let text = crate::json::pool_get(&pools, keys.as_deref(), exact, style);
         door.print(text)?;

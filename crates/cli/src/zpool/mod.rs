@@ -41,6 +41,7 @@ pub(crate) fn reports(
     door: &mut Door<'_>,
     names: &[String],
     places: Vec<std::path::PathBuf>,
+    damaged: bool,
 ) -> Result<(Vec<pools::PoolReport>, Vec<Error>), Stop> {
     let mut errors = Vec::new();
     let mut good = Vec::new();
@@ -55,7 +56,7 @@ pub(crate) fn reports(
     }
     let places = door.places(places);
     let mut reports = Vec::new();
-    for report in door.engine.pool_status(&pools::Status { names: good, places })? {
+    for report in door.engine.pool_status(&pools::Status { names: good, places, damaged })? {
         match report {
             Ok(report) => reports.push(report),
             Err(error) => errors.push(error),

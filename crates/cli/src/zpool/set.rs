@@ -56,7 +56,11 @@ pub(crate) fn set(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     known_name(&name)?;
     let set = assign_pool(property, value, When::Open, verbs::is_feature);
     let places = door.places.clone();
-    let status = pools::Status { names: vec![name.clone()], places: places.clone() };
+    let status = pools::Status {
+        names: vec![name.clone()],
+        places: places.clone(),
+        ..pools::Status::default()
+    };
     // Whether the pool is there comes before what is wrong with the property.
     door.engine.pool_status(&status)?.into_iter().next().transpose()?;
     let (key, value) = set.map_err(|why| Error::cannot(Doing::Set(name.clone()), why))?;

@@ -45,7 +45,7 @@ pub(crate) fn status(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let every = interval(&mut names)?;
     let mut count = every.map(|(_, count)| count);
     loop {
-        let (pools, errors) = reports(door, &names, places.clone())?;
+        let (pools, errors) = reports(door, &names, places.clone(), verbose || json.is_some())?;
         if let Some(json) = json {
             let text = crate::json::status(&pools, style, json);
             door.print(text)?;

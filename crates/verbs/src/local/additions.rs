@@ -41,7 +41,7 @@ pub(super) fn add(here: &Here, request: &Add) -> Result<Option<Before>> {
         }
     }
     inuse::check_used(&doing, layout, request.force, &here.state.load()?)?;
-    let report = status::report(&session, &[]);
+    let report = status::report(&session, None);
     let report = report.map_err(|error| pool_error(doing.clone(), error))?;
     let has_data = layout.groups.iter().any(|group| group.class != Class::Log);
     let unsound = has_data.then(|| unsound_beside(&groups(&report), layout, inuse::facts));

@@ -21,13 +21,17 @@ const NAMES_MAX: usize = 10_000;
 /// Pointers that are looked up to find who shares a block, at most.
 const LOOKUPS_MAX: usize = 100_000;
 
-/// How many objects have lost blocks, and what is damaged by name; `mounted` is where file systems are.
+/// How many objects have these blocks.
+pub(super) fn count(lost: &BTreeSet<Bookmark>) -> u64 {
+    lost.iter().map(|at| (at.objset, at.object)).collect::<BTreeSet<_>>().len() as u64
+}
+
+/// What these lost blocks have damaged, by name; `mounted` is where file systems are.
 pub(super) fn named(
     pool: &Arc<Pool>,
+    lost: BTreeSet<Bookmark>,
     mounted: &[(String, PathBuf)],
-) -> Result<(u64, Vec<Damaged>), PoolError> {
-    let lost = pool.lost_blocks()?;
-    let count = lost.iter().map(|at| (at.objset, at.object)).collect::<BTreeSet<_>>().len() as u64;
+) -> Vec<Damaged> {
     let mut systems: BTreeMap<u64, BTreeMap<u64, Vec<Bookmark>>> = BTreeMap::new();
     for at in everywhere(pool, lost) {
         systems.entry(at.objset).or_default().entry(at.object).or_default().push(at);
@@ -40,7 +44,7 @@ pub(super) fn named(
             break;
         }
     }
-    Ok((count, damaged))
+    damaged
 }
 
 /// These places, and all others where the same blocks are.

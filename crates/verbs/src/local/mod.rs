@@ -258,10 +258,11 @@ impl Engine for Local {
 
     fn pool_status(&mut self, request: &pools::Status) -> Result<Vec<Result<pools::PoolReport>>> {
         let names = self.names(&request.names, &request.places)?;
-        let mounted = self.placed();
+        let mounted = request.damaged.then(|| self.placed());
         let report = |name: &String| {
             let session = open(&self.here, name, &request.places, For::Reading)?;
-            status::report(&session, &mounted).map_err(|e| pool_error(Doing::Open(name.clone()), e))
+            status::report(&session, mounted.as_deref())
+                .map_err(|e| pool_error(Doing::Open(name.clone()), e))
         };
         Ok(names.iter().map(report).collect())
     }

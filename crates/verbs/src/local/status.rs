@@ -24,8 +24,12 @@ type Result<T> = std::result::Result<T, PoolError>;
 /// Key of a top-level vdev's ZAP: what it is for.
 const ALLOCATION_BIAS: &[u8] = b"org.zfsonlinux:allocation_bias";
 
-/// All there is to say of a pool.
-pub(crate) fn report(session: &Session, mounted: &[(String, PathBuf)]) -> Result<PoolReport> {
+/// All there is to say of a pool; what is damaged by its names where it is told where file systems are mounted, and else only
+/// how much that is.
+pub(crate) fn report(
+    session: &Session,
+    mounted: Option<&[(String, PathBuf)]>,
+) -> Result<PoolReport> {
     let pool = &*session.pool;
     let config = pool.config();
     let paths = session.paths();
@@ -48,7 +52,9 @@ pub(crate) fn report(session: &Session, mounted: &[(String, PathBuf)]) -> Result
     let cache = others(pool, key::L2CACHE, "l2cache", &paths)?;
     let scan = pool.scan_status()?.as_ref().map(of_scan);
     let resilvering = scan.is_some_and(|scan| scan.resilver && scan.end.is_none());
-    let (error_count, damaged) = damaged::named(&session.pool, mounted)?;
+    let lost = pool.lost_blocks()?;
+    let error_count = damaged::count(&lost);
+    let damaged = mounted.map(|mounted| damaged::named(&session.pool, lost, mounted));
     let facts = Facts {
         data_errors: error_count > 0,
         open: true,
@@ -72,7 +78,7 @@ pub(crate) fn report(session: &Session, mounted: &[(String, PathBuf)]) -> Result
         cache,
         scan,
         error_count,
-        damaged,
+        damaged: damaged.unwrap_or_default(),
         opened: pool.opened().since_start(),
         open_for: pool.open_for(),
     })
