@@ -3,12 +3,22 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "XrdSec/XrdSecEntity.hh"
+#include "XrdSec/XrdSecEntityAttr.hh"
 #include "wall.hh"
 
 namespace thumper {
 
 namespace {
+
+struct Asked {
+  std::string path;
+  Person person;
+};
+
+thread_local Asked asked;
 
 // May he write in this directory? Only files can be opened for that.
 bool writes_in(const Person &who, const thumper_stat &dir) {
@@ -45,7 +55,9 @@ int ask(const XrdSecEntity *entity, const char *path, Access_Operation what) {
   }
   if (what == AOP_Stat) {
     thumper_stat stat{};
-    return thumper_stat_path(call.client, &call.who, call.path.c_str(), 1, &stat);
+    int status = thumper_stat_path(call.client, &call.who, call.path.c_str(), 1, &stat);
+    asked = status == 0 && entity ? Asked{call.path, call.person} : Asked{};
+    return status;
   }
   // The storage system is told who asks, and asks the server for him.
   return 0;
@@ -60,11 +72,19 @@ bool is_nothing(int status) {
 
 XrdAccPrivs Authority::Access(const XrdSecEntity *entity, const char *path, const Access_Operation what,
                               XrdOucEnv *env) {
-  // They first: it is they who find out whose token it is.
+  // They first: it is they who find out whose token it is. Whose an earlier request's was counts no more: one connection may
+  // be of many.
+  if (others_ && entity && entity->eaAPI) entity->eaAPI->Add("request.name", "", true);
   XrdAccPrivs theirs = others_ ? others_->Access(entity, path, what, env) : XrdAccPriv_All;
   if (theirs == XrdAccPriv_None) return XrdAccPriv_None;
   int status = walled([&]() -> int { return ask(entity, path, what); });
   return status == 0 || is_nothing(status) ? theirs : XrdAccPriv_None;
+}
+
+bool Authority::was_asked(const std::string &path, Person &person) {
+  auto last = std::exchange(asked, {});
+  person = last.person;
+  return !last.path.empty() && last.path == path;
 }
 
 int Authority::Test(XrdAccPrivs privileges, Access_Operation what) {

@@ -22,6 +22,9 @@ class Authority final : public XrdAccAuthorize {
   int Audit(int, const XrdSecEntity *, const char *, Access_Operation, XrdOucEnv * = nullptr) override { return 0; }
   int Test(XrdAccPrivs privileges, Access_Operation what) override;
 
+  // Of whom this thread was asked last whether he may see that there is such a file; told once. False: of nobody.
+  static bool was_asked(const std::string &path, Person &person);
+
  private:
   XrdAccAuthorize *others_;
 };

@@ -23,6 +23,12 @@ class Beginning {
   // Nothing was written yet, and nothing is there.
   void expect() { state_ = State::expected; }
 
+  // Nothing is to be held.
+  void decline() {
+    std::lock_guard lock(lock_);
+    if (state_ == State::expected) state_ = State::none;
+  }
+
   // Takes a write. False: it is not one to be held.
   bool take(const void *bytes, off_t offset, size_t size) {
     if (state_ != State::expected) return false;

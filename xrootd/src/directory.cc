@@ -1,5 +1,9 @@
 #include "directory.hh"
 
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
 #include "wall.hh"
 
 namespace thumper {
@@ -19,13 +23,18 @@ int Directory::Readdir(char *name, int size) {
   if (!dir_) return -EBADF;
   if (size < 1) return -EINVAL;
   thumper_stat stat{};
-  int status = thumper_readdir(dir_, name, static_cast<std::size_t>(size), &stat);
+  // XRootD has room for one byte less than the longest name, and takes an error for the end of the directory.
+  char whole[NAME_MAX + 1];
+  int status = thumper_readdir(dir_, whole, sizeof(whole), &stat);
   if (status < 0) return answer(status);
   if (status == 0) {
     *name = '\0';
-  } else if (stat_) {
-    fill(*stat_, stat);
+    return 0;
   }
+  auto length = std::min(std::strlen(whole), static_cast<std::size_t>(size) - 1);
+  std::memcpy(name, whole, length);
+  name[length] = '\0';
+  if (stat_) fill(*stat_, stat);
   return 0;
 }
 

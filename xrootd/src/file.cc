@@ -57,7 +57,13 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     if (flags & O_TRUNC) how |= THUMPER_TRUNCATE;
     int error = 0;
     file_ = Made::take(env, call, access != O_RDONLY && flags & O_TRUNC);
-    if (!file_) file_ = thumper_open(call.client, &call.who, call.path.c_str(), how, mode, &error);
+    auto open = [&] { return thumper_open(call.client, &call.who, call.path.c_str(), how, mode, &error); };
+    if (!file_) file_ = open();
+    if (!file_ && error == -EACCES && access == O_RDWR && flags & O_TRUNC) {
+      // XRootD opens so what it has just made, or emptied: who may write it need not be allowed to read it.
+      how &= ~static_cast<std::uint32_t>(THUMPER_READ);
+      file_ = open();
+    }
     if (!file_) return answer(error);
     is_made_ = flags & O_TRUNC;
     if (is_made_ && access != O_RDONLY) beginning_.expect();
@@ -244,7 +250,8 @@ int File::pgWrite(XrdSfsAio *aio, uint64_t options) {
 // what was wrong. Whoever comes again before that finds no file.
 int File::written(XrdSfsAio *aio, ssize_t done) {
   if (done < 0) {
-    if (!failed_ && !(is_made_ && take_back())) return static_cast<int>(done);
+    if (!is_taken_back_ && !(is_made_ && take_back())) return static_cast<int>(done);
+    is_taken_back_ = true;
     int none = 0;
     failed_.compare_exchange_strong(none, static_cast<int>(done));
     done = static_cast<ssize_t>(aio->sfsAio.aio_nbytes);
@@ -275,14 +282,19 @@ int File::Ftruncate(unsigned long long size) {
   return answer(status);
 }
 
+// XRootD marks so what it will take away if its client does not come back (persistence on successful close). It keeps such a
+// file open meanwhile, for whoever comes next with the same name: nothing is held back then.
 int File::Fchmod(mode_t mode) {
   return walled([&]() -> int {
     if (!file_) return -EBADF;
+    beginning_.decline();
     int error = 0;
     auto *client = site_.client(error);
     if (!client) return answer(error);
     auto who = person_.subject();
-    return answer(thumper_chmod(client, &who, path_.c_str(), mode));
+    int status = thumper_chmod(client, &who, path_.c_str(), mode);
+    // Who may write a file that is another's need not be able to mark it.
+    return status == -EPERM && writable_ ? 0 : answer(status);
   });
 }
 

@@ -65,8 +65,10 @@ class File final : public XrdOssDF {
   // It was empty when it was opened.
   bool is_made_ = false;
   Beginning beginning_;
-  // Why a write failed that XRootD believes to be done, minus a number of errno(3): the file is gone by then.
+  // Why a write failed that XRootD believes to be done, minus a number of errno(3): the close says it.
   std::atomic<int> failed_{0};
+  // It is gone.
+  std::atomic<bool> is_taken_back_{false};
   // When it was opened, until XRootD has asked what was.
   std::chrono::steady_clock::time_point fresh_;
   std::atomic<bool> is_fresh_{false};

@@ -44,9 +44,10 @@ Site *Site::made() { return the_site.load(std::memory_order_acquire); }
 Site::Site(const std::string &words, XrdSysLogger *logger)
     : words_(words),
       options_(Options::parse(words.c_str())),
+      is_clusters_(in_cmsd()),
       log_(logger, "thumper_"),
       people_(options_.map, [this](const std::string &what) { log_.Emsg("Thumper", what.c_str()); }) {
-  if (in_cmsd()) {
+  if (is_clusters_) {
     // Whoever asks the cluster where a file is does not wait for a server that is away.
     options_.patience = 0;
   } else if (options_.backlog > 0) {

@@ -43,6 +43,9 @@ class Site {
   // a number of errno(3).
   thumper_client *client(int &error);
 
+  // Is this the cluster's daemon?
+  bool is_clusters() const { return is_clusters_; }
+
   // The directory that XRootD has for tickets, and whether a path is one of a file right in it.
   void keep_tickets_in(const char *dir) { tickets_ = dir ? dir : ""; }
   bool holds_tickets(const std::string &path) const;
@@ -58,6 +61,7 @@ class Site {
 
   std::string words_;
   Options options_;
+  const bool is_clusters_;
   std::string tickets_;
   XrdSysError log_;
   People people_;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::process::Command;
 
+use client::Open;
 use testkit::tool::rounds;
 
 use crate::gate::{Gate, ROOT, Site, noise, tool, until, xrdcp};
@@ -46,6 +47,15 @@ fn what_goes_up_comes_down() {
         let bytes = fs::read(came.join(format!("small/d{}/f{i}", i % 7))).unwrap();
         assert!(bytes == noise(i as u64, i * 37), "f{i}");
     }
+    // The longest name there can be hides no other.
+    let longest = "n".repeat(255);
+    for name in ["a", &longest, "z"] {
+        let path = format!("/names/{name}");
+        let how = Open { parents: true, ..Open::default() };
+        client.put(&ROOT, path.as_bytes(), how, 0o644, b"", false).unwrap();
+    }
+    let listed = gate.xrdfs(&["ls", "/names"]).expect_ok().out;
+    assert_eq!(listed.lines().count(), 3, "{listed}");
     assert!(gate.log().contains("serves the tree tank"), "{}", gate.log());
     drop((gate, client));
     site.end();
@@ -61,6 +71,19 @@ status, _ = f.open(sys.argv[1], OpenFlags.NEW | OpenFlags.MAKEPATH)
 assert status.ok, status.message
 for at, part in (0, b'ha'), (2, b'lf'):
     assert f.write(part, at, 2)[0].ok
+open(sys.argv[2], 'w').close()
+time.sleep(100)
+"#;
+
+/// Writes once, says so, and waits to be killed.
+const HELD: &str = r#"
+import sys, time
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+f = client.File()
+status, _ = f.open(sys.argv[1], OpenFlags.NEW)
+assert status.ok, status.message
+assert f.write(b'0123456789', 0, 10)[0].ok
 open(sys.argv[2], 'w').close()
 time.sleep(100)
 "#;
@@ -86,6 +109,19 @@ fn uploads_are_whole_or_gone() {
     half.wait().unwrap();
     let gone = || client.stat(&ROOT, b"/d/half", true).is_err();
     until("half a file stays", gone, || gate.log());
+    // Nothing of it is in what comes in its place, though it was not on its way yet.
+    let (script, sign) = (site.file("held.py", HELD.as_bytes()), site.path("held"));
+    let mut held = Command::new("/usr/bin/python3");
+    let mut held =
+        held.args([&script, &gate.url("/held"), sign.to_str().unwrap()]).spawn().unwrap();
+    until("the upload begins", || sign.exists(), || gate.log());
+    held.kill().unwrap();
+    held.wait().unwrap();
+    rt::time::sleep(std::time::Duration::from_millis(200));
+    xrdcp(&["-f", &site.file("four", b"four"), &gate.url("/held")]);
+    let mut bytes = [0; 20];
+    let (count, _) = client.get(&ROOT, b"/held", &mut bytes).unwrap();
+    assert_eq!(&bytes[..count], b"four");
     let back = site.path("back");
     xrdcp(&[&gate.url("/whole"), back.to_str().unwrap()]);
     assert!(fs::read(&back).unwrap() == noise(1, 2_000_000));

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use client::Subject;
+use client::{Open, Subject};
 use testkit::Ran;
 
 use crate::gate::{Gate, ROOT, Site, hand_over, noise, tool, until};
@@ -92,6 +92,23 @@ fn each_has_his_own() {
     ] {
         refused(fs_as(&site, &gate, "bob", words));
     }
+    // XRootD takes away what it could not open, where uploads shall be whole or gone: not what is another's. Who may
+    // write what is another's may do so there, too.
+    let posc = site.gate("posc", &format!("{lines}ofs.persist auto hold 1\n"));
+    refused(copy("bob", &data, &posc.url("/a/own/x")));
+    assert_eq!(client.stat(&ROOT, b"/a/own/x", true).unwrap().size, 5 << 20);
+    client.chmod(&ROOT, b"/a", 0o755).unwrap();
+    let of_both = Subject { uid: 0, gid: 1003, groups: Vec::new() };
+    let new = Open { write: true, create: true, new: true, ..Open::READ };
+    client.open(&of_both, b"/a/shared", new, 0o664).unwrap().close(true).unwrap();
+    client.open(&of_both, b"/a/blind", new, 0o620).unwrap().close(true).unwrap();
+    for path in ["/a/shared", "/a/blind"] {
+        drop(copy("bob", &data, &posc.url(path)).expect_ok());
+        assert_eq!(client.stat(&ROOT, path.as_bytes(), true).unwrap().size, 5 << 20, "{path}");
+    }
+    client.chmod(&ROOT, b"/a", 0o1777).unwrap();
+    drop(posc);
+
     // Whom the table does not know may do nothing, and neither may who has no key.
     refused(fs_as(&site, &gate, "mallory", &["stat", "/"]));
     assert_ne!(gate.xrdfs(&["stat", "/"]).status, 0);
@@ -176,6 +193,13 @@ fn what_one_holds_open_is_not_open_to_others() {
     client.rename(&ROOT, b"/own", b"/dir/own").unwrap();
     assert_ne!(fs_as(&site, &gate, "bob", &["query", "checksum", "/dir/own"]).status, 0);
     drop(fs_as(&site, &gate, "alice", &["query", "checksum", "/dir/own"]).expect_ok());
+    // Nor is it told to who may see that it is there, and no more.
+    client.chmod(&ROOT, b"/dir", 0o755).unwrap();
+    drop(fs_as(&site, &gate, "bob", &["stat", "/dir/own"]).expect_ok());
+    for kind in ["/dir/own", "/dir/own?cks.type=md5"] {
+        assert_ne!(fs_as(&site, &gate, "bob", &["query", "checksum", kind]).status, 0, "{kind}");
+        drop(fs_as(&site, &gate, "alice", &["query", "checksum", kind]).expect_ok());
+    }
 
     // The table is read again when it has changed, and only if it makes sense.
     assert_ne!(fs_as(&site, &gate, "carol", &["stat", "/"]).status, 0);
