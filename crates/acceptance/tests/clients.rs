@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use rt::sync::{Arc, Mutex};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use testkit::random::Rng;
 use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
-use wire::{Answer, Head, Reply, Request, Stat};
+use wire::trays::Trays;
+use wire::{Answer, FILES, Head, Inbox, Reply, Request, Stat};
 
 const ROOT: Subject = Subject::ROOT;
 const READ: Open = Open::READ;
@@ -702,36 +703,124 @@ fn one_connection_that_breaks_is_not_the_end_of_what_is_open() {
     site.end();
 }
 
-/// A server that cannot give all pipes, as to a client that may open no more files: it is asked for none then.
+/// What a server that is made up here does with its next client: greets it, with these files beside; and whether the client
+/// has asked for any.
+fn welcomed(listener: &UnixListener, files: &[BorrowedFd<'_>]) -> (UnixStream, bool) {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut hello = [0; 12];
+    stream.read_exact(&mut hello).unwrap();
+    let mut rest = vec![0; usize::from(hello[8])];
+    stream.read_exact(&mut rest).unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() {
+        with.push(SendAncillaryMessage::ScmRights(files));
+    }
+    let welcome = wire::encode(&Answer::Ok(Reply::Welcome([7; 16])), 0, false).unwrap();
+    sendmsg(&stream, &[IoSlice::new(&welcome)], &mut with, SendFlags::NOSIGNAL).unwrap();
+    (stream, rest.last() == Some(&1))
+}
+
+fn hear(stream: &mut UnixStream) -> Request {
+    let mut head = [0; wire::HEADER];
+    stream.read_exact(&mut head).unwrap();
+    let mut part = vec![0; Head::read(head).unwrap().part];
+    stream.read_exact(&mut part).unwrap();
+    wire::decode(&part).unwrap()
+}
+
+fn say(stream: &mut UnixStream, reply: Reply) {
+    stream.write_all(&wire::encode(&Answer::Ok(reply), 0, false).unwrap()).unwrap();
+}
+
+/// A server that cannot give all files, as to a client that may open no more: it is asked for none then.
 #[test]
 fn who_does_not_get_all_pipes_goes_without() {
     let aside = temp_dir();
     let socket = aside.path().join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
     let server = rt::thread::spawn("server", move || {
-        let mut wanted = Vec::new();
-        for files in [2, 0] {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut hello = [0; 12];
-            stream.read_exact(&mut hello).unwrap();
-            let mut rest = vec![0; usize::from(hello[8])];
-            stream.read_exact(&mut rest).unwrap();
-            wanted.push(rest.last() == Some(&1));
-            let (ours, theirs) = wire::pipe::pipe().unwrap();
-            let files = &[ours.as_fd(), theirs.as_fd()][..files];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-            let mut with = SendAncillaryBuffer::new(&mut space);
-            if !files.is_empty() {
-                with.push(SendAncillaryMessage::ScmRights(files));
-            }
-            let welcome = wire::encode(&Answer::Ok(Reply::Welcome([7; 16])), 0, false).unwrap();
-            sendmsg(&stream, &[IoSlice::new(&welcome)], &mut with, SendFlags::NOSIGNAL).unwrap();
+        let (ours, theirs) = wire::pipe::pipe().unwrap();
+        [2, 0].map(|files| {
+            let (mut stream, wanted) =
+                welcomed(&listener, &[ours.as_fd(), theirs.as_fd()][..files]);
             drop(stream.read_to_end(&mut Vec::new()));
-        }
-        wanted
+            wanted
+        })
     });
     drop(Client::connect(Options::new(&socket, "tank")).unwrap());
     assert_eq!(server.join(), [true, false]);
+}
+
+/// A server that dies, as its client sees it: what lies on its tray it has not heard, and the next one is asked; what it has
+/// taken it may have done, and nothing is removed twice.
+#[test]
+fn what_lies_on_the_tray_of_the_dead_was_not_heard() {
+    for taken in [false, true] {
+        let aside = temp_dir();
+        let socket = aside.path().join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = rt::thread::spawn("server", move || {
+            let ((requests, to_us), (from_us, _answers)) =
+                (wire::pipe::pipe().unwrap(), wire::pipe::pipe().unwrap());
+            let (trays, shared) = Trays::new().unwrap();
+            trays.look();
+            let files = [requests.as_fd(), to_us.as_fd(), from_us.as_fd(), shared.as_fd()];
+            let (mut stream, _) = welcomed(&listener, &files);
+            let mut inbox = Inbox::default();
+            if taken {
+                while trays.take(&mut inbox).is_none() {}
+            } else {
+                stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+                assert!(stream.read(&mut [0]).is_err(), "it did not come over the socket");
+            }
+            drop(stream);
+            if !taken {
+                let (mut stream, _) = welcomed(&listener, &[]);
+                assert!(matches!(hear(&mut stream), Request::Unlink { .. }));
+                say(&mut stream, Reply::Done);
+                drop(stream.read_to_end(&mut Vec::new()));
+            }
+        });
+        let options = Options { patience: Duration::from_secs(2), ..Options::new(&socket, "tank") };
+        let client = Client::connect(options).unwrap();
+        let done = client.unlink(&ROOT, b"/file");
+        match taken {
+            true => assert_eq!(errno(done), 5),
+            false => done.unwrap(),
+        }
+        drop(client);
+        server.join();
+    }
+}
+
+/// What nobody waits for is sent, also where the server looks: what is sent next would overtake it on the tray.
+#[test]
+fn what_is_told_and_what_is_asked_next_come_in_order() {
+    let aside = temp_dir();
+    let socket = aside.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let server = rt::thread::spawn("server", move || {
+        let ((requests, to_us), (from_us, _answers)) =
+            (wire::pipe::pipe().unwrap(), wire::pipe::pipe().unwrap());
+        let (trays, shared) = Trays::new().unwrap();
+        let files = [requests.as_fd(), to_us.as_fd(), from_us.as_fd(), shared.as_fd()];
+        let (mut stream, _) = welcomed(&listener, &files);
+        assert!(matches!(hear(&mut stream), Request::Open { .. }));
+        trays.look();
+        say(&mut stream, Reply::Opened { handle: 1, stat: Stat::default(), kept_since_ms: 1 });
+        assert!(matches!(hear(&mut stream), Request::Close { .. }));
+        assert!(matches!(hear(&mut stream), Request::Unlink { .. }));
+        assert_eq!(trays.leave(&mut Inbox::default()), None);
+        (0..2).for_each(|_| say(&mut stream, Reply::Done));
+        drop(stream.read_to_end(&mut Vec::new()));
+    });
+    let client = Client::connect(Options::new(&socket, "tank")).unwrap();
+    drop(client.open(&ROOT, b"/file", READ, 0).unwrap());
+    client.unlink(&ROOT, b"/file").unwrap();
+    drop(client);
+    server.join();
 }
 
 /// Who reads much, and goes on at once, holds nothing of it while he waits for more: all of the memory would be held so.
@@ -776,30 +865,16 @@ fn bytes_that_were_lent_are_believed_while_the_connection_is_there() {
     let listener = UnixListener::bind(&socket).unwrap();
     let server = rt::thread::spawn("server", move || {
         for right in [false, true] {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut hello = [0; 12];
-            stream.read_exact(&mut hello).unwrap();
-            stream.read_exact(&mut vec![0; usize::from(hello[8])]).unwrap();
             let ((to_us, requests), (answers, from_us)) =
                 (wire::pipe::pipe().unwrap(), wire::pipe::pipe().unwrap());
-            let theirs = [requests.as_fd(), to_us.as_fd(), from_us.as_fd()];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-            let mut with = SendAncillaryBuffer::new(&mut space);
-            with.push(SendAncillaryMessage::ScmRights(&theirs));
-            let welcome = wire::encode(&Answer::Ok(Reply::Welcome([7; 16])), 0, false).unwrap();
-            sendmsg(&stream, &[IoSlice::new(&welcome)], &mut with, SendFlags::NOSIGNAL).unwrap();
-            let hear = |stream: &mut UnixStream| {
-                let mut head = [0; wire::HEADER];
-                stream.read_exact(&mut head).unwrap();
-                let mut part = vec![0; Head::read(head).unwrap().part];
-                stream.read_exact(&mut part).unwrap();
-                wire::decode::<Request>(&part).unwrap()
-            };
+            let (_trays, shared) = Trays::new().unwrap();
+            let theirs = [requests.as_fd(), to_us.as_fd(), from_us.as_fd(), shared.as_fd()];
+            let (mut stream, _) = welcomed(&listener, &theirs);
             // The session goes on, and what is open in it.
             if !right {
                 assert!(matches!(hear(&mut stream), Request::Open { .. }));
-                let opened = Reply::Opened { handle: 1, stat: Stat::default(), kept_since_ms: 1 };
-                stream.write_all(&wire::encode(&Answer::Ok(opened), 0, false).unwrap()).unwrap();
+                let (stat, kept_since_ms) = (Stat::default(), 1);
+                say(&mut stream, Reply::Opened { handle: 1, stat, kept_since_ms });
             }
             let Request::Read { length, .. } = hear(&mut stream) else { panic!("a read") };
             let bytes = vec![u8::from(right); length as usize];
@@ -827,7 +902,7 @@ fn bytes_that_were_lent_are_believed_while_the_connection_is_there() {
 /// A connection that has a file open.
 fn one_who_opens(site: &Site, path: &[u8]) -> UnixStream {
     let mut stream = UnixStream::connect(site.server.as_ref().unwrap().socket()).unwrap();
-    stream.write_all(&[&b"THUMDAT\x06\x07\0\0\0"[..], b"\x04tank\0\0"].concat()).unwrap();
+    stream.write_all(&[&b"THUMDAT\x07\x07\0\0\0"[..], b"\x04tank\0\0"].concat()).unwrap();
     let open = Request::Open { who: ROOT, path: path.into(), how: READ, mode: 0 };
     let answer = |stream: &mut UnixStream| -> Reply {
         let mut head = [0; wire::HEADER];
@@ -890,7 +965,7 @@ fn hostile_messages_disturb_nobody() {
     let client = site.client("tank");
     let file = client.open(&ROOT, b"/file", NEW, 0o644).unwrap();
     let mut rng = Rng::of(11, 2);
-    let hello = [&b"THUMDAT\x06\x07\0\0\0"[..], b"\x04tank\0\0"].concat();
+    let hello = [&b"THUMDAT\x07\x07\0\0\0"[..], b"\x04tank\0\0"].concat();
     for round in 0..testkit::rounds(300, 5000) {
         let mut stream = UnixStream::connect(site.server.as_ref().unwrap().socket()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

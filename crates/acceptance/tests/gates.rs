@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use testkit::random::Rng;
 use testkit::{Ran, fresh_images, temp_dir};
-use wire::{Answer, HEADER, Hello, MAGIC, PIPES, Reply, Request};
+use wire::{Answer, FILES, HEADER, Hello, MAGIC, Reply, Request};
 
 const MIB: u64 = 1 << 20;
 /// What the server may take, and what it may have beside that (`memory.rs`).
@@ -88,7 +88,7 @@ fn greeted_with(socket: &Path, beside: bool) -> (UnixStream, Vec<OwnedFd>) {
     let frame = wire::encode(&hello, 0, false).unwrap();
     let part = &frame[HEADER..];
     stream.write_all(&[&MAGIC[..], &(part.len() as u32).to_le_bytes(), part].concat()).unwrap();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PIPES))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut head = [0; HEADER];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
@@ -98,7 +98,7 @@ fn greeted_with(socket: &Path, beside: bool) -> (UnixStream, Vec<OwnedFd>) {
         _ => Vec::new(),
     });
     let pipes: Vec<OwnedFd> = pipes.collect();
-    assert_eq!(pipes.len(), if beside { PIPES } else { 0 });
+    assert_eq!(pipes.len(), if beside { FILES } else { 0 });
     assert!(matches!(answer_behind(&mut stream, head), Some(Reply::Welcome(_))));
     (stream, pipes)
 }

@@ -1,4 +1,4 @@
-//! Bulk bytes that go beside a connection, through its pipes.
+//! What goes beside a connection: bulk bytes through its pipes, small messages on its trays.
 //!
 //! The one idea: bytes that the server has lent are believed when the connection is still there after they were read: it is
 //! shut down before they become others.
@@ -11,11 +11,13 @@ use std::os::unix::net::UnixStream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
-use wire::PIPES;
+use wire::FILES;
 use wire::pipe::{Lender, Reader, passes};
+use wire::trays::Trays;
 
-/// The pipes of a connection.
+/// The pipes and trays of a connection.
 pub(crate) struct Beside {
+    pub(crate) trays: Trays,
     requests: Lender,
     /// As long as it is open nobody is told by a signal that the server does not read any more.
     _requests: Reader,
@@ -99,13 +101,14 @@ impl<'a> Welcome<'a> {
         Welcome { stream, files: Vec::new(), is_short: false }
     }
 
-    /// The pipes that came with it, if there are any.
+    /// What came with it, if anything did.
     ///
     /// # Errors
-    /// There were, and some of them are lost: the server would count on them.
-    pub(crate) fn pipes(self) -> Result<Option<Beside>> {
-        match <[OwnedFd; PIPES]>::try_from(self.files) {
-            Ok([also, requests, answers]) if !self.is_short => Ok(Some(Beside {
+    /// Something did, and some of it is lost: the server would count on it.
+    pub(crate) fn beside(self) -> Result<Option<Beside>> {
+        match <[OwnedFd; FILES]>::try_from(self.files) {
+            Ok([also, requests, answers, trays]) if !self.is_short => Ok(Some(Beside {
+                trays: Trays::of(trays)?,
                 requests: requests.into(),
                 _requests: also.into(),
                 answers: answers.into(),
@@ -118,7 +121,7 @@ impl<'a> Welcome<'a> {
 
 impl Read for Welcome<'_> {
     fn read(&mut self, out: &mut [u8]) -> Result<usize> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PIPES))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(out)];
         let got = recvmsg(self.stream, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC)?;

@@ -14,6 +14,7 @@ use wire::{
 };
 
 use crate::beside::{Beside, Welcome};
+use wire::trays::Trays;
 
 /// Answers that are left on one connection for later, at most: the socket holds them all.
 const OWED_MAX: usize = 64;
@@ -25,10 +26,10 @@ pub(crate) struct Lane {
     look: Look,
     /// No more are in use than there are cores.
     pub(crate) is_of_few: bool,
-    /// Its pipes, if the server gave any.
+    /// Its pipes and trays, if the server gave any.
     beside: Option<Beside>,
     /// The server gave some, and not all of them came.
-    pub(crate) lacks_pipes: bool,
+    pub(crate) lacks_files: bool,
     /// Answers that nobody waits for, and that were not taken yet.
     owed: usize,
     /// The session that it is of.
@@ -58,8 +59,8 @@ impl Lane {
         // Where the system has less to give, it goes on with that.
         let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
         let (inbox, look) = (Inbox::default(), Look::default());
-        let (is_of_few, lacks_pipes) = (false, false);
-        Ok(Lane { stream, inbox, look, is_of_few, beside: None, lacks_pipes, owed: 0, epoch })
+        let (is_of_few, lacks_files) = (false, false);
+        Ok(Lane { stream, inbox, look, is_of_few, beside: None, lacks_files, owed: 0, epoch })
     }
 
     pub(crate) fn greet(&mut self, hello: &Hello) -> std::io::Result<Answer> {
@@ -70,8 +71,8 @@ impl Lane {
         self.send(&[&head, part]).map_err(|cut| cut.error)?;
         let mut welcome = Welcome::from(&self.stream);
         let answer = answer(&mut welcome, &mut self.inbox);
-        (self.beside, self.lacks_pipes) = match welcome.pipes() {
-            Ok(pipes) => (pipes, false),
+        (self.beside, self.lacks_files) = match welcome.beside() {
+            Ok(beside) => (beside, false),
             Err(_) => (None, true),
         };
         match answer {
@@ -88,17 +89,39 @@ impl Lane {
         bulk: &[u8],
         to: &mut [u8],
     ) -> Result<(Answer, usize), Broken> {
-        self.ask(frame, bulk)?;
-        self.take_owed()?;
-        if self.is_of_few && self.inbox.is_empty() {
-            let (look, inbox, stream) = (&mut self.look, &mut self.inbox, &self.stream);
-            let _ = look.at(|| inbox.fill_now(stream));
-        }
-        let answered = self.answer(to)?;
+        let answered = self.asked(frame, bulk, to).map_err(|broken| match broken {
+            // It lies where it was laid: nobody has heard it.
+            Broken::Unanswered(error) if self.trays().is_some_and(Trays::take_back) => {
+                Broken::Unsent(error)
+            }
+            broken => broken,
+        })?;
         match self.inbox.is_empty() {
             true => Ok(answered),
             false => Err(Broken::Senseless("the server said more than was asked".into())),
         }
+    }
+
+    fn asked(
+        &mut self,
+        frame: &[u8],
+        bulk: &[u8],
+        to: &mut [u8],
+    ) -> Result<(Answer, usize), Broken> {
+        // Whose answer is owed comes first, and over the socket.
+        let looks_now = self.is_of_few && self.owed == 0;
+        self.trays().filter(|_| looks_now).inspect(|trays| trays.look());
+        self.ask(frame, bulk)?;
+        self.take_owed()?;
+        if self.is_of_few && self.inbox.is_empty() {
+            let trays = self.beside.as_ref().map(|beside| &beside.trays);
+            let _ = self.look.over(&self.stream, trays, &mut self.inbox);
+        }
+        self.answer(to)
+    }
+
+    fn trays(&self) -> Option<&Trays> {
+        self.beside.as_ref().map(|beside| &beside.trays)
     }
 
     fn ask(&self, frame: &[u8], bulk: &[u8]) -> Result<(), Broken> {
@@ -111,12 +134,14 @@ impl Lane {
         let (Some(beside), Some((_, part))) =
             (self.beside.as_ref().filter(|_| many), frame.split_first_chunk::<HEADER>())
         else {
-            return self.send(&[frame, bulk]).map_err(|cut| broken(cut.sent, cut.error));
+            let said = self.lay_or_send(&[frame, bulk]);
+            return said.map_err(|cut| broken(cut.sent, cut.error));
         };
         let head = Head { bulk: bulk.len(), part: part.len(), beside: true };
         // What there is room for is there when the server comes for it.
         let done = beside.lend(bulk).map_err(Broken::Unsent)?;
-        self.send(&[&head.bytes(), part]).map_err(|cut| broken(cut.sent, cut.error))?;
+        let said = self.lay_or_send(&[&head.bytes(), part]);
+        said.map_err(|cut| broken(cut.sent, cut.error))?;
         beside.lend_all(&self.stream, &bulk[done..]).map_err(Broken::Unanswered)
     }
 
@@ -125,7 +150,8 @@ impl Lane {
         if self.owed == OWED_MAX {
             self.take_owed()?;
         }
-        self.ask(frame, &[])?;
+        // What lies on a tray can be overtaken by what is sent next.
+        self.send(&[frame]).map_err(|cut| Broken::Unsent(cut.error))?;
         self.owed += 1;
         Ok(())
     }
@@ -137,6 +163,15 @@ impl Lane {
             self.owed -= 1;
         }
         Ok(())
+    }
+
+    /// Lays pieces, one behind the other, where the server looks, or sends them. It takes what was laid down first, so all
+    /// that was sent before must have been answered.
+    fn lay_or_send(&self, pieces: &[&[u8]]) -> Result<(), Cut> {
+        match self.owed == 0 && self.trays().is_some_and(|trays| trays.put(pieces)) {
+            true => Ok(()),
+            false => self.send(pieces),
+        }
     }
 
     /// Sends pieces, one behind the other. The program that we are part of may not have said what is to become of it

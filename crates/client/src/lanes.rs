@@ -283,7 +283,7 @@ impl Client {
     fn reach(&self) -> std::result::Result<Lane, Reach> {
         // Who may open no more files goes without pipes.
         let (mut lane, answer) = match self.greeted(true)? {
-            (short, _) if short.lacks_pipes => {
+            (short, _) if short.lacks_files => {
                 drop(short);
                 self.greeted(false)?
             }

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use crate::BULK_MAX;
 
 /// First bytes of a connection, the version with them.
-pub const MAGIC: [u8; 8] = *b"THUMDAT\x06";
+pub const MAGIC: [u8; 8] = *b"THUMDAT\x07";
 /// Bytes in front of a frame.
 pub const HEADER: usize = 8;
 /// Bulk bytes are lent through the pipe.

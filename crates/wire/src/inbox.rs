@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 /// Bytes that are read at once at the beginning of a message: all of a small one.
-const BYTES: usize = 5 << 10;
+pub(crate) const BYTES: usize = 5 << 10;
 
 /// Bytes that have arrived and were not taken.
 pub struct Inbox {
@@ -29,13 +29,19 @@ impl Inbox {
         self.from == self.to
     }
 
+    /// How many bytes have arrived that were not taken.
+    #[cfg(test)]
+    pub(crate) fn length(&self) -> usize {
+        self.to - self.from
+    }
+
     /// Reads once, if there is room; how many bytes came, 0 at the end.
     ///
     /// # Errors
     /// What reading says.
     pub fn fill(&mut self, stream: &mut impl Read) -> Result<usize> {
         let count = stream.read(self.room())?;
-        self.to += count;
+        self.came(count);
         Ok(count)
     }
 
@@ -43,7 +49,7 @@ impl Inbox {
     pub fn fill_now(&mut self, stream: impl AsFd) -> Option<usize> {
         match recv(stream, self.room(), RecvFlags::DONTWAIT) {
             Ok((count, _)) => {
-                self.to += count;
+                self.came(count);
                 Some(count)
             }
             Err(Errno::AGAIN | Errno::INTR) => None,
@@ -51,8 +57,14 @@ impl Inbox {
         }
     }
 
+    /// So many bytes are where [`Inbox::room`] said.
+    pub(crate) fn came(&mut self, count: usize) {
+        self.to += count;
+        debug_assert!(self.to <= BYTES);
+    }
+
     /// Where the next bytes go.
-    fn room(&mut self) -> &mut [u8] {
+    pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.is_empty() {
             (self.from, self.to) = (0, 0);
         } else if self.to == BYTES {

@@ -11,7 +11,8 @@
 //!
 //! A connection carries one request at a time. Connections of one session share its open files.
 //!
-//! With its welcome the server gives the ends of two pipes ([`PIPES`]) to who asks for them. A frame whose `bulk` has its highest bit set has
+//! With its welcome the server gives two trays and the ends of two pipes ([`FILES`]) to who asks for them. A small message may
+//! be laid on the other side's tray instead of being sent, if nothing that was sent is still under way ([`trays`]). A frame whose `bulk` has its highest bit set has
 //! its bulk bytes there, lent by whoever sends it ([`pipe`]): those of a request stay as they are until it is answered,
 //! those of an answer until the next request comes, or the pipe is empty, or the connection is shut down. So who has read
 //! the bytes of an answer looks whether the connection is still there, before he believes them.
@@ -21,6 +22,7 @@ mod inbox;
 mod look;
 mod message;
 pub mod pipe;
+pub mod trays;
 
 pub use frame::{FrameError, HEADER, Head, MAGIC, PART_BESIDE_BULK_MAX, PART_MAX, decode, encode};
 pub use inbox::Inbox;
@@ -35,9 +37,10 @@ pub use message::{
 pub const SEND_BUFFER: usize = 256 << 10;
 /// Bulk bytes go through a pipe from so many on: it takes two calls of the system more.
 pub const BESIDE_LEAST: usize = 64 << 10;
-/// Files that come with a welcome: both ends of the pipe for requests, that to read from first, and the end of that for
-/// answers to read from. (A client holds both of the first, so that it is never told by a signal that nobody reads.)
-pub const PIPES: usize = 3;
+/// Files that come with a welcome: both ends of the pipe for requests, that to read from first, the end of that for
+/// answers to read from, and the memory of the trays. (A client holds both ends of the first, so that it is never told by a
+/// signal that nobody reads.)
+pub const FILES: usize = 4;
 /// Bulk bytes of one frame, at most.
 pub const BULK_MAX: usize = 1 << 20;
 /// Pieces of one [`Request::ReadAll`], at most.

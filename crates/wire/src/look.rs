@@ -4,12 +4,19 @@
 //! other's word for some microseconds first. It lets others run meanwhile, and looks ever more seldom where that was in
 //! vain. Where many ask nobody should look: there is always somebody who has something to do.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
+
+use crate::inbox::Inbox;
+use crate::trays::Trays;
 
 /// How long it is looked for, at most: about as long as a client thinks between two requests.
 const LOOK: Duration = Duration::from_micros(150);
 /// After so many times in vain, one after the other, it is not waited any longer until the next.
 const VAIN_MAX: u32 = 8;
+
+/// Looks at a tray for each at a socket, which takes the system, as letting others run does.
+const GLANCES: usize = 16;
 
 /// How it went so far.
 #[derive(Debug, Default)]
@@ -21,8 +28,29 @@ pub struct Look {
 }
 
 impl Look {
+    /// Looks for a while whether something has come, on a socket or on the tray, which is left then; how many bytes
+    /// have, 0 at the end. `None`: nothing has.
+    pub fn over(
+        &mut self,
+        socket: impl AsFd + Copy,
+        trays: Option<&Trays>,
+        inbox: &mut Inbox,
+    ) -> Option<usize> {
+        let Some(trays) = trays else { return self.at(|| inbox.fill_now(socket)) };
+        trays.look();
+        let found = self.at(|| {
+            let glance = |_| {
+                rt::sync::hint::spin_loop();
+                trays.take(inbox)
+            };
+            (0..GLANCES).find_map(glance).or_else(|| inbox.fill_now(socket))
+        });
+        // Also where it came over the socket: who does not look must not seem to.
+        trays.leave(inbox).or(found)
+    }
+
     /// Looks for a while whether something has come, by `come`, which does not wait.
-    pub fn at<T>(&mut self, mut come: impl FnMut() -> Option<T>) -> Option<T> {
+    fn at<T>(&mut self, mut come: impl FnMut() -> Option<T>) -> Option<T> {
         if self.rest > 0 {
             self.rest -= 1;
             return None;

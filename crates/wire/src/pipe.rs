@@ -4,7 +4,7 @@
 //! pages in which the bytes are instead, so that what the reader copies is the only copy. Until he has read them they
 //! must stay as they are: which message says that he has is for those who use this.
 //!
-//! This is the one place of `wire` that uses `unsafe`: the system's call takes slices for both directions.
+//! It uses `unsafe`, since the system's call takes slices for both directions.
 #![allow(unsafe_code)]
 
 use std::io::{Error, ErrorKind, Result};

@@ -1,4 +1,4 @@
-//! Bulk bytes that go beside a connection, through its pipes.
+//! What goes beside a connection: bulk bytes through its pipes, small messages on its trays.
 //!
 //! The one idea: what is lent stays as it is until the client has read it. It has when it asks for more, or when the pipe
 //! is empty; and if it takes too long, its connection is shut down first, so that it does not believe what it reads then.
@@ -10,8 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use wire::PIPES;
+use wire::FILES;
 use wire::pipe::{Lender, Reader, passes, pipe};
+use wire::trays::Trays;
 
 use super::requests::Bulk;
 use crate::pace::Clock;
@@ -22,8 +23,9 @@ const LOOK: Duration = Duration::from_millis(1);
 /// The same at last.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// The pipes of a connection, and what is lent through one of them.
+/// The pipes and trays of a connection, and what is lent through one of the pipes.
 pub(super) struct Beside<'a> {
+    pub(super) trays: Trays,
     stream: &'a UnixStream,
     requests: Reader,
     answers: Lender,
@@ -31,11 +33,12 @@ pub(super) struct Beside<'a> {
 }
 
 impl<'a> Beside<'a> {
-    /// New pipes, and what of them is the client's.
-    pub(super) fn new(stream: &'a UnixStream) -> Result<(Beside<'a>, [OwnedFd; PIPES])> {
+    /// New ones, and what of them is the client's.
+    pub(super) fn new(stream: &'a UnixStream) -> Result<(Beside<'a>, [OwnedFd; FILES])> {
         let ((to_us, requests), (answers, from_us)) = (pipe()?, pipe()?);
-        let theirs = [requests.again()?.into(), to_us.into(), from_us.into()];
-        Ok((Beside { stream, requests, answers, lent: None }, theirs))
+        let (trays, shared) = Trays::new()?;
+        let theirs = [requests.again()?.into(), to_us.into(), from_us.into(), shared];
+        Ok((Beside { trays, stream, requests, answers, lent: None }, theirs))
     }
 
     /// Reads bytes of a request. They are what the client has lent, if it is there still: it may use them for something else
@@ -177,7 +180,7 @@ mod tests {
     #[test]
     fn a_client_that_does_not_read_is_cut_off_before_the_bytes_change() {
         let (ours, theirs, buffers, bulk) = lending(1);
-        let (mut beside, [.., answers]) = Beside::new(&ours).unwrap();
+        let (mut beside, [.., answers, _]) = Beside::new(&ours).unwrap();
         let reader = Reader::from(answers);
         let done = beside.lend(bulk, clock(100)).unwrap();
         assert!(done > 0 && done < LENGTH);
@@ -198,7 +201,7 @@ mod tests {
     #[test]
     fn what_was_read_is_given_back_without_another_request() {
         let (ours, theirs, buffers, bulk) = lending(1);
-        let (mut beside, [.., answers]) = Beside::new(&ours).unwrap();
+        let (mut beside, [.., answers, _]) = Beside::new(&ours).unwrap();
         let reader = Reader::from(answers);
         let client = rt::thread::spawn("client", move || {
             let mut got = Vec::new();
@@ -221,7 +224,7 @@ mod tests {
     #[test]
     fn who_asks_for_more_before_he_has_read_is_refused() {
         let (ours, _theirs, _, bulk) = lending(1);
-        let (mut beside, [.., answers]) = Beside::new(&ours).unwrap();
+        let (mut beside, [.., answers, _]) = Beside::new(&ours).unwrap();
         assert!(beside.lend(bulk, clock(20_000)).unwrap() > 0);
         assert_eq!(beside.settle().unwrap_err().kind(), ErrorKind::InvalidData);
         let reader = Reader::from(answers);
@@ -232,7 +235,7 @@ mod tests {
     #[test]
     fn what_is_announced_and_not_lent_is_waited_for_by_the_clock() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let (beside, [_, requests, _]) = Beside::new(&ours).unwrap();
+        let (beside, [_, requests, ..]) = Beside::new(&ours).unwrap();
         let lender = Lender::from(requests);
         assert_eq!(lender.lend(&[&[3; 1000]]).unwrap(), 1000);
         let mut out = [0; 1001];

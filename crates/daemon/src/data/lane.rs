@@ -13,9 +13,10 @@ use rt::{Account, BufPool, Grant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use wire::trays::TRAYS_BYTES;
 use wire::{
-    Answer, BESIDE_LEAST, BULK_MAX, ENDING, Failure, HEADER, Head, Hello, Inbox, Look,
-    PART_BESIDE_BULK_MAX, PIPES, Reply, Request, SEND_BUFFER, decode, encode,
+    Answer, BESIDE_LEAST, BULK_MAX, ENDING, FILES, Failure, HEADER, Head, Hello, Inbox, Look,
+    PART_BESIDE_BULK_MAX, Reply, Request, SEND_BUFFER, decode, encode,
 };
 
 use super::beside::Beside;
@@ -32,8 +33,8 @@ const HELLO_MAX: usize = 4096;
 /// Bytes that a typed part takes when it is decoded, for each that it has, at most: of pieces to be read each takes two.
 const DECODED: usize = 8;
 
-/// Memory of a connection's thread, about, in bytes.
-const THREAD_BYTES: u64 = 96 << 10;
+/// Memory of a connection's thread and trays, about, in bytes.
+const THREAD_BYTES: u64 = (96 << 10) + TRAYS_BYTES as u64;
 
 /// Where the memory for requests and answers comes from.
 #[derive(Clone, Copy)]
@@ -91,7 +92,7 @@ fn ending() -> Failure {
     Failure { errno: ENDING, text: "the server is about to end".into() }
 }
 
-/// The session of a client that has greeted, and whether it wants pipes.
+/// The session of a client that has greeted, and whether it wants pipes and trays.
 fn greet(
     stream: &UnixStream,
     peer: Peer,
@@ -126,7 +127,7 @@ struct Lane<'a> {
     inbox: Inbox,
     look: Look,
     turns: Turns,
-    /// Its pipes. Without, all bytes go over the socket.
+    /// Its pipes and trays. Without, all bytes go over the socket.
     beside: Option<Beside<'a>>,
     supply: Supply<'a>,
 }
@@ -139,7 +140,7 @@ struct Came {
 }
 
 impl<'a> Lane<'a> {
-    /// Tells the client its session, and gives it its ends of the pipes, if it wants them.
+    /// Tells the client its session, and gives it its part of what goes beside, if it wants that.
     fn welcome(&mut self, session: &Session, beside: bool) -> std::io::Result<()> {
         let welcome: Answer = Ok(Reply::Welcome(session.number()));
         // Where there are no more files, it goes without.
@@ -147,8 +148,8 @@ impl<'a> Lane<'a> {
         let Some((beside, theirs)) = pipes else { return self.send(&welcome, None) };
         self.beside = Some(beside);
         let frame = encode(&welcome, 0, false).map_err(invalid)?;
-        let theirs: [BorrowedFd<'_>; PIPES] = theirs.each_ref().map(OwnedFd::as_fd);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PIPES))];
+        let theirs: [BorrowedFd<'_>; FILES] = theirs.each_ref().map(OwnedFd::as_fd);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
         let mut with = SendAncillaryBuffer::new(&mut space);
         with.push(SendAncillaryMessage::ScmRights(&theirs));
         let sent = sendmsg(self.stream, &[IoSlice::new(&frame)], &mut with, SendFlags::NOSIGNAL)?;
@@ -217,11 +218,13 @@ impl<'a> Lane<'a> {
         if !self.inbox.is_empty() {
             return Ok(true);
         }
-        if self.turns.are_of_few() {
-            let (look, inbox, stream) = (&mut self.look, &mut self.inbox, self.stream);
-            if let Some(count) = look.at(|| inbox.fill_now(stream)) {
-                return Ok(count > 0);
-            }
+        let trays = self.beside.as_ref().map(|beside| &beside.trays);
+        let found = match self.turns.are_of_few() {
+            true => self.look.over(self.stream, trays, &mut self.inbox),
+            false => trays.and_then(|trays| trays.leave(&mut self.inbox)),
+        };
+        if let Some(count) = found {
+            return Ok(count > 0);
         }
         let mut has_come = false;
         if let Some(beside) = &mut self.beside {
@@ -321,8 +324,18 @@ impl<'a> Lane<'a> {
             }
             (_, bulk) => {
                 let pieces = bulk.as_ref().map_or(Vec::new(), |bulk| bulk.pieces(0));
-                clock.write(self.stream, &[&[&frame[..]], &pieces[..]].concat())
+                self.say(clock, &[&[&frame[..]], &pieces[..]].concat())
             }
+        }
+    }
+
+    /// Lays an answer where the client looks, or sends it. The client may ask again at once, so we look before.
+    fn say(&self, clock: Clock<'_>, pieces: &[&[u8]]) -> std::io::Result<()> {
+        let trays = self.beside.as_ref().map(|beside| &beside.trays);
+        trays.filter(|_| self.turns.are_of_few()).inspect(|trays| trays.look());
+        match trays.is_some_and(|trays| trays.put(pieces)) {
+            true => Ok(()),
+            false => clock.write(self.stream, pieces),
         }
     }
 }

@@ -1,0 +1,284 @@
+//! Two trays that both sides see: a small message is laid there while the other side looks for it.
+//!
+//! The one idea: each tray has a word that says whether its owner looks. Only then is anything laid there, and whoever stops
+//! looking finds out in the same step whether something was. So nobody sleeps beside a message, and what is laid down while
+//! nobody looks goes through the socket, as all that is larger does. It saves the system's part of a message: two calls and
+//! two copies, which is as long as a small request takes.
+//!
+//! What is in there may change at any time, since the other side may do what it likes: a message is copied out first, and
+//! that copy is read as what comes from a socket is. What is laid down and not taken can be taken back, by who has seen that
+//! the other is gone: then it was never heard.
+//!
+//! It uses `unsafe` for memory that another process has, too.
+#![allow(unsafe_code)]
+
+// Those of the machine, not of `rt`: the other process knows no others.
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::io::{Error, Result};
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::inbox::{BYTES, Inbox};
+
+/// Bytes in front of a tray's message, with its word: what two processors write lies in lines of its own.
+const WORD: usize = 128;
+/// Bytes of a tray.
+const TRAY: usize = WORD + BYTES;
+/// Bytes that both trays take in memory, whole pages.
+pub const TRAYS_BYTES: usize = (2 * TRAY).next_multiple_of(4096);
+
+/// The owner of the tray does not look.
+const AWAY: u32 = 0;
+/// It looks, and nothing is there.
+const LOOKS: u32 = 1;
+/// So many, and the length of what is there.
+const THERE: u32 = 2;
+
+/// Both trays, as one side has them.
+#[derive(Debug)]
+pub struct Trays {
+    memory: NonNull<u8>,
+    /// Where our own begins.
+    ours: usize,
+    /// Where the other side's begins.
+    theirs: usize,
+}
+
+// SAFETY: the memory is there until this is dropped, wherever that is. What two threads do to it at once is what two
+// processes may do: words are atomic, and bytes are copied by address.
+unsafe impl Send for Trays {}
+
+impl Trays {
+    /// New ones, and the file by which the other side gets at them. Nobody can make it shorter.
+    ///
+    /// # Errors
+    /// There are no more files or no memory to be had.
+    pub fn new() -> Result<(Trays, OwnedFd)> {
+        let file = memfd_create("thumper", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, TRAYS_BYTES as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok((Trays::map(&file, 0, TRAY)?, file))
+    }
+
+    /// Those of the other side.
+    ///
+    /// # Errors
+    /// The file is something else, or there is no memory to be had.
+    pub fn of(file: impl AsFd) -> Result<Trays> {
+        let is_ours = fstat(&file)?.st_size == TRAYS_BYTES as i64
+            && fcntl_get_seals(&file)?.contains(SealFlags::SHRINK);
+        match is_ours {
+            true => Trays::map(&file, TRAY, 0),
+            false => Err(Error::other("not the memory of two trays")),
+        }
+    }
+
+    fn map(file: impl AsFd, ours: usize, theirs: usize) -> Result<Trays> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the system chooses a place where nothing is.
+        let memory =
+            unsafe { mmap(std::ptr::null_mut(), TRAYS_BYTES, access, MapFlags::SHARED, file, 0) }?;
+        let memory = NonNull::new(memory.cast()).ok_or_else(|| Error::other("mapped at 0"))?;
+        Ok(Trays { memory, ours, theirs })
+    }
+
+    /// From now on a message may be laid here, until [`Trays::leave`]. One that is there stays.
+    pub fn look(&self) {
+        let word = self.word(self.ours);
+        let _ = word.compare_exchange(AWAY, LOOKS, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Takes what has been laid here, if anything has; how many bytes, 0 if it is no message.
+    pub fn take(&self, inbox: &mut Inbox) -> Option<usize> {
+        let word = self.word(self.ours);
+        let seen = word.load(Ordering::Acquire);
+        let length = seen.checked_sub(THERE)? as usize;
+        let Some(room) = inbox.room().get_mut(..length) else { return Some(0) };
+        let from = self.bytes(self.ours);
+        // SAFETY: no message is longer than BYTES, which is what the inbox has room for at most; so many there are behind
+        // the word. Should they change meanwhile, these are some bytes or others.
+        unsafe { std::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), length) };
+        // It may have been taken back.
+        word.compare_exchange(seen, AWAY, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        inbox.came(length);
+        Some(length)
+    }
+
+    /// Looks no longer; what has come until then is taken.
+    pub fn leave(&self, inbox: &mut Inbox) -> Option<usize> {
+        let word = self.word(self.ours);
+        match word.compare_exchange(LOOKS, AWAY, Ordering::AcqRel, Ordering::Relaxed) {
+            Err(seen) if seen != AWAY => self.take(inbox),
+            _ => None,
+        }
+    }
+
+    /// Lays pieces of a message, one behind the other, on the other side's tray; false if it does not look, or there is no
+    /// room.
+    #[must_use]
+    pub fn put(&self, pieces: &[&[u8]]) -> bool {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let word = self.word(self.theirs);
+        if length > BYTES || word.load(Ordering::Acquire) != LOOKS {
+            return false;
+        }
+        let mut to = self.bytes(self.theirs);
+        for piece in pieces {
+            // SAFETY: all of them fit behind the word. Nobody reads them before the word says so, but who may see anything.
+            unsafe {
+                std::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len());
+                to = to.add(piece.len());
+            }
+        }
+        let there = THERE + length as u32;
+        word.compare_exchange(LOOKS, there, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes back what was laid down; false if the other side has taken it, or nothing was.
+    #[must_use]
+    pub fn take_back(&self) -> bool {
+        let word = self.word(self.theirs);
+        let seen = word.load(Ordering::Acquire);
+        seen >= THERE
+            && word.compare_exchange(seen, AWAY, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn word(&self, tray: usize) -> &AtomicU32 {
+        // SAFETY: a tray begins in the memory, at a multiple of four, and all that touch its first word do so like this.
+        unsafe { self.memory.add(tray).cast::<AtomicU32>().as_ref() }
+    }
+
+    fn bytes(&self, tray: usize) -> *mut u8 {
+        // SAFETY: a tray has BYTES behind these.
+        unsafe { self.memory.add(tray + WORD) }.as_ptr()
+    }
+}
+
+impl Drop for Trays {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and nothing points there any more.
+        let _ = unsafe { munmap(self.memory.as_ptr().cast(), TRAYS_BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both() -> (Trays, Trays) {
+        let (server, file) = Trays::new().unwrap();
+        (server, Trays::of(&file).unwrap())
+    }
+
+    fn taken(inbox: &mut Inbox) -> Vec<u8> {
+        let mut out = vec![0; inbox.length()];
+        inbox.take(&mut std::io::empty(), &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn what_is_laid_down_while_somebody_looks_is_found_and_nothing_else() {
+        let (server, client) = both();
+        let mut inbox = Inbox::default();
+        for (one, other) in [(&client, &server), (&server, &client)] {
+            assert!(!one.put(&[b"a"]), "nobody looks");
+            other.look();
+            assert_eq!(other.take(&mut inbox), None);
+            assert!(!one.put(&[&[1; BYTES], b"a"]), "there is no room");
+            assert!(one.put(&[b"ab", b"", b"c"]));
+            assert!(!one.put(&[b"d"]), "one is there");
+            assert_eq!((other.take(&mut inbox), other.take(&mut inbox)), (Some(3), None));
+            assert_eq!(taken(&mut inbox), b"abc");
+            assert!(!one.put(&[b"d"]), "it was taken");
+            other.look();
+            assert_eq!(other.leave(&mut inbox), None);
+            assert!(!one.put(&[b"e"]));
+            other.look();
+            assert!(one.put(&[&[7; BYTES]]));
+            assert_eq!(other.leave(&mut inbox), Some(BYTES));
+            assert!(taken(&mut inbox) == [7; BYTES]);
+        }
+    }
+
+    #[test]
+    fn what_was_not_taken_can_be_taken_back() {
+        let (server, client) = both();
+        let mut inbox = Inbox::default();
+        server.look();
+        assert!(!client.take_back());
+        assert!(client.put(&[b"a"]) && client.take_back() && !client.take_back());
+        assert_eq!((server.take(&mut inbox), server.leave(&mut inbox)), (None, None));
+        server.look();
+        assert!(client.put(&[b"b"]));
+        assert_eq!(server.take(&mut inbox), Some(1));
+        assert!(!client.take_back());
+    }
+
+    #[test]
+    fn any_word_is_a_message_or_an_end() {
+        let (server, client) = both();
+        let mut inbox = Inbox::default();
+        for word in [BYTES as u32 + THERE + 1, u32::MAX] {
+            client.word(client.theirs).store(word, Ordering::Relaxed);
+            assert_eq!(server.take(&mut inbox), Some(0));
+            assert_eq!(server.leave(&mut inbox), Some(0));
+        }
+        // More than there is room for behind what has come another way.
+        let (server, client) = both();
+        server.look();
+        assert!(client.put(&[&[1; BYTES]]));
+        inbox.came(1);
+        assert_eq!(server.take(&mut inbox), Some(0));
+    }
+
+    #[test]
+    fn the_memory_stays_as_large_as_it_is() {
+        let (_server, file) = Trays::new().unwrap();
+        assert!(ftruncate(&file, 0).is_err());
+        let other = memfd_create("thumper", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&other, TRAYS_BYTES as u64).unwrap();
+        assert!(Trays::of(&other).is_err(), "it could be made shorter under our hands");
+    }
+
+    #[test]
+    fn two_sides_at_once_lose_nothing_and_get_nothing_twice() {
+        const TIMES: u32 = 20_000;
+        let (server, client) = both();
+        let sender = rt::thread::spawn("sender", move || {
+            let (mut laid, mut back) = (0, 0);
+            for number in 0..TIMES {
+                // As over a socket: what is not looked for is sent another way, here not at all.
+                if client.put(&[&number.to_le_bytes()]) {
+                    laid += 1;
+                    back += u32::from(number % 7 == 0 && client.take_back());
+                    while client.word(client.theirs).load(Ordering::Relaxed) >= THERE {
+                        rt::sync::hint::spin_loop();
+                    }
+                }
+            }
+            client.look();
+            laid - back
+        });
+        let (mut inbox, mut last, mut count) = (Inbox::default(), None, 0);
+        let is_over = || server.word(server.theirs).load(Ordering::Acquire) == LOOKS;
+        loop {
+            let over = is_over();
+            server.look();
+            let found = (0..20).find_map(|_| server.take(&mut inbox));
+            if found.or_else(|| server.leave(&mut inbox)).is_some() {
+                let number = u32::from_le_bytes(taken(&mut inbox).try_into().unwrap());
+                assert!(last < Some(number));
+                (last, count) = (Some(number), count + 1);
+            }
+            if over {
+                break;
+            }
+        }
+        assert_eq!(count, sender.join());
+    }
+}
