@@ -9,10 +9,11 @@
 use std::collections::BTreeMap;
 
 use format::{BlkPtr, DnodePhys, ObjectType};
+use rt::buf::PooledBuf;
 use rt::sync::atomic::AtomicU64;
 use rt::sync::{Arc, Mutex};
 use rt::workers::Workers;
-use store::{BlockWrite, Store, Writer};
+use store::{BlockWrite, Bytes, Store, Writer};
 use zerocopy::IntoBytes;
 
 use crate::error::{DmuError, Result};
@@ -314,8 +315,9 @@ impl Syncing<'_> {
         let results = self.write_jobs(works, 0, &jobs)?;
         if self.policy.meta {
             // The next pass, or the next txg, changes the same blocks.
-            jobs.iter().zip(&results).for_each(|(job, bp)| {
-                self.store().keep(bp, Arc::new(job.data.to_vec().into()));
+            let kept = works.iter().filter(|w| w.dnode.is_some()).flat_map(|w| &w.frozen.records);
+            kept.zip(&results).for_each(|((_, record), bp)| {
+                self.store().keep(bp, Arc::new(Bytes::written(record)));
             });
         }
         let found: Vec<(usize, Update)> = jobs
@@ -406,7 +408,7 @@ impl Syncing<'_> {
         struct Parent {
             work: usize,
             index: u64,
-            data: Vec<u8>,
+            data: Arc<PooledBuf>,
             fill: u64,
             /// All children are holes.
             empty: bool,
@@ -441,8 +443,9 @@ impl Syncing<'_> {
             let dnode =
                 work.dnode.as_ref().ok_or(DmuError::NoObject { object: work.object.number() })?;
             let size = 128usize << work.root.shift;
+            let buffers = self.store().buffers();
             let mut data = if level >= work.root.levels {
-                let mut data = vec![0; size];
+                let mut data = buffers.get_zeroed(size);
                 if level == work.root.levels && *index == 0 {
                     for (i, bp) in
                         work.root.blkptrs.iter().take(work.root.nblkptr as usize).enumerate()
@@ -455,9 +458,10 @@ impl Syncing<'_> {
                 let bp = work.root.pointer(self.store(), level, *index)?;
                 if bp.is_hole() {
                     let lsize = if level == 1 { dnode.block_size() as usize } else { size };
-                    self.holes(&bp, size, (lsize as u64, dnode.kind(), level - 1))
+                    buffers.copy_of(&self.holes(&bp, size, (lsize as u64, dnode.kind(), level - 1)))
                 } else {
-                    work.root.read_indirect(self.store(), &bp, level, *index)?.to_vec()
+                    let block = work.root.read_indirect(self.store(), &bp, level, *index)?;
+                    buffers.copy_of(&block)
                 }
             };
             let (mut tally, mut delta) = (Tally::default(), 0);
@@ -483,6 +487,7 @@ impl Syncing<'_> {
                 fill = fill.saturating_add(bp.fill());
                 empty &= bp.is_hole();
             }
+            let data = Arc::new(data);
             Ok(Parent { work: *number, index: *index, data, fill, empty, tally, delta })
         })?;
         let jobs: Vec<Job<'_>> = made
@@ -501,7 +506,7 @@ impl Syncing<'_> {
                 BlkPtr::ZERO
             } else {
                 let bp = written.next().expect("one pointer per job");
-                self.store().keep(&bp, Arc::new(parent.data.into()));
+                self.store().keep(&bp, Arc::new(Bytes::written(&parent.data)));
                 bp
             };
             let update = Update { index: parent.index, bp, settled: false };

@@ -16,6 +16,8 @@ use rt::mem::{Account, Class, Grant, Holder, Reclaim};
 use rt::sync::{Arc, Mutex, Weak};
 
 const SHARDS: usize = 16;
+/// Bytes of a block from which on it is read into a recycled buffer.
+pub(crate) const POOLED_LEAST: usize = 64 << 10;
 /// Bytes that an entry takes beside its block, about.
 const ENTRY_BYTES: usize = 384;
 /// Blocks of a shard that are remembered to have been wanted once.
@@ -36,13 +38,25 @@ pub enum Bytes {
     Own(Vec<u8>),
     /// In a buffer.
     Pooled(PooledBuf),
+    /// A record as a txg has written it.
+    Written(Arc<PooledBuf>),
 }
 
 impl Bytes {
+    /// A record as a txg has written it. A small one is copied.
+    #[must_use]
+    pub fn written(record: &Arc<PooledBuf>) -> Bytes {
+        match record.len() < POOLED_LEAST {
+            true => Bytes::Own(record.to_vec()),
+            false => Bytes::Written(record.clone()),
+        }
+    }
+
     fn capacity(&self) -> usize {
         match self {
             Bytes::Own(bytes) => bytes.len(),
             Bytes::Pooled(bytes) => bytes.capacity(),
+            Bytes::Written(record) => record.capacity(),
         }
     }
 }
@@ -53,6 +67,7 @@ impl Deref for Bytes {
         match self {
             Bytes::Own(bytes) => bytes,
             Bytes::Pooled(bytes) => bytes,
+            Bytes::Written(record) => record,
         }
     }
 }

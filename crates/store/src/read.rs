@@ -14,14 +14,12 @@ use rt::mem::Account;
 use rt::sync::{Arc, RwLock};
 use vdev::{Present, ReadReport, Tree};
 
-use crate::cache::{Block, Bytes, Cache};
+use crate::cache::{Block, Bytes, Cache, POOLED_LEAST};
 use crate::error::{Result, StoreError};
 use crate::gate::{self, Gate};
 use crate::streams::Streams;
 use crate::trouble::{Trouble, Troubles};
 
-/// Bytes of a block from which on it is read into a recycled buffer.
-const POOLED_LEAST: usize = 64 << 10;
 const BAD_HEADER: &str = "a gang header that does not describe its block";
 
 /// The reading side of a pool: everything that is not allowed to write uses only this.
@@ -209,11 +207,16 @@ impl Store {
             return Ok(block);
         }
         check_sizes(bp)?;
-        let mut bytes = self.room_for(bp.lsize() as usize);
-        match &mut bytes {
-            Bytes::Own(bytes) => self.read_readable(bp, at, bytes)?,
-            Bytes::Pooled(bytes) => self.read_readable(bp, at, bytes)?,
-        }
+        let length = bp.lsize() as usize;
+        let bytes = if length < POOLED_LEAST {
+            let mut bytes = vec![0; length];
+            self.read_readable(bp, at, &mut bytes)?;
+            Bytes::Own(bytes)
+        } else {
+            let mut bytes = self.buffers.get(length);
+            self.read_readable(bp, at, &mut bytes)?;
+            Bytes::Pooled(bytes)
+        };
         if !bp.is_little_endian() {
             let reason = "a block of the other byte order";
             return Err(StoreError::BadPointer { bp: Box::new(*bp), reason });
@@ -221,13 +224,6 @@ impl Store {
         let block = Arc::new(bytes);
         self.cache.put(bp, block.clone());
         Ok(block)
-    }
-
-    fn room_for(&self, length: usize) -> Bytes {
-        match length < POOLED_LEAST {
-            true => Bytes::Own(vec![0; length]),
-            false => Bytes::Pooled(self.buffers.get(length)),
-        }
     }
 
     /// The block, verified and decompressed, with what in it is encrypted as it lies on disk. Bypasses the
