@@ -4,7 +4,8 @@
 //! numbers. FORMAT: sections 12.2 and 12.3.
 
 use super::{
-    Create, RECORD_HEAD_SIZE, Record, RecordKind, Setattr, SetattrMask, ZIL_CHAIN_SIZE, ZilChain,
+    Create, RECORD_HEAD_SIZE, Record, RecordKind, Setattr, SetattrMask, Write, ZIL_CHAIN_SIZE,
+    ZilChain,
 };
 use crate::BlkPtr;
 use zerocopy::IntoBytes;
@@ -34,10 +35,9 @@ pub fn encode(kind: RecordKind, record: &Record<'_>) -> Option<Vec<u8>> {
             string(&mut out, new_name);
         }
         Record::Write(write) => {
-            let head = [write.object, write.offset, write.length, write.block_offset];
-            words(&mut out, &head);
-            out.extend_from_slice(write.pointer.as_bytes());
-            out.extend_from_slice(write.data.unwrap_or_default());
+            let data = write.data.unwrap_or_default().len();
+            out.resize((WRITE_SIZE + data).next_multiple_of(8), 0);
+            fill_write(&mut out, kind, write);
         }
         Record::Truncate { object, offset, length } => {
             words(&mut out, &[*object, *offset, *length]);
@@ -49,6 +49,24 @@ pub fn encode(kind: RecordKind, record: &Record<'_>) -> Option<Vec<u8>> {
     let size = out.len() as u64;
     put(&mut out, 8, &size.to_le_bytes());
     Some(out)
+}
+
+/// Fills all of `out`, of [`WRITE_SIZE`] bytes and those of the data, and so many more that eight divide them all, with a
+/// record of a write.
+pub fn fill_write(out: &mut [u8], kind: RecordKind, write: &Write<'_>) {
+    let data = write.data.unwrap_or_default();
+    debug_assert_eq!(out.len(), (WRITE_SIZE + data.len()).next_multiple_of(8));
+    let size = out.len() as u64;
+    let words =
+        [kind.id(), size, 0, 0, write.object, write.offset, write.length, write.block_offset];
+    for (at, word) in words.iter().enumerate() {
+        put(out, 8 * at, &word.to_le_bytes());
+    }
+    put(out, 8 * words.len(), write.pointer.as_bytes());
+    put(out, WRITE_SIZE, data);
+    if let Some(rest) = out.get_mut(WRITE_SIZE + data.len()..) {
+        rest.fill(0);
+    }
 }
 
 /// Gives a record its txg and its number in the log.
@@ -114,7 +132,7 @@ fn put_setattr(out: &mut Vec<u8>, set: &Setattr) -> Option<()> {
 mod tests {
     #![allow(clippy::indexing_slicing)]
 
-    use super::super::{LogBlock, Write};
+    use super::super::LogBlock;
     use super::*;
 
     fn all() -> Vec<(RecordKind, Record<'static>)> {

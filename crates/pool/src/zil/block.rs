@@ -3,10 +3,14 @@
 //! The one idea: where the next block will be is known before this one is written; so all blocks of a commit can go
 //! out at once, and the log ends with the first that is not there. A write that does not fit is cut in pieces.
 
+use std::mem::replace;
+
 use codec::embedded::{self, Place};
 use format::BlkPtr;
 use format::zil::build::{self, WRITE_SIZE};
-use format::zil::{Record, RecordKind, Write, ZIL_CHAIN_SIZE};
+use format::zil::{RecordKind, Write, ZIL_CHAIN_SIZE};
+use rt::BufPool;
+use rt::buf::PooledBuf;
 
 use super::chain::Block;
 use super::queue::{Entry, What};
@@ -18,18 +22,30 @@ const PIECE_MIN: usize = 1024;
 /// A block with its records.
 pub(super) struct Filled {
     pub(super) bp: BlkPtr,
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: PooledBuf,
     /// How many of them are used.
     pub(super) used: usize,
+}
+
+impl Filled {
+    /// Seals a block of which `used` bytes are there but for its start.
+    fn sealed(bp: BlkPtr, mut bytes: PooledBuf, used: usize, next: &BlkPtr) -> Filled {
+        bytes[used..].fill(0);
+        build::start_block(&mut bytes, next, used);
+        let place = Place::Zilog2 { pointer: bp.checksum_words() };
+        embedded::seal(place, &mut bytes).expect("a log block has room for its start");
+        Filled { bp, bytes, used }
+    }
 }
 
 /// What fills blocks.
 pub(super) struct Filling<F> {
     /// Takes the next block; it is told how many bytes are still to come, 0 for what nobody knows yet.
     next: F,
+    buffers: BufPool,
     seq: u64,
     bp: BlkPtr,
-    bytes: Vec<u8>,
+    bytes: PooledBuf,
     used: usize,
     pub(super) filled: Vec<Filled>,
     left: usize,
@@ -46,10 +62,10 @@ pub(super) fn size_of(entry: &Entry) -> usize {
 
 impl<F: FnMut(usize) -> Result<Block>> Filling<F> {
     /// Begins with the block at `first`. `seq`: the number of the last record; `left`: bytes of all that are to come.
-    pub(super) fn new(first: BlkPtr, seq: u64, left: usize, next: F) -> Self {
-        let bytes = vec![0; first.psize() as usize];
+    pub(super) fn new(first: BlkPtr, seq: u64, left: usize, buffers: BufPool, next: F) -> Self {
+        let bytes = buffers.get(first.psize() as usize);
         let (used, filled) = (ZIL_CHAIN_SIZE, Vec::new());
-        Filling { next, seq, bp: first, bytes, used, filled, left }
+        Filling { next, buffers, seq, bp: first, bytes, used, filled, left }
     }
 
     /// Adds a record.
@@ -57,7 +73,9 @@ impl<F: FnMut(usize) -> Result<Block>> Filling<F> {
         self.left = self.left.saturating_sub(size_of(&entry));
         let txg = entry.txg;
         match entry.what {
-            What::Record(bytes) => self.put(txg, bytes),
+            What::Record(bytes) => {
+                self.put(txg, bytes.len(), |record| record.copy_from_slice(&bytes))
+            }
             What::Data { object, offset, data } => self.data(txg, object, offset, &data),
             What::Written { .. } => Ok(()),
         }
@@ -72,55 +90,50 @@ impl<F: FnMut(usize) -> Result<Block>> Filling<F> {
                 continue;
             }
             let (now, later) = rest.split_at(rest.len().min(room));
-            let record = Record::Write(Write {
+            let write = Write {
                 object,
                 offset,
                 length: now.len() as u64,
                 block_offset: 0,
                 pointer: BlkPtr::ZERO,
                 data: Some(now),
-            });
-            let bytes = build::encode(RecordKind::Write, &record).unwrap_or_default();
-            self.put(txg, bytes)?;
+            };
+            self.put(txg, WRITE_SIZE + now.len().next_multiple_of(8), |record| {
+                build::fill_write(record, RecordKind::Write, &write);
+            })?;
             offset += now.len() as u64;
             rest = later;
         }
         Ok(())
     }
 
-    fn put(&mut self, txg: u64, mut record: Vec<u8>) -> Result<()> {
-        if self.bytes.len() - self.used < record.len() {
-            self.close(record.len())?;
+    /// Has a record of so many bytes written where it goes.
+    fn put(&mut self, txg: u64, size: usize, write: impl FnOnce(&mut [u8])) -> Result<()> {
+        if self.bytes.len() - self.used < size {
+            self.close(size)?;
         }
+        let record = &mut self.bytes[self.used..][..size];
+        write(record);
         self.seq += 1;
-        build::number(&mut record, txg, self.seq);
-        self.bytes[self.used..self.used + record.len()].copy_from_slice(&record);
-        self.used += record.len();
+        build::number(record, txg, self.seq);
+        self.used += size;
         Ok(())
     }
 
     /// The block is full: the next one, for at least `bytes`.
     fn close(&mut self, bytes: usize) -> Result<()> {
-        let next = (self.next)(ZIL_CHAIN_SIZE + bytes + self.left)?;
-        self.seal(&next.bp);
+        let next = (self.next)(ZIL_CHAIN_SIZE + bytes + self.left)?.bp;
+        let new = self.buffers.get(next.psize() as usize);
+        let (bp, bytes) = (replace(&mut self.bp, next), replace(&mut self.bytes, new));
+        let used = replace(&mut self.used, ZIL_CHAIN_SIZE);
+        self.filled.push(Filled::sealed(bp, bytes, used, &next));
         Ok(())
-    }
-
-    fn seal(&mut self, next: &BlkPtr) {
-        let mut bytes = std::mem::take(&mut self.bytes);
-        build::start_block(&mut bytes, next, self.used);
-        let place = Place::Zilog2 { pointer: self.bp.checksum_words() };
-        embedded::seal(place, &mut bytes).expect("a log block has room for its start");
-        self.filled.push(Filled { bp: self.bp, bytes, used: self.used });
-        self.bp = *next;
-        self.bytes = vec![0; next.psize() as usize];
-        self.used = ZIL_CHAIN_SIZE;
     }
 
     /// Closes the last block; gives all, and the number of the last record.
     pub(super) fn end(mut self) -> Result<(Vec<Filled>, u64)> {
-        let next = (self.next)(0)?;
-        self.seal(&next.bp);
+        let next = (self.next)(0)?.bp;
+        self.filled.push(Filled::sealed(self.bp, self.bytes, self.used, &next));
         Ok((self.filled, self.seq))
     }
 }

@@ -306,7 +306,8 @@ impl Pool {
             taken.push(block);
             Ok(block)
         };
-        let mut filling = Filling::new(first, seq, bytes, next);
+        let mut filling =
+            Filling::new(first, seq, bytes, dataset.objset.store().buffers().clone(), next);
         for entry in whole {
             filling.add(entry)?;
         }
