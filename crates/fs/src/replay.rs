@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use dmu::DmuError;
 use format::zil::{Create, LogBlock, RawRecord, Record, RecordKind, Setattr, SetattrMask, Write};
 use format::znode::Pflags;
-use pool::{IntentLog, Pool};
+use pool::{IntentLog, Pool, PoolError};
 use rt::sync::Arc;
 
 use crate::attrs::mode;
@@ -26,31 +26,44 @@ const LOG_MAX: usize = 64 << 20;
 /// Numbers of objects that are believed.
 const NUMBER_MAX: u64 = 1 << 40;
 
-/// Works off the intent logs of a pool that was opened for writing. What is left are logs with records that
-/// are not replayed here: their data sets stay read-only, with this for a reason.
+/// Works off the intent logs of a pool that was opened for writing. What is left are logs that cannot be done again, or not
+/// to their end: they stay as they are, and their data sets read-only, with this for a reason.
 ///
 /// # Errors
-/// What keeps a change from being done again: no space, a damaged file system.
+/// What keeps the pool from being written at all.
 pub fn replay_logs(pool: &Arc<Pool>) -> Result<Vec<FsError>> {
     let mut left = Vec::new();
     for name in pool.logs_to_replay() {
-        let replay = match Replay::read(pool, &name) {
-            Ok(replay) => replay,
-            Err(why) => {
-                left.push(why);
-                continue;
-            }
-        };
-        let dataset = pool.begin_replay(&name)?;
-        if let Some(replay) = replay {
-            match Volume::open(pool, &name)? {
-                Some(volume) => replay.apply_volume(pool, &volume)?,
-                None => replay.apply(&Filesystem::open(pool, &name)?)?,
-            }
+        if let Err(why) = replay_log(pool, &name) {
+            let reason = format!("its intent log has not been replayed: {why}; {}", advice(&why));
+            pool.leave_log(&name, &reason)?;
+            left.push(FsError::ReadOnly { name, reason });
         }
-        pool.end_replay(&dataset)?;
     }
     Ok(left)
+}
+
+/// What to do about a log that cannot be replayed.
+fn advice(why: &FsError) -> &'static str {
+    match why {
+        FsError::NoSpace { .. }
+        | FsError::Pool(PoolError::NoSpace { .. } | PoolError::QuotaExceeded { .. }) => {
+            "make room for what it holds, and open the pool for writing anew"
+        }
+        _ => "import the pool with OpenZFS once to have it replayed, and export it there",
+    }
+}
+
+fn replay_log(pool: &Arc<Pool>, name: &str) -> Result<()> {
+    let replay = Replay::read(pool, name)?;
+    let dataset = pool.begin_replay(name)?;
+    if let Some(replay) = replay {
+        match Volume::open(pool, name)? {
+            Some(volume) => replay.apply_volume(pool, &volume)?,
+            None => replay.apply(&Filesystem::open(pool, name)?)?,
+        }
+    }
+    Ok(pool.end_replay(&dataset)?)
 }
 
 /// What is to be done again.
@@ -83,7 +96,7 @@ impl Replay {
             // A block of zeros was never written, and its length is known all the same.
             let block = match pointer.is_hole() {
                 true => vec![0; pointer.lsize() as usize],
-                false => pool.store().read(pointer).map_err(pool::PoolError::from)?.to_vec(),
+                false => pool.store().read(pointer).map_err(PoolError::from)?.to_vec(),
             };
             data.insert(raw.seq, block);
             Ok(())

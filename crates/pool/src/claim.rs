@@ -3,7 +3,8 @@
 //! The blocks of such a log are in no space map: any write could go over records that were acknowledged as
 //! stable. So the first txg of a pool that is opened for writing does nothing but take them into the space maps
 //! and say so in the headers (INV-6). From then on whoever opens the pool, we or OpenZFS, can work the logs off,
-//! at leisure: with each txg the header says up to which record that is done, in the end the log goes.
+//! at leisure: with each txg the header says up to which record that is done, in the end the log goes. One that cannot be
+//! worked off stays as it is, and its data set is read-only; nobody else waits for it.
 //! FORMAT: section 12.4.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,6 +155,8 @@ pub(crate) fn claim(cx: &TaskContext<'_>, claims: &[Claim]) -> Result<()> {
 pub(crate) struct Replaying {
     /// By txg: the last record of which nothing is in a later one.
     done: BTreeMap<u64, u64>,
+    /// The last record that is done.
+    last: u64,
     /// All that goes with the log: vdev, offset, size.
     places: BTreeSet<(u32, u64, u64)>,
 }
@@ -199,16 +202,15 @@ impl Pool {
         self.open_object(found.object, || {
             let mut dataset = self.make_dataset(&found)?;
             let phys = dataset.objset.phys();
-            let chain =
-                intent::chain(&self.mos, &ZilHeader::parse(&phys.zil_header), |_| Ok(true))?;
-            for (dva, _) in &chain.places {
-                if !self.writing()?.writer.allocator().is_allocated(*dva)? {
-                    let detail = format!("{name}: its block at {:#x} is not allocated", dva.offset);
-                    return Err(PoolError::Damaged { what: "intent log", detail });
-                }
-            }
+            let header = ZilHeader::parse(&phys.zil_header);
+            let chain = intent::chain(&self.mos, &header, |_| Ok(true))?;
+            self.are_allocated(name, &chain)?;
             let places = chain.places.iter().map(|(dva, _)| (dva.vdev, dva.offset, dva.asize));
-            let replaying = Replaying { places: places.collect(), ..Replaying::default() };
+            let replaying = Replaying {
+                places: places.collect(),
+                last: header.replay_seq.get(),
+                ..Replaying::default()
+            };
             *dataset.replaying.get_mut() = Some(replaying);
             dataset.read_only_because = self.reason_beside_log(&found, &phys)?;
             Ok(dataset)
@@ -228,17 +230,25 @@ impl Pool {
     ) -> std::result::Result<(), E> {
         let now = |seq| dataset.replaying_now.store(seq, Ordering::Relaxed);
         now(if atomic { seq } else { 0 });
-        let result = change();
-        if result.is_err()
-            && let Some(replaying) = &mut *dataset.replaying.lock()
-        {
-            replaying.done.retain(|_, done| *done != seq);
-        }
-        if result.is_ok() && !atomic {
-            now(seq);
-            drop(self.admit(dataset, 0)?);
-        }
+        let result = change().and_then(|()| {
+            if !atomic {
+                now(seq);
+                drop(self.admit(dataset, 0)?);
+            }
+            Ok(())
+        });
         now(0);
+        if let Some(replaying) = &mut *dataset.replaying.lock() {
+            match &result {
+                Ok(()) => replaying.last = seq,
+                // Those before it are done all the same.
+                Err(_) => {
+                    let last = replaying.last;
+                    let this = replaying.done.values_mut().filter(|done| **done == seq);
+                    this.for_each(|done| *done = last);
+                }
+            }
+        }
         result
     }
 
@@ -261,6 +271,40 @@ impl Pool {
         })?;
         self.heads.lock().remove(&dataset.object);
         self.logs_to_replay.lock().retain(|name| *name != dataset.name());
+        Ok(())
+    }
+
+    /// A log cannot be done again, or not to its end: it stays, and its data set is read-only because of `reason`. What
+    /// was done of it is on disk, with a header that says so.
+    ///
+    /// # Errors
+    /// [`PoolError::Damaged`] if something of the log is not allocated, so that anybody could write over it; those of a
+    /// sync.
+    pub fn leave_log(&self, name: &str, reason: &str) -> Result<()> {
+        let found = lookup::find(&self.mos, name)?;
+        if self.heads.lock().contains_key(&found.object) {
+            self.sync()?;
+        }
+        // Whoever opens it next finds that it is read-only.
+        self.heads.lock().remove(&found.object);
+        let phys = self.objset_phys(&lookup::find(&self.mos, name)?);
+        let header = phys.map(|phys| ZilHeader::parse(&phys.zil_header));
+        // Of what is beyond a block that cannot be read nobody knows.
+        if let Ok(chain) = header.and_then(|header| intent::chain(&self.mos, &header, |_| Ok(true)))
+        {
+            self.are_allocated(name, &chain)?;
+        }
+        self.logs_left.lock().insert(found.object, reason.into());
+        Ok(())
+    }
+
+    fn are_allocated(&self, name: &str, chain: &Chain) -> Result<()> {
+        for (dva, _) in &chain.places {
+            if !self.writing()?.writer.allocator().is_allocated(*dva)? {
+                let detail = format!("{name}: its block at {:#x} is not allocated", dva.offset);
+                return Err(PoolError::Damaged { what: "intent log", detail });
+            }
+        }
         Ok(())
     }
 }

@@ -411,6 +411,7 @@ impl Pool {
             unlabelled: Mutex::default(),
             read_only_because: None,
             logs_to_replay: Mutex::default(),
+            logs_left: Mutex::default(),
             in_memory: false,
             heads: Mutex::default(),
             random: Mutex::new(random.into_inner()),

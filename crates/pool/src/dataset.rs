@@ -307,7 +307,8 @@ impl Pool {
         // That of a snapshot is its head's, as it was then: nobody follows it.
         let followed = !self.in_memory && !found.is_snapshot() && !self.owns_log(found.object);
         if followed && matches!(self.log_state(&phys.zil_header)?, LogState::InUse) {
-            return Ok(Some("its intent log has not been replayed".into()));
+            let why = self.logs_left.lock().get(&found.object).cloned();
+            return Ok(Some(why.unwrap_or_else(|| "its intent log has not been replayed".into())));
         }
         Ok(unfinished(found))
     }

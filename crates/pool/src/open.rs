@@ -326,6 +326,7 @@ impl Pool {
             in_memory,
             heads: Mutex::default(),
             logs_to_replay: Mutex::new(left.claimed),
+            logs_left: Mutex::default(),
             random: Mutex::new(rt::random::Rng::new(rt::random::seed_from_system())),
             last_txg: Mutex::new(txg),
             tasks: AtomicU64::new(0),

@@ -156,6 +156,8 @@ pub struct Pool {
     pub(crate) heads: Mutex<BTreeMap<u64, Arc<Dataset>>>,
     /// Names of data sets whose intent logs are claimed, and not worked off.
     pub(crate) logs_to_replay: Mutex<Vec<String>>,
+    /// Why they were not worked off, by data set object.
+    pub(crate) logs_left: Mutex<BTreeMap<u64, String>>,
     pub(crate) random: Mutex<rt::random::Rng>,
     pub(crate) last_txg: Mutex<u64>,
     /// How many changes of data sets and properties there were.

@@ -15,6 +15,7 @@ mod check;
 mod faults;
 mod fsyncs;
 mod gone;
+mod left;
 mod rig;
 mod scans;
 mod story;

@@ -297,10 +297,11 @@ pub(crate) fn open_located(
         return Err(cannot(Why::ReadOnly(reason.to_string())));
     }
     if mode == For::Writing {
-        // What is left keeps its data set read-only, which says so when it is asked for.
-        let _left = fs::replay_logs(&pool).map_err(|error| {
+        // What is left keeps its data set read-only, and no other.
+        let left = fs::replay_logs(&pool).map_err(|error| {
             cannot(Why::NotDone(format!("its intent logs cannot be replayed: {error}")))
         })?;
+        left.iter().for_each(|left| keeper::say(&left.to_string()));
         pool.finish_replacements().map_err(|error| pool_error(doing.clone(), error))?;
         pool.note_paths(&moved(&pool.config().vdev_tree, found));
         keeper::keep(&pool).map_err(|error| pool_error(doing, error))?;
