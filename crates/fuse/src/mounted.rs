@@ -8,8 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fs::Filesystem;
+use fs::{Filesystem, MountProps};
 use fuser::{Config, MountOption, Session, SessionACL};
+use nix::mount::MsFlags;
 use pool::Pool;
 use rt::sync::{Arc, mpsc};
 use rt::thread::JoinHandle;
@@ -72,6 +73,8 @@ pub enum MountError {
 pub struct Mounted {
     dir: PathBuf,
     fs: Arc<Filesystem>,
+    /// Whatever its properties say.
+    read_only: bool,
     served: JoinHandle<()>,
     end: mpsc::Receiver<io::Result<()>>,
     _memory: rt::Grant,
@@ -103,18 +106,18 @@ pub fn mount(
     }
     let live = Arc::new(Filesystem::open(pool, name)?);
     let props = live.mount_props()?;
-    let read_only = options.read_only || props.readonly;
     let is_root = nix::unistd::geteuid().is_root();
+    let flags = flags(&props, options.read_only);
     let mut config = Config::default();
-    let either = |yes, one, other| if yes { one } else { other };
+    let either = |flag, one, other| if flags.contains(flag) { one } else { other };
     config.mount_options = vec![
         MountOption::FSName(live.name()),
         MountOption::CUSTOM(format!("subtype={SUBTYPE}")),
         MountOption::DefaultPermissions,
-        either(read_only, MountOption::RO, MountOption::RW),
-        either(props.exec, MountOption::Exec, MountOption::NoExec),
-        either(props.setuid && is_root, MountOption::Suid, MountOption::NoSuid),
-        either(props.devices && is_root, MountOption::Dev, MountOption::NoDev),
+        either(MsFlags::MS_RDONLY, MountOption::RO, MountOption::RW),
+        either(MsFlags::MS_NOEXEC, MountOption::NoExec, MountOption::Exec),
+        either(MsFlags::MS_NOSUID, MountOption::NoSuid, MountOption::Suid),
+        either(MsFlags::MS_NODEV, MountOption::NoDev, MountOption::Dev),
     ];
     // Others see what root mounts, as far as permissions let them; what a user mounts only he.
     config.acl = if is_root { SessionACL::All } else { SessionACL::Owner };
@@ -140,7 +143,20 @@ pub fn mount(
         drop(ended.send(result));
     });
     read_ahead(&dir);
-    Ok(Mounted { dir, fs: live, served, end, _memory: memory })
+    let read_only = options.read_only;
+    Ok(Mounted { dir, fs: live, read_only, served, end, _memory: memory })
+}
+
+/// What the kernel sees to by itself, of the properties of a file system.
+fn flags(props: &MountProps, read_only: bool) -> MsFlags {
+    let is_root = nix::unistd::geteuid().is_root();
+    let flags = [
+        (MsFlags::MS_RDONLY, read_only || props.readonly),
+        (MsFlags::MS_NOEXEC, !props.exec),
+        (MsFlags::MS_NOSUID, !(props.setuid && is_root)),
+        (MsFlags::MS_NODEV, !(props.devices && is_root)),
+    ];
+    flags.into_iter().filter_map(|(flag, set)| set.then_some(flag)).collect()
 }
 
 /// Lets the kernel ask for more at once where somebody reads on: its own limit is far below a record. Who is not
@@ -179,6 +195,26 @@ impl Mounted {
     /// Files are in use; no permission.
     pub fn unmount(&self, lazily: bool) -> Result<(), MountError> {
         unmount_as(&self.dir, lazily)
+    }
+
+    /// Has the kernel obey the properties as they are now; files stay open.
+    ///
+    /// # Errors
+    /// No permission: only root may. It is not there any more.
+    pub fn remount(&self) -> Result<(), MountError> {
+        // Somebody else may have mounted something over it.
+        source_of(&self.dir).ok_or_else(|| MountError::NotOurs(self.dir.clone()))?;
+        let flags = flags(&self.fs.mount_props()?, self.read_only);
+        let remount = |flags: MsFlags| {
+            let none = None::<&Path>;
+            nix::mount::mount(none, &self.dir, none, flags | MsFlags::MS_REMOUNT, none)
+        };
+        let done = match remount(flags) {
+            // Files are open to be written to: that they are not is for the file system to see to.
+            Err(nix::errno::Errno::EBUSY) => remount(flags - MsFlags::MS_RDONLY),
+            done => done,
+        };
+        done.map_err(|e| MountError::Host(format!("{}: {}", self.dir.display(), e.desc())))
     }
 
     /// Waits until it is unmounted, by whomever.

@@ -164,6 +164,55 @@ fn files_of_a_served_pool_are_where_its_file_systems_are() {
     judged(&stage);
 }
 
+/// The line of the list of mounts for a directory, options and all.
+fn mounted(path: &Path) -> String {
+    let list = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let on = format!(" {} ", path.display());
+    list.lines().rfind(|line| line.contains(&on)).unwrap().to_string()
+}
+
+/// Seen red: the first of them was refused, as somebody was inside.
+#[test]
+fn what_keeps_its_place_is_not_unmounted_for_its_properties() {
+    if !wanted("properties that say nothing of its place do not unmount what is in use") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let below = stage.aside("t/a/b");
+    let (file, program) = (below.join("file"), below.join("program"));
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let number = |line: String| line.split(' ').next().unwrap().to_string();
+    let before = number(mounted(&below));
+    let inside = File::open(&below).unwrap();
+    let runs = || Command::new(&program).status().is_ok_and(|status| status.success());
+    for words in ["atime=off", "relatime=on", "acltype=posix", "canmount=noauto", "canmount=on"] {
+        drop(stage.ok(&format!("zfs set {words} tank/a")));
+    }
+    drop(stage.ok("zfs set readonly=on exec=off setuid=off devices=off tank/a"));
+    let now = mounted(&below);
+    assert!(["ro", "noexec", "nosuid", "nodev"].iter().all(|flag| now.contains(flag)), "{now}");
+    assert_eq!(std::fs::write(&file, "no").unwrap_err().raw_os_error(), Some(30));
+    assert!(!runs());
+    for name in ["readonly", "exec", "setuid", "devices"] {
+        drop(stage.ok(&format!("zfs inherit {name} tank/a")));
+    }
+    let now = mounted(&below);
+    assert!(["ro,", "noexec", "nosuid", "nodev"].iter().all(|flag| !now.contains(flag)), "{now}");
+    std::fs::write(&file, "yes").unwrap();
+    assert!(runs());
+
+    // Somebody who could write into a file cannot any more.
+    let open = File::options().write(true).open(&file).unwrap();
+    drop(stage.ok("zfs set readonly=on exec=off tank/a/b"));
+    assert!(std::os::unix::fs::FileExt::write_at(&open, b"no", 0).is_err());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "yes");
+    assert!(mounted(&below).contains("noexec"));
+    assert_eq!(number(mounted(&below)), before);
+    drop((open, inside));
+    drop(server.stop());
+}
+
 #[test]
 fn what_others_make_meanwhile_is_opened_as_what_it_is() {
     if !wanted("what others make meanwhile is opened as what it is") {

@@ -119,6 +119,16 @@ impl Places {
         (gone, errors)
     }
 
+    /// Has the kernel obey the properties of these as they are now. What it does not take it takes when they are mounted
+    /// anew.
+    pub(super) fn remount(&self, wanted: &dyn Fn(&str) -> bool) {
+        // Held over calls into the kernel: nobody who serves it takes this lock.
+        let mounts = self.mounts.lock();
+        for (_, mounted) in mounts.iter().filter(|(name, _)| wanted(name)) {
+            drop(mounted.remount());
+        }
+    }
+
     /// The end of the server: all of it goes, what is in use with the process.
     pub(super) fn end(&self) {
         // Who changes something may wait for a pool that does not answer.

@@ -15,18 +15,8 @@ use super::places::{Places, cannot_mount, cannot_unmount};
 use crate::mounts::{Attach, Detach, What};
 use crate::{Engine, Error, Result, Why, datasets};
 
-/// Properties that are options of the mount, or say where it is.
-const OF_MOUNTS: [Prop; 9] = [
-    Prop::Mountpoint,
-    Prop::Canmount,
-    Prop::Readonly,
-    Prop::Exec,
-    Prop::Setuid,
-    Prop::Devices,
-    Prop::Atime,
-    Prop::Relatime,
-    Prop::Acltype,
-];
+/// Properties that the kernel sees to. Those that it does not know a mount reads by itself.
+const OF_KERNEL: [Prop; 4] = [Prop::Readonly, Prop::Exec, Prop::Setuid, Prop::Devices];
 
 /// What `canmount` can be.
 const CANMOUNT_OFF: u64 = 0;
@@ -56,6 +46,15 @@ impl Due {
             _ => None,
         }
     }
+}
+
+/// A property that is set; with its value, if that is not what the data sets above have.
+pub(super) type Changed<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// Does what is mounted move with it? As in OpenZFS a file system that may be mounted again is not, by that alone.
+fn moves((key, value): &Changed<'_>) -> bool {
+    let is = |prop: Prop| prop.name().as_bytes() == *key;
+    is(Prop::Mountpoint) || is(Prop::Canmount) && value.is_none_or(|value| value == b"off")
 }
 
 /// Is it the data set, or below it?
@@ -187,19 +186,26 @@ impl Local {
         }
     }
 
-    /// The same for a change of properties of data sets: what had no place before and has one now is mounted, too.
+    /// The same for a change of properties of data sets: what had no place before and has one now is mounted, too. What
+    /// keeps its place is not unmounted.
     pub(super) fn replaced<T>(
         &mut self,
         names: &[String],
-        keys: &[&[u8]],
+        properties: &[Changed<'_>],
         change: impl FnOnce(&mut Local) -> Result<T>,
     ) -> Result<T> {
-        let is_of_mounts =
-            |key: &&[u8]| OF_MOUNTS.iter().any(|prop| prop.name().as_bytes() == *key);
-        if self.places().is_none() || !keys.iter().any(is_of_mounts) {
-            return change(self);
-        }
         let doomed = |name: &str| names.iter().any(|above| is_below(name, above));
+        if self.places().is_none() || !properties.iter().any(moves) {
+            let changed = change(self);
+            let is_kernels = |(key, _): &Changed<'_>| {
+                OF_KERNEL.iter().any(|prop| prop.name().as_bytes() == *key)
+            };
+            if let Some(places) = self.places().filter(|_| properties.iter().any(is_kernels)) {
+                let _alone = places.changing.lock();
+                places.remount(&doomed);
+            }
+            return changed;
+        }
         let mut homeless = Vec::new();
         for name in names {
             let due = self.due(name).unwrap_or_default().into_iter();
