@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::{Case, Told, cases, run, words};
+use support::{Case, Gone, Told, WAITED_MAX, cases, run, words};
 
 const TRANSCRIPTS: [&str; 8] =
     ["create-errors", "create-inuse", "lifecycle", "dataset", "hurt", "columns", "space", "props"];
@@ -108,6 +108,19 @@ fn own_verbs_refuse_nonsense() {
     ] {
         let (_, err, got) = run(&mut Told::default(), &words(command));
         assert_eq!((err.lines().next(), got), (Some(message), status), "{command}");
+    }
+}
+
+/// Seen red: it waited to the end, and scrubbed the next pool.
+#[test]
+fn who_has_gone_is_not_waited_for() {
+    for command in ["zpool scrub -w tank pond", "zpool replace -w tank d0"] {
+        let mut engine = Told::default();
+        assert_eq!(cli::run(&words(command), &mut engine, &mut Gone, &mut Gone), 1, "{command}");
+        assert_eq!((engine.waited, engine.asked.len()), (0, 1), "{command}");
+        let mut engine = Told::default();
+        assert_eq!(run(&mut engine, &words(command)).2, 0);
+        assert_eq!(engine.waited, WAITED_MAX, "{command}");
     }
 }
 

@@ -366,7 +366,7 @@ pub enum Condition {
 }
 
 /// A scrub or resilver, as it was left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     /// It fills devices; otherwise it looks for damage.
     pub resilver: bool,

@@ -74,13 +74,13 @@ fn each(door: &mut Door<'_>, names: &[String], wish: ScanWish, wait: bool) -> Ra
     door.complain_all(&errors)
 }
 
-/// Does what may take long; on a terminal it is shown how far it is.
+/// Does what may take long; on a terminal it is shown how far it is. Nobody waits for whom who has gone.
 pub(super) fn with_progress<T>(
     door: &mut Door<'_>,
     work: impl FnOnce(&mut dyn Engine, &mut dyn FnMut(&Scan) -> bool) -> Result<T, Error>,
 ) -> Result<Result<T, Error>, Stop> {
     let show = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let mut shown = false;
+    let (mut shown, mut there) = (false, Ok(()));
     let result = {
         let Door { engine, err, .. } = door;
         work(&mut **engine, &mut |scan| {
@@ -94,9 +94,12 @@ pub(super) fn with_progress<T>(
                 // Progress that cannot be shown is no reason to stop.
                 let _ = write!(err, "\r{share:5.1}%  {done} of {total}  ");
             }
-            true
+            // A served command's outputs are gone when the command is.
+            there = err.flush();
+            there.is_ok()
         })
     };
+    there?;
     if shown {
         door.complain("")?;
     }

@@ -101,6 +101,24 @@ pub(crate) struct Told {
     pub(crate) memory: Option<verbs::memory::Report>,
     /// What was asked for, in words.
     pub(crate) asked: Vec<String>,
+    /// How often it was told to wait on.
+    pub(crate) waited: u32,
+}
+
+/// When what is waited for is done.
+pub(crate) const WAITED_MAX: u32 = 100;
+
+/// An output whose reader has gone.
+pub(crate) struct Gone;
+
+impl Write for Gone {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::BrokenPipe.into())
+    }
 }
 
 impl Told {
@@ -147,9 +165,13 @@ impl Engine for Told {
     fn pool_scan(
         &mut self,
         request: &pools::ScanRequest,
-        _progress: &mut dyn FnMut(&pools::Scan) -> bool,
+        progress: &mut dyn FnMut(&pools::Scan) -> bool,
     ) -> Result<()> {
-        self.ask(request)
+        self.ask::<()>(request)?;
+        while request.wait && self.waited < WAITED_MAX && progress(&pools::Scan::default()) {
+            self.waited += 1;
+        }
+        Ok(())
     }
 
     fn pool_export(&mut self, request: &pools::Export) -> Result<Vec<Error>> {
@@ -159,8 +181,11 @@ impl Engine for Told {
     fn pool_disk(
         &mut self,
         request: &verbs::disks::Change,
-        _progress: &mut dyn FnMut(&pools::Scan) -> bool,
+        progress: &mut dyn FnMut(&pools::Scan) -> bool,
     ) -> Result<Vec<String>> {
+        while request.wait && self.waited < WAITED_MAX && progress(&pools::Scan::default()) {
+            self.waited += 1;
+        }
         self.ask(request)
     }
 

@@ -153,9 +153,8 @@ fn wait(
 ) -> std::result::Result<(), pool::PoolError> {
     while session.pool.is_scanning() {
         let ending = here.held.as_ref().is_some_and(|held| held.is_ending());
-        if let Some(now) = session.pool.scan_status()?
-            && (!progress(&status::of_scan(&now)) || ending)
-        {
+        let now = session.pool.scan_status()?.map(|now| status::of_scan(&now));
+        if ending || !progress(&now.unwrap_or_default()) {
             break;
         }
         rt::time::sleep(LOOK);
