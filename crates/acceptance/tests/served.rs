@@ -167,12 +167,18 @@ fn nobody_else_commands_it() {
     let program = site.aside.path().join("thumper");
     fs::copy(thumper_path(), &program).unwrap();
     open(&program);
-    let mut command = std::process::Command::new(&program);
-    command.env("THUMPER_SOCKET", server.socket()).env("THUMPER_STATE", "/nonexistent/x");
-    let ran =
-        Ran::of(command.args(["zpool", "destroy", "tank"]).uid(65534).gid(65534).current_dir("/"));
+    let command_of = |program: &Path| {
+        let mut command = std::process::Command::new(program);
+        command.env("THUMPER_SOCKET", server.socket()).env("THUMPER_STATE", "/nonexistent/x");
+        command.uid(65534).gid(65534).current_dir("/");
+        command
+    };
+    let ran = Ran::of(command_of(&program).args(["zpool", "destroy", "tank"]));
     assert!(ran.status == 1, "{ran}");
     assert!(ran.err.contains("the server takes no commands of user 65534"), "{ran}");
+    // Nobody has found anything wrong with it.
+    let ran = Ran::of(command_of(&program).args(["verify", "tank"]));
+    assert!(ran.status == 3 && ran.err.contains("takes no commands"), "{ran}");
     assert!(site.run(&["zpool", "list", "-H"]).starts_with("tank\t"));
     drop(server.stop());
 }

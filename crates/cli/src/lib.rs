@@ -540,15 +540,28 @@ fn called(words: &[OsString]) -> (Program, &[OsString]) {
     (program, rest)
 }
 
-/// Is it a command that no server can run, but this process alone?
-#[must_use]
-pub fn is_own(words: &[OsString]) -> bool {
+/// The verb of `thumper` itself, if it is one.
+fn own_verb(words: &[OsString]) -> Option<&OsString> {
     let (program, mut rest) = called(words);
     while rest.first().is_some_and(|word| word == "-d") {
         rest = rest.get(2..).unwrap_or_default();
     }
-    let own = |verb: &OsString| verb == "serve" || verb == "rescue" || verb == "lab";
-    program == Program::Thumper && rest.first().is_some_and(own)
+    rest.first().filter(|_| program == Program::Thumper)
+}
+
+/// Is it a command that no server can run, but this process alone?
+#[must_use]
+pub fn is_own(words: &[OsString]) -> bool {
+    own_verb(words).is_some_and(|verb| verb == "serve" || verb == "rescue" || verb == "lab")
+}
+
+/// The exit status of a command that did not come to its end, whatever was in its way.
+#[must_use]
+pub fn broken_off(words: &[OsString]) -> u8 {
+    match own_verb(words) {
+        Some(verb) if verb == "verify" => judge::NO_VERDICT,
+        _ => 1,
+    }
 }
 
 /// Runs a command line: the words with the program's name first. The exit status.
@@ -580,7 +593,7 @@ pub fn run_in(
             if error.kind() != ErrorKind::BrokenPipe {
                 let _ = writeln!(door.err, "cannot write: {error}");
             }
-            1
+            broken_off(words)
         }
     }
 }

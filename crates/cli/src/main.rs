@@ -14,7 +14,7 @@ fn main() -> ExitCode {
             Forwarded::Ran(status) => return ExitCode::from(status),
             Forwarded::Lost(why) => {
                 drop(writeln!(stderr(), "{why}"));
-                return ExitCode::FAILURE;
+                return ExitCode::from(cli::broken_off(&words));
             }
         }
     }

@@ -111,7 +111,7 @@ fn own_verbs_refuse_nonsense() {
     }
 }
 
-/// Seen red: it waited to the end, and scrubbed the next pool.
+/// Seen red: it waited to the end, and scrubbed the next pool; and `verify` had found something wrong.
 #[test]
 fn who_has_gone_is_not_waited_for() {
     for command in ["zpool scrub -w tank pond", "zpool replace -w tank d0"] {
@@ -122,6 +122,8 @@ fn who_has_gone_is_not_waited_for() {
         assert_eq!(run(&mut engine, &words(command)).2, 0);
         assert_eq!(engine.waited, WAITED_MAX, "{command}");
     }
+    let verify = words("thumper -d /x verify nosuch");
+    assert_eq!(cli::run(&verify, &mut Told::default(), &mut Gone, &mut Gone), 3);
 }
 
 #[test]
