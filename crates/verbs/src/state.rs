@@ -54,12 +54,13 @@ pub struct State {
     pub pools: Vec<Known>,
 }
 
-/// Where the list is: `THUMPER_STATE`, else the user's state directory. `variable` reads the
-/// environment.
+/// Where the list is: `THUMPER_STATE`, from where the process is now, else the user's state directory. `variable` reads
+/// the environment.
 #[must_use]
 pub fn default_path(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     if let Some(path) = variable(VARIABLE).filter(|p| !p.is_empty()) {
-        return path.into();
+        // A server runs commands in other directories, where the same words lead elsewhere.
+        return std::path::absolute(&path).unwrap_or_else(|_| path.into());
     }
     let state = variable("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let home = || variable("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
@@ -321,6 +322,9 @@ mod tests {
             })
         };
         assert_eq!(path(&[("THUMPER_STATE", "/x/y"), ("HOME", "/h")]), Path::new("/x/y"));
+        // Whoever runs commands for others does so in their directories.
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(path(&[("THUMPER_STATE", "x/y")]), here.join("x/y"));
         assert_eq!(
             path(&[("XDG_STATE_HOME", "/s"), ("HOME", "/h")]),
             Path::new("/s/thumper/pools")
