@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 mod answers;
+mod attach;
 mod attr;
 mod control;
 mod dirs;

@@ -8,13 +8,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fs::{Filesystem, MountProps};
-use fuser::{Config, MountOption, Session, SessionACL};
+use fs::Filesystem;
 use nix::mount::MsFlags;
 use pool::Pool;
 use rt::sync::{Arc, mpsc};
 use rt::thread::JoinHandle;
 
+use crate::attach::{self, DEVICE, SUBTYPE};
 use crate::door::{Door, IO_MAX};
 use crate::nodes::Spaces;
 
@@ -23,8 +23,6 @@ use crate::nodes::Spaces;
 const THREADS: usize = 16;
 /// Memory that a thread keeps for the kernel's requests, and takes to answer one, in bytes.
 const THREAD_BYTES: u64 = 2 * IO_MAX as u64 + (64 << 10);
-/// The type by which mounts of ours are known.
-const SUBTYPE: &str = "thumper";
 
 /// How something is mounted.
 #[derive(Clone, Debug)]
@@ -91,12 +89,12 @@ pub fn mount(
     options: &Options,
 ) -> Result<Mounted, MountError> {
     let host = |e: io::Error| MountError::Host(format!("{}: {e}", dir.display()));
-    if !Path::new("/dev/fuse").exists() {
+    if !Path::new(DEVICE).exists() {
         let needed = "/dev/fuse is not there: the host's kernel has no FUSE (try `modprobe fuse`)";
         return Err(MountError::Host(needed.into()));
     }
     let rights = nix::unistd::AccessFlags::R_OK | nix::unistd::AccessFlags::W_OK;
-    if nix::unistd::access("/dev/fuse", rights).is_err() {
+    if nix::unistd::access(DEVICE, rights).is_err() {
         let needed = "/dev/fuse: Permission denied (who may mount is who may read and write it)";
         return Err(MountError::Host(needed.into()));
     }
@@ -106,27 +104,12 @@ pub fn mount(
     }
     let live = Arc::new(Filesystem::open(pool, name)?);
     let props = live.mount_props()?;
-    let is_root = nix::unistd::geteuid().is_root();
-    let flags = flags(&props, options.read_only);
-    let mut config = Config::default();
-    let either = |flag, one, other| if flags.contains(flag) { one } else { other };
-    config.mount_options = vec![
-        MountOption::FSName(live.name()),
-        MountOption::CUSTOM(format!("subtype={SUBTYPE}")),
-        MountOption::DefaultPermissions,
-        either(MsFlags::MS_RDONLY, MountOption::RO, MountOption::RW),
-        either(MsFlags::MS_NOEXEC, MountOption::NoExec, MountOption::Exec),
-        either(MsFlags::MS_NOSUID, MountOption::NoSuid, MountOption::Suid),
-        either(MsFlags::MS_NODEV, MountOption::NoDev, MountOption::Dev),
-    ];
-    // Others see what root mounts, as far as permissions let them; what a user mounts only he.
-    config.acl = if is_root { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(options.threads);
-    config.clone_fd = true;
     let memory =
         pool.memory().of(rt::mem::Holder::Mounts).take(options.threads as u64 * THREAD_BYTES);
     let door = Door::new(Spaces::new(live.clone()), props, options);
-    let session = Session::new(door, &dir, &config).map_err(|e| match e.kind() {
+    let flags = attach::flags(&props, options.read_only);
+    let session = attach::attach(door, (&live.name(), &dir), flags, options.threads);
+    let session = session.map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => MountError::Host(
             "fusermount3 is not there, which a user who is not root mounts with: Debian's fuse3"
                 .into(),
@@ -135,9 +118,13 @@ pub fn mount(
     })?;
     let (ended, end) = mpsc::bounded(1);
     live.mounted();
-    let fs = live.clone();
+    let (fs, on) = (live.clone(), dir.clone());
     let served = rt::thread::spawn("mount", move || {
         let result = session.run();
+        if result.is_err() {
+            // The kernel has not ended it, and nobody answers there any more.
+            drop(unmount_as(&on, true));
+        }
         fs.unmounted();
         // Nobody may be left who wants to know.
         drop(ended.send(result));
@@ -145,18 +132,6 @@ pub fn mount(
     read_ahead(&dir);
     let read_only = options.read_only;
     Ok(Mounted { dir, fs: live, read_only, served, end, _memory: memory })
-}
-
-/// What the kernel sees to by itself, of the properties of a file system.
-fn flags(props: &MountProps, read_only: bool) -> MsFlags {
-    let is_root = nix::unistd::geteuid().is_root();
-    let flags = [
-        (MsFlags::MS_RDONLY, read_only || props.readonly),
-        (MsFlags::MS_NOEXEC, !props.exec),
-        (MsFlags::MS_NOSUID, !(props.setuid && is_root)),
-        (MsFlags::MS_NODEV, !(props.devices && is_root)),
-    ];
-    flags.into_iter().filter_map(|(flag, set)| set.then_some(flag)).collect()
 }
 
 /// Lets the kernel ask for more at once where somebody reads on: its own limit is far below a record. Who is not
@@ -204,7 +179,7 @@ impl Mounted {
     pub fn remount(&self) -> Result<(), MountError> {
         // Somebody else may have mounted something over it.
         source_of(&self.dir).ok_or_else(|| MountError::NotOurs(self.dir.clone()))?;
-        let flags = flags(&self.fs.mount_props()?, self.read_only);
+        let flags = attach::flags(&self.fs.mount_props()?, self.read_only);
         let remount = |flags: MsFlags| {
             let none = None::<&Path>;
             nix::mount::mount(none, &self.dir, none, flags | MsFlags::MS_REMOUNT, none)

@@ -213,6 +213,25 @@ fn what_keeps_its_place_is_not_unmounted_for_its_properties() {
     drop(server.stop());
 }
 
+/// Seen red: the new mount went with the last open file of the old one.
+#[test]
+fn what_is_mounted_after_a_lazy_unmount_stays() {
+    if !wanted("the end of a mount that was unmounted lazily leaves alone what is in its place") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let below = stage.aside("t/a/b");
+    let inside = File::open(&below).unwrap();
+    drop(stage.ok("zfs unmount -f tank/a/b"));
+    drop(stage.ok("zfs mount tank/a/b"));
+    drop(inside);
+    rt::time::sleep(Duration::from_millis(500));
+    assert_eq!(stage.ok("zfs get -Ho value mounted tank/a/b").out.trim(), "yes");
+    std::fs::write(below.join("file"), "there").unwrap();
+    assert_eq!(stage.ok("cat tank/a/b:/file").out, "there");
+    drop(server.stop());
+}
+
 #[test]
 fn what_others_make_meanwhile_is_opened_as_what_it_is() {
     if !wanted("what others make meanwhile is opened as what it is") {
