@@ -33,6 +33,8 @@ pub struct Rollback {
     pub newer: bool,
     /// And clones of them.
     pub clones: bool,
+    /// Also while files are in use.
+    pub force: bool,
     /// Where, and what is noted.
     pub setting: Setting,
 }
@@ -72,6 +74,10 @@ pub struct Rename {
     pub parents: bool,
     /// Snapshots of that name of all data sets below, too.
     pub recursive: bool,
+    /// Also while files are in use.
+    pub force: bool,
+    /// What is mounted stays where it is.
+    pub in_place: bool,
     /// Where, and what is noted.
     pub setting: Setting,
 }

@@ -4,6 +4,7 @@
 //! Seen red: without the unmounting before a rename, with what was unmounted by hand mounted again by `set`.
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -229,6 +230,67 @@ fn what_is_mounted_after_a_lazy_unmount_stays() {
     assert_eq!(stage.ok("zfs get -Ho value mounted tank/a/b").out.trim(), "yes");
     std::fs::write(below.join("file"), "there").unwrap();
     assert_eq!(stage.ok("cat tank/a/b:/file").out, "there");
+    drop(server.stop());
+}
+
+/// Seen red: refused in spite of the words.
+#[test]
+fn who_is_inside_stops_a_rename_or_rollback_unless_it_is_forced() {
+    if !wanted("renames and rollbacks can be forced") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let number = |path: &Path| mounted(path).split(' ').next().unwrap().to_string();
+    let busy = |words: &str| {
+        let ran = stage.run(words);
+        assert!(ran.status == 1 && ran.err.contains("pool or dataset is busy"), "{ran}");
+    };
+    let (old, new) = (stage.aside("t/a/b"), stage.aside("t/c/b"));
+    std::fs::write(old.join("file"), "first").unwrap();
+    let inside = File::open(&old).unwrap();
+    busy("zfs rename tank/a tank/c");
+    drop(stage.ok("zfs rename -f tank/a tank/c"));
+    assert!(new.join("file").exists() && !old.exists());
+    // Who was there stays where he was.
+    assert!(std::fs::metadata(format!("/proc/self/fd/{}/file", inside.as_raw_fd())).is_ok());
+    drop(inside);
+
+    // It has another name, and no other place.
+    let (inside, before) = (File::open(&new).unwrap(), number(&new));
+    drop(stage.ok("zfs create tank/cc"));
+    drop(stage.ok("zfs rename -u tank/c tank/d"));
+    assert_eq!((number(&new), stage.aside("t/d").exists()), (before, false));
+    let list = stage.ok("zfs mount").out;
+    let is_there = |line: &str| line.starts_with("tank/d/b ") && line.ends_with("/t/c/b");
+    assert!(list.lines().any(is_there) && !list.contains("tank/c "), "{list}");
+    assert!(list.contains("tank/cc "), "{list}");
+    drop(stage.ok("zfs snapshot tank/d/b@one"));
+    assert!(new.join(".zfs/snapshot/one/file").exists());
+    std::fs::write(new.join("file"), "second").unwrap();
+    drop(inside);
+    drop(stage.ok("zfs unmount tank/d"));
+    drop(stage.ok("zfs mount -a"));
+    let new = stage.aside("t/d/b");
+    assert_eq!(std::fs::read_to_string(new.join("file")).unwrap(), "second");
+
+    let inside = File::options().write(true).open(new.join("file")).unwrap();
+    busy("zfs rollback tank/d/b@one");
+    drop(stage.ok("zfs rollback -f tank/d/b@one"));
+    assert_eq!(std::fs::read_to_string(new.join("file")).unwrap(), "first");
+    assert!(std::os::unix::fs::FileExt::write_at(&inside, b"late", 0).is_err());
+    drop(inside);
+
+    // Clones that go are unmounted, and nobody else is.
+    drop(stage.ok("zfs snapshot tank/d/b@two"));
+    drop(stage.ok("zfs clone tank/d/b@two tank/fork"));
+    let (fork, above) = (stage.aside("t/fork"), stage.aside("t/d"));
+    let inside = (File::open(&fork).unwrap(), File::open(&above).unwrap());
+    let before = number(&above);
+    busy("zfs rollback -R tank/d/b@one");
+    drop(stage.ok("zfs rollback -R -f tank/d/b@one"));
+    assert_eq!((number(&above), fork.exists()), (before, false));
+    assert_eq!(std::fs::read_to_string(new.join("file")).unwrap(), "first");
+    drop(inside);
     drop(server.stop());
 }
 

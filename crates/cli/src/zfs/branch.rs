@@ -86,8 +86,7 @@ pub(crate) fn rollback(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         match opt {
             Opt::Flag('r') => request.newer = true,
             Opt::Flag('R') => (request.newer, request.clones) = (true, true),
-            // Clones are not mounted here: there is nothing to force.
-            Opt::Flag('f') => {}
+            Opt::Flag('f') => request.force = true,
             other => return Err(bad_letter(other)),
         }
     }
@@ -140,14 +139,12 @@ pub(crate) fn promote(door: &mut Door<'_>, words: &[OsString]) -> Ran {
 pub(crate) fn rename(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let words = sort(words, "fpru", &[]);
     let mut request = Rename { setting: setting(door), ..Default::default() };
-    let mut unmounted = false;
     for opt in &words.opts {
         match opt {
             Opt::Flag('p') => request.parents = true,
             Opt::Flag('r') => request.recursive = true,
-            Opt::Flag('u') => unmounted = true,
-            // Nothing is mounted here.
-            Opt::Flag('f') => {}
+            Opt::Flag('u') => request.in_place = true,
+            Opt::Flag('f') => request.force = true,
             other => return Err(bad_letter(other)),
         }
     }
@@ -157,7 +154,7 @@ pub(crate) fn rename(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     if request.recursive && request.parents {
         return usage("-p and -r options are mutually exclusive");
     }
-    if request.recursive && unmounted {
+    if request.recursive && request.in_place {
         return usage("-u and -r options are mutually exclusive");
     }
     if request.recursive && !from.contains('@') {

@@ -85,11 +85,18 @@ fn snapshot(here: &Here, request: &Snapshot) -> Result<()> {
     done(session, &request.setting, doing)
 }
 
-fn rollback(here: &Here, request: &Rollback) -> Result<()> {
+/// What goes when a file system is rolled back.
+struct Newer {
+    /// Snapshots and clones, in the order in which they can go.
+    datasets: Vec<String>,
+    bookmarks: Vec<String>,
+}
+
+/// What is newer than the snapshot to which a file system is rolled back, if it may go.
+fn newer(session: &Session, request: &Rollback) -> Result<Newer> {
     let name = &request.name;
     let doing = Doing::Rollback(name.clone());
     let failed = |e| pool_error(doing.clone(), e);
-    let session = opened(here, name, &request.setting, &doing)?;
     let mos = session.pool.mos();
     let found = lookup::find(mos, name).map_err(failed)?;
     let head = lookup::head_of(mos, &found).map_err(failed)?;
@@ -97,7 +104,7 @@ fn rollback(here: &Here, request: &Rollback) -> Result<()> {
     let newer = all.iter().filter(|(_, _, s)| s.creation_txg > found.phys.creation_txg);
     let newer: Vec<String> = newer.map(|(s, _, _)| format!("{}@{s}", head.name)).collect();
     let txg = found.phys.creation_txg.get();
-    let marks = bookmarks::newer(&session, &head, txg).map_err(failed)?;
+    let marks = bookmarks::newer(session, &head, txg).map_err(failed)?;
     if newer.len() + marks.len() > 0 && !request.newer {
         return Err(Error::cannot(doing, Why::NewerSnapshots([newer, marks].concat())));
     }
@@ -114,8 +121,24 @@ fn rollback(here: &Here, request: &Rollback) -> Result<()> {
     if !clones.is_empty() && !request.clones {
         return Err(Error::cannot(doing, Why::NewerClones(clones)));
     }
-    destroy_all(&session.pool, &gone, false).map_err(failed)?;
-    session.pool.destroy_bookmarks(&marks).map_err(failed)?;
+    Ok(Newer { datasets: gone, bookmarks: marks })
+}
+
+/// The names of data sets that go when a file system is rolled back.
+pub(super) fn rolled_away(here: &Here, request: &Rollback) -> Result<Vec<String>> {
+    let pool = pool_of(&request.name);
+    let session = open(here, pool, &request.setting.places, For::Reading)?;
+    Ok(newer(&session, request)?.datasets)
+}
+
+fn rollback(here: &Here, request: &Rollback) -> Result<()> {
+    let name = &request.name;
+    let doing = Doing::Rollback(name.clone());
+    let failed = |e| pool_error(doing.clone(), e);
+    let session = opened(here, name, &request.setting, &doing)?;
+    let Newer { datasets, bookmarks } = newer(&session, request)?;
+    destroy_all(&session.pool, &datasets, false).map_err(failed)?;
+    session.pool.destroy_bookmarks(&bookmarks).map_err(failed)?;
     session.pool.rollback(name).map_err(failed)?;
     done(session, &request.setting, doing)
 }

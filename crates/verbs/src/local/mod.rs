@@ -391,17 +391,28 @@ impl Engine for Local {
         match request {
             Branch::Rename(rename) if !rename.from.contains('@') => {
                 let doomed = |name: &str| placing::is_below(name, &rename.from);
-                let now = |name: &str| match name.strip_prefix(&rename.from) {
-                    Some(below) => format!("{}{below}", rename.to),
-                    None => name.into(),
-                };
-                self.unplaced(false, &doomed, &now, |ours| branches::change(&ours.here, request))
+                let now =
+                    |name: &str| match name.strip_prefix(&rename.from).filter(|_| doomed(name)) {
+                        Some(below) => format!("{}{below}", rename.to),
+                        None => name.into(),
+                    };
+                let change = |ours: &mut Local| branches::change(&ours.here, request);
+                match rename.in_place {
+                    true => self.renamed(&now, change),
+                    false => self.unplaced(rename.force, &doomed, &now, change),
+                }
             }
             Branch::Rollback(rollback) => {
-                // What lies inside holds the directory; clones that go with it may be anywhere in the pool.
                 let fs = rollback.name.split('@').next().unwrap_or_default();
-                let above = if rollback.clones { filesystems::pool_of(fs) } else { fs };
-                self.unplaced(false, &|name| placing::is_below(name, above), &same, |ours| {
+                // Nothing is unmounted for what cannot be done, which says itself why.
+                let Ok(gone) = branches::rolled_away(&self.here, rollback) else {
+                    return branches::change(&self.here, request);
+                };
+                // What lies inside holds the directory; clones that go with it may be anywhere in the pool.
+                let doomed = |there: &str| {
+                    placing::is_below(there, fs) || gone.iter().any(|name| name == there)
+                };
+                self.unplaced(rollback.force, &doomed, &same, |ours| {
                     branches::change(&ours.here, request)
                 })
             }

@@ -129,6 +129,13 @@ impl Places {
         }
     }
 
+    /// File systems have other names, and stay where they are.
+    pub(super) fn rename(&self, now: &dyn Fn(&str) -> String) {
+        let mut mounts = self.mounts.lock();
+        let all = std::mem::take(&mut *mounts).into_iter();
+        *mounts = all.map(|(name, mounted)| (now(&name), mounted)).collect();
+    }
+
     /// The end of the server: all of it goes, what is in use with the process.
     pub(super) fn end(&self) {
         // Who changes something may wait for a pool that does not answer.

@@ -186,8 +186,24 @@ impl Local {
         }
     }
 
-    /// The same for a change of properties of data sets: what had no place before and has one now is mounted, too. What
-    /// keeps its place is not unmounted.
+    /// Gives file systems other names by `change`, as `now` says; what is mounted stays where it is.
+    pub(super) fn renamed(
+        &mut self,
+        now: &dyn Fn(&str) -> String,
+        change: impl FnOnce(&mut Local) -> Result<()>,
+    ) -> Result<()> {
+        let here = self.here.clone();
+        let Some(places) = here.held.as_ref().and_then(|held| held.places()) else {
+            return change(self);
+        };
+        let _alone = places.changing.lock();
+        change(self)?;
+        places.rename(now);
+        Ok(())
+    }
+
+    /// As [`Local::unplaced`], for a change of properties of data sets: what had no place before and has one now is
+    /// mounted, too. What keeps its place is not unmounted.
     pub(super) fn replaced<T>(
         &mut self,
         names: &[String],
