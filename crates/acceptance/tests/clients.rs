@@ -1082,3 +1082,36 @@ fn what_a_server_may_have_lost_is_not_gone_on_with() {
     drop((new, client));
     site.end();
 }
+
+#[test]
+fn names_that_nobody_could_use_are_refused() {
+    let site = Site::new();
+    let client = site.client("tank");
+    // Through a mount it would be hidden behind the way to the snapshots.
+    client.mkdir(&ROOT, b"/dir/.zfs", 0o755, true).unwrap();
+    for fs in ["", "/a"] {
+        let at = |name: &str| format!("{fs}/{name}").into_bytes();
+        client.mkdir(&ROOT, &at("d"), 0o755, false).unwrap();
+        assert_eq!(errno(client.mkdir(&ROOT, &at(".zfs"), 0o755, false)), 17);
+        assert_eq!(errno(client.open(&ROOT, &at(".zfs"), NEW, 0o644)), 17);
+        assert_eq!(errno(client.rename(&ROOT, &at("d"), &at(".zfs"))), 17);
+    }
+    let path = b"/dir";
+    let long = [&b"user."[..], &[b'x'; 251]].concat();
+    // One that is large stands in a directory of its own, one that is small in a list.
+    let large = [7; 40_000];
+    for (name, value, expected) in [
+        (&long[..], &large[..], 34),
+        (&long, b"small", 34),
+        (b"", b"small", 22),
+        (b"user.a\0b", b"small", 22),
+        (b"user.a\0b", &large, 22),
+        (&long[..255], &large, 0),
+    ] {
+        let set = client.set_xattr(&ROOT, path, name, Some(value));
+        assert_eq!(errno(set), expected, "{}", name.escape_ascii());
+    }
+    assert_eq!(client.xattrs(&ROOT, path).unwrap(), [&long[..255]]);
+    drop(client);
+    site.end();
+}

@@ -51,6 +51,9 @@ impl FsError {
             FsError::BadName { reason, .. } if reason.starts_with("Invalid or incomplete") => {
                 code::ILSEQ
             }
+            FsError::BadName { reason, .. } if reason.starts_with("Numerical result") => {
+                code::RANGE
+            }
             FsError::Invalid { reason, .. } if reason.starts_with("Invalid cross-device") => {
                 code::XDEV
             }

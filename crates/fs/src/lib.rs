@@ -43,7 +43,7 @@ pub use error::{FsError, Result};
 pub use filesystem::Filesystem;
 pub use fixed::{Fixed, fixed};
 pub use format::znode::{Time, Znode};
-pub use names::{DirEntry, NAME_MAX};
+pub use names::{CONTROL_NAME, DirEntry, NAME_MAX};
 pub use new::{NewObject, Who};
 pub use path::parts;
 pub use replay::{Replay, replay_logs};

@@ -15,6 +15,8 @@ use crate::mode;
 
 /// Longest name, in bytes.
 pub const NAME_MAX: usize = 255;
+/// The way to the snapshots, which mounts have in the root.
+pub const CONTROL_NAME: &[u8] = b".zfs";
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,8 +110,12 @@ impl Filesystem {
         }
     }
 
-    /// Refuses a directory that was removed: nothing more gets a name in it.
+    /// Refuses a directory that was removed: nothing more gets a name in it; and a name that is taken, though no entry has
+    /// it: behind the way to the snapshots nobody would find anything.
     pub(crate) fn must_be_there(&self, dir: u64, name: &[u8]) -> Result<()> {
+        if dir == self.root() && name == CONTROL_NAME {
+            return Err(FsError::Exists { path: shown(name) });
+        }
         match self.znode_of(&self.object(dir)?)?.links {
             0 => Err(FsError::NotFound { path: shown(name) }),
             _ => Ok(()),

@@ -10,6 +10,7 @@ use rt::sync::Arc;
 use crate::attrs::{self, Attrs, mode};
 use crate::error::{FsError, Result, shown};
 use crate::filesystem::Filesystem;
+use crate::names::NAME_MAX;
 use crate::new::{NewObject, Who};
 
 /// The longest value kept with the system attributes, in bytes.
@@ -26,6 +27,17 @@ fn unpack(packed: &[u8]) -> format::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         }
     }
     Ok(out)
+}
+
+/// Refuses a name that has no place in a directory or a list.
+fn check_attribute(name: &[u8]) -> Result<()> {
+    let bad = |reason| Err(FsError::BadName { path: shown(name), reason });
+    match name.len() {
+        0 => bad("Invalid argument"),
+        1..=NAME_MAX if !name.contains(&0) => Ok(()),
+        1..=NAME_MAX => bad("Invalid argument"),
+        _ => bad("Numerical result out of range"),
+    }
 }
 
 impl Filesystem {
@@ -124,6 +136,7 @@ impl Filesystem {
         must_be: Option<bool>,
         change: impl FnOnce(&mut Attrs),
     ) -> Result<()> {
+        check_attribute(name)?;
         let lock = self.lock(number);
         let tx = self.enter(value.map_or(0, |v| v.len() as u64))?;
         let object = self.object(number)?;

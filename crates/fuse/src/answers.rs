@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use fs::{MountProps, NAME_MAX, NewObject, Who, acl, mode};
+use fs::{CONTROL_NAME, MountProps, NAME_MAX, NewObject, Who, acl, mode};
 use fuser::{Errno, FileAttr, Generation, INodeNo, RenameFlags, ReplyEntry, Request};
 use rt::sync::Mutex;
 
 use crate::attr::{file_attr, unknown};
-use crate::control::{CONTROL_NAME, SNAPSHOT_NAME};
+use crate::control::SNAPSHOT_NAME;
 use crate::door::{Answer, Door, errno};
 use crate::mounted::Options;
 use crate::nodes::{CONTROL_DIR, Node, Place, SNAPSHOT_DIR, Spaces};

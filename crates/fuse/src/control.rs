@@ -7,8 +7,6 @@ use crate::attr::host_time;
 use crate::door::{Answer, Door, errno};
 use crate::nodes::{CONTROL_DIR, Place, SNAPSHOT_DIR};
 
-/// The way to the snapshots.
-pub(crate) const CONTROL_NAME: &[u8] = b".zfs";
 /// The directory of them.
 pub(crate) const SNAPSHOT_NAME: &[u8] = b"snapshot";
 

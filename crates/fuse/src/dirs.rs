@@ -8,10 +8,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use fs::CONTROL_NAME;
 use fuser::{Errno, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 
 use crate::attr::{file_type, unknown};
-use crate::control::{CONTROL_NAME, KIND};
+use crate::control::KIND;
 use crate::door::{Answer, Door, errno};
 use crate::nodes::{CONTROL_DIR, Node, Place, SNAPSHOT_DIR};
 
