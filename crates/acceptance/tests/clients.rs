@@ -1083,6 +1083,35 @@ fn what_a_server_may_have_lost_is_not_gone_on_with() {
     site.end();
 }
 
+/// What a local file system keeps for owners, and for who may go through a directory.
+#[test]
+fn what_may_be_written_is_not_owned() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let of_group = Subject { groups: vec![70], ..who(1001) };
+    let mode = |path: &[u8]| client.stat(&ROOT, path, true).unwrap().mode & 0o7777;
+    // Bits of a directory are its owner's, whoever may write in it.
+    client.mkdir(&Subject { gid: 70, ..ROOT }, b"/shared", 0o2775, false).unwrap();
+    assert_eq!(errno(client.truncate(&of_group, b"/shared", 0)), 21);
+    assert_eq!(mode(b"/shared"), 0o2775);
+    // So are attributes of one where names are their owners'.
+    client.mkdir(&ROOT, b"/open", 0o1777, false).unwrap();
+    let set = |who: &Subject, path: &[u8]| client.set_xattr(who, path, b"user.x", Some(b"1"));
+    assert_eq!(errno(set(&who(1001), b"/open")), 1);
+    set(&ROOT, b"/open").unwrap();
+    set(&of_group, b"/shared").unwrap();
+    // Who may read names only is told names only.
+    client.mkdir(&ROOT, b"/names", 0o744, false).unwrap();
+    client.open(&ROOT, b"/names/file", NEW, 0o644).unwrap().write(0, b"bytes").unwrap();
+    let listed = |who: &Subject| client.list(who, b"/names", 0).unwrap().0.remove(0);
+    assert_eq!(errno(client.stat(&who(1001), b"/names/file", true)), 13);
+    assert_eq!(listed(&ROOT).stat.size, 5);
+    let Stat { size, uid, mode, mtime, .. } = listed(&who(1001)).stat;
+    assert_eq!((size, uid, mode, mtime), (0, 0, 0o100_000, (0, 0)));
+    drop(client);
+    site.end();
+}
+
 #[test]
 fn names_that_nobody_could_use_are_refused() {
     let site = Site::new();

@@ -59,6 +59,11 @@ pub(super) fn may_remove(who: &Subject, dir: &Attrs, attrs: &Attrs) -> bool {
     may(who, dir, WRITE | THROUGH) && (!sticky || owns(who, dir) || owns(who, attrs))
 }
 
+/// May who may write it give it attributes? Those of a directory in which names are their owners' are its owner's.
+pub(super) fn may_give_attributes(who: &Subject, attrs: &Attrs) -> bool {
+    !attrs.is_dir() || attrs.mode as u32 & STICKY == 0 || owns(who, attrs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -222,6 +222,9 @@ pub(super) fn answer(
             if !name.starts_with(b"user.") && who.uid != 0 {
                 return fail(code::PERM, "only attributes called user.* can be changed");
             }
+            if !access::may_give_attributes(&who, &file.place.attrs()?) {
+                return fail(code::PERM, "Operation not permitted");
+            }
             let Place { fs, object } = &file.place;
             fs.set_xattr(*object, &name, value.as_deref()).map_err(told)?;
             Reply::Done
@@ -297,6 +300,10 @@ fn is_hidden(name: &[u8], who: &Subject) -> bool {
 fn written_by_user(file: &Handle) -> Result<()> {
     let Place { fs, object } = &file.place;
     let attrs = file.place.attrs()?;
+    if attrs.kind() != mode::FILE {
+        // Bits of a directory mean something else, and nothing of it is about to change.
+        return Ok(());
+    }
     if attrs.xattrs.is_some() || attrs.xattr_object.is_some() {
         match fs.set_xattr(*object, CAPABILITIES, None) {
             Ok(()) | Err(FsError::NoAttribute { .. }) => {}
@@ -577,6 +584,8 @@ fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Repl
     if !access::may(who, &attrs, READ) {
         return denied(path);
     }
+    // Who may read names alone is told of names alone.
+    let goes = access::may(who, &attrs, THROUGH);
     let below = session.tree.file_systems_in(&dir)?;
     let mut entries = Vec::new();
     let passed = FILE_SYSTEMS - from;
@@ -585,7 +594,8 @@ fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Repl
         let next = passed + ENTRIES_MAX;
         let is_last = next >= below.len();
         for (name, place) in below.into_iter().skip(passed).take(ENTRIES_MAX) {
-            entries.push(Entry { name, stat: stat(&place)? });
+            let stat = if goes { stat(&place)? } else { kind_alone(&place, mode::DIR) };
+            entries.push(Entry { name, stat });
         }
         return Ok(Reply::Entries(entries, (!is_last).then(|| FILE_SYSTEMS - next as u64)));
     }
@@ -596,23 +606,31 @@ fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Repl
         if below.iter().any(|(name, _)| *name == entry.name) {
             continue;
         }
-        let found = match stat(&Place { fs: dir.fs.clone(), object: entry.object }) {
+        let place = Place { fs: dir.fs.clone(), object: entry.object };
+        if !goes {
+            entries.push(Entry { name: entry.name, stat: kind_alone(&place, entry.kind) });
+            continue;
+        }
+        let found = match stat(&place) {
             // It went away in between, or something else has its name now.
             Err(failure) if failure.errno == code::STALE => again(|| {
                 let place = session.tree.enter(&dir, &entry.name)?;
                 place.as_ref().map(stat).transpose()
             })?,
             // It cannot be read: it is there all the same, and so are the others.
-            Err(failure) if failure.errno == code::IO => {
-                let device = dir.fs.dataset().object;
-                Some(Stat { device, object: entry.object, mode: entry.kind, ..Stat::default() })
-            }
+            Err(failure) if failure.errno == code::IO => Some(kind_alone(&place, entry.kind)),
             found => Some(found?),
         };
         entries.extend(found.map(|stat| Entry { name: entry.name, stat }));
     }
     let next = last.or_else(|| (!below.is_empty()).then_some(FILE_SYSTEMS));
     Ok(Reply::Entries(entries, next))
+}
+
+/// What the name of something tells of it.
+fn kind_alone(place: &Place, kind: u32) -> Stat {
+    let device = place.fs.dataset().object;
+    Stat { device, object: place.object, mode: kind, ..Stat::default() }
 }
 
 fn stat(place: &Place) -> Result<Stat> {
