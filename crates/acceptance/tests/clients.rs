@@ -11,8 +11,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use acceptance::engine::Session;
 use acceptance::{Server, assert_verified, thumper};
 use client::{Client, Open, Options, Subject};
+use format::acl::{self, Ace, AceMask};
+use format::znode::Pflags;
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -1143,4 +1146,47 @@ fn names_that_nobody_could_use_are_refused() {
     assert_eq!(client.xattrs(&ROOT, path).unwrap(), [&long[..255]]);
     drop(client);
     site.end();
+}
+
+/// A pool from elsewhere has lists of who may do what, which mean nothing here and stay.
+#[test]
+fn who_opens_a_file_to_change_it_leaves_its_list() {
+    let mut site = Site::new();
+    let client = site.client("tank");
+    client.open(&ROOT, b"/file", NEW, 0o640).unwrap().close(true).unwrap();
+    drop(client);
+    drop(site.server.take().unwrap().stop());
+    let open = || Session::open(site.images.path(), "tank", "tank").unwrap();
+    let mut session = open();
+    let number = session.filesystem().resolve(b"/file").unwrap();
+    let mut list = Vec::new();
+    let give = |attrs: &mut fs::Attrs| {
+        let count = attrs.acl_count.unwrap();
+        let mut aces = acl::decode(attrs.aces.as_ref().unwrap(), count).unwrap();
+        let (kind, flags, mask) = (acl::ALLOW, 0, AceMask::READ);
+        aces.insert(0, Ace { kind, flags, mask, fuid: Some(1001), objects: None });
+        list = acl::encode(&aces).unwrap();
+        (attrs.acl_count, attrs.aces) = (Some(count + 1), Some(list.clone()));
+        attrs.flags &= !Pflags::ACL_TRIVIAL;
+    };
+    session.filesystem().change_attrs(number, give).unwrap();
+    session.close().unwrap();
+    site.server = Some(Server::start(&site.state()));
+    let client = site.client("tank");
+    // It was changed before the pool was opened.
+    client.set_times(&ROOT, b"/file", Some((1, 2)), None).unwrap();
+    let on = Open { write: true, unbroken: true, ..READ };
+    // The second time it is in the log.
+    for _ in 0..2 {
+        let before = client.stat(&ROOT, b"/file", true).unwrap();
+        let now = *client.open(&ROOT, b"/file", on, 0).unwrap().opened();
+        assert!(now.ctime > before.ctime && now.atime == before.atime);
+    }
+    site.restart();
+    assert_eq!(client.stat(&ROOT, b"/file", true).unwrap().atime, (1, 2));
+    drop(client);
+    drop(site.server.take().unwrap().stop());
+    let mut session = Session::open(site.images.path(), "tank", "tank").unwrap();
+    assert!(session.filesystem().attrs(number).unwrap().aces == Some(list));
+    session.close().unwrap();
 }

@@ -170,8 +170,8 @@ impl Filesystem {
             *old = new;
         }
         if mask == 0 && before.ctime != after.ctime {
-            // That it was touched is all: the mode that it has, given anew.
-            mask = SetattrMask::MODE;
+            // That it was touched is all: the time of access that it has, given anew. Its mode would take a list with it.
+            mask = SetattrMask::ATIME;
         }
         again.ctime = after.ctime;
         if again != *after || after.uid >> 32 != 0 || after.gid >> 32 != 0 {

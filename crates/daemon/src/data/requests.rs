@@ -390,8 +390,8 @@ fn open(
                            lost; write it anew, or touch it if it is whole";
                 return fail(code::IO, format!("{}: {why}", shown(path)));
             }
-            let touch =
-                Setattr { mode: Some(attrs.mode as u32 & PERMISSIONS), ..Setattr::default() };
+            // Not by its mode, which somebody may change just now, and which would take its list of who may do what away.
+            let touch = Setattr { atime: Some(When::At(attrs.atime)), ..Setattr::default() };
             change(&handle, &touch)?;
         }
         if how.unbroken {
