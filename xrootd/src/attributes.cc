@@ -19,6 +19,9 @@ const std::string prefix = "user.";
 // What clients of the library get when the names change between two calls.
 constexpr int attempts = 10;
 
+// XRootD's own, which it asks for by the names of files alone.
+bool is_checksum(const char *name) { return std::strncmp(name, "XrdCks.", 7) == 0; }
+
 // A checksum tells what is in a file; that it is there is all that XRootD asks for who wants one.
 bool may_have_checksum(const Call &call) {
   Person person;
@@ -28,6 +31,18 @@ bool may_have_checksum(const Call &call) {
   auto *file = thumper_open(call.client, &who, call.path.c_str(), THUMPER_READ, 0, &error);
   thumper_close(file, 0);
   return file || error != -EACCES;
+}
+
+// Whoever has a file open under this name must be allowed `how` with what has the name now.
+int ask_openers(Site &site, const Call &call, std::uint32_t how) {
+  for (const Person &person : site.openings().at(call.path)) {
+    auto who = person.subject();
+    int error = 0;
+    auto *file = thumper_open(call.client, &who, call.path.c_str(), how, 0, &error);
+    thumper_close(file, 0);
+    if (!file) return error;
+  }
+  return 0;
 }
 
 // All names, each with its NUL, or minus a number of errno(3).
@@ -49,7 +64,8 @@ int Attributes::Get(const char *name, void *value, int size, const char *path, i
     Call call(site_, nobody_named, path);
     if (call.error) return answer(call.error);
     if (size < 0) return -EINVAL;
-    if (std::strncmp(name, "XrdCks.", 7) == 0 && !may_have_checksum(call)) return -EACCES;
+    if (is_checksum(name) && !may_have_checksum(call)) return -EACCES;
+    if (int status = is_checksum(name) ? 0 : ask_openers(site_, call, THUMPER_READ)) return answer(status);
     auto got = thumper_getxattr(call.client, &call.who, call.path.c_str(), (prefix + name).c_str(), value,
                                 static_cast<std::size_t>(size));
     return answer(static_cast<int>(got));
@@ -61,6 +77,7 @@ int Attributes::Set(const char *name, const void *value, int size, const char *p
     Call call(site_, nobody_named, path);
     if (call.error) return answer(call.error);
     if (size < 0 || (size > 0 && !value)) return -EINVAL;
+    if (int status = is_checksum(name) ? 0 : ask_openers(site_, call, THUMPER_WRITE)) return answer(status);
     auto full = prefix + name;
     if (is_new) {
       auto found = thumper_getxattr(call.client, &call.who, call.path.c_str(), full.c_str(), nullptr, 0);
@@ -78,6 +95,7 @@ int Attributes::Del(const char *name, const char *path, int) {
   return walled([&]() -> int {
     Call call(site_, nobody_named, path);
     if (call.error) return answer(call.error);
+    if (int status = ask_openers(site_, call, THUMPER_WRITE)) return answer(status);
     return answer(thumper_setxattr(call.client, &call.who, call.path.c_str(), (prefix + name).c_str(), nullptr, 0));
   });
 }
@@ -87,6 +105,7 @@ int Attributes::List(AList **list, const char *path, int, int sizes) {
     *list = nullptr;
     Call call(site_, nobody_named, path);
     if (call.error) return answer(call.error);
+    if (int status = ask_openers(site_, call, THUMPER_READ)) return answer(status);
     std::vector<char> names;
     auto size = names_of(call, names);
     if (size < 0) return answer(static_cast<int>(size));

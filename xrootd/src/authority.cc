@@ -48,7 +48,8 @@ int ask(const XrdSecEntity *entity, const char *path, Access_Operation what) {
   if (call.error) return call.error;
   if (what == AOP_Read || what == AOP_Update) {
     int error = 0;
-    std::uint32_t how = what == AOP_Read ? THUMPER_READ : THUMPER_WRITE;
+    // XRootD's open file, in which whoever comes next has a share, can be read as well.
+    std::uint32_t how = what == AOP_Read ? THUMPER_READ : THUMPER_READ | THUMPER_WRITE;
     auto *file = thumper_open(call.client, &call.who, call.path.c_str(), how, 0, &error);
     thumper_close(file, 0);
     return error == -EISDIR ? ask_directory(call, what) : file ? 0 : error;

@@ -72,6 +72,7 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     writable_ = access != O_RDONLY;
     path_ = call.path;
     person_ = call.person;
+    if (site_.people().have_table()) opening_.emplace(site_.openings(), path_, person_);
     site_.counters().opens++;
     return writable_ ? leave_ticket(env) : 0;
   });
@@ -89,6 +90,7 @@ int File::leave_ticket(XrdOucEnv &env) {
   }
   thumper_close(file_, 0);
   file_ = nullptr;
+  opening_.reset();
   return answer(status);
 }
 
@@ -124,6 +126,7 @@ void File::end_copy() {
 int File::Close(long long *size) {
   return walled([&]() -> int {
     if (!file_) return -EBADF;
+    opening_.reset();
     end_copy();
     thumper_stat stat{};
     if (size) settle();

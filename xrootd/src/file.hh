@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "XrdOss/XrdOss.hh"
@@ -75,6 +76,8 @@ class File final : public XrdOssDF {
   std::string ticket_;
   std::string path_;
   Person person_;
+  // Where there is a table of people.
+  std::optional<Openings::One> opening_;
 };
 
 }  // namespace thumper

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "XrdSys/XrdSysError.hh"
+#include "openings.hh"
 #include "options.hh"
 #include "people.hh"
 #include "thumper.h"
@@ -37,6 +38,7 @@ class Site {
 
   const Options &options() const { return options_; }
   People &people() { return people_; }
+  Openings &openings() { return openings_; }
   Counters &counters() { return counters_; }
 
   // The client library's handle, connected when it is first needed. Null: the server is away, and `error` has minus
@@ -65,6 +67,7 @@ class Site {
   std::string tickets_;
   XrdSysError log_;
   People people_;
+  Openings openings_;
   Counters counters_;
   std::mutex lock_;
   std::atomic<thumper_client *> client_{nullptr};

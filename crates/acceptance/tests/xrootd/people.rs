@@ -222,3 +222,74 @@ fn what_one_holds_open_is_not_open_to_others() {
     drop(gate);
     site.end();
 }
+
+/// Opens a file to change it, though others have it open: then it could be read, too.
+const UPDATE: &str = r#"
+import sys
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+f = client.File()
+status, _ = f.open(sys.argv[1], OpenFlags.UPDATE | OpenFlags.FORCE)
+print(status.ok)
+"#;
+
+/// The same, held; then gives another file its name, and asks for the attributes of what is open.
+const SWAP: &str = r#"
+import sys
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+server, mine, theirs = sys.argv[1:]
+f = client.File()
+assert f.open(server + mine, OpenFlags.UPDATE)[0].ok
+assert f.list_xattr()[0].ok
+assert client.FileSystem(server).mv(theirs, mine)[0].ok
+print(f.list_xattr()[0].ok)
+f.close()
+"#;
+
+/// XRootD's open files are anybody's who comes next, and their attributes those of their names.
+#[test]
+fn who_has_a_file_open_gets_no_more_than_is_his() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let server = keytab(&site, &["alice", "bob"]);
+    let map = site.file("users", b"sss alice 1001 1001\nsss bob 1002 1002\n");
+    let lines = format!(
+        "{}{}xrootd.seclib libXrdSec.so\nsec.protocol sss -s {server}\nsec.protbind * only sss\n",
+        site.osslib(&format!("pool=tank map={map}")),
+        site.authority()
+    );
+    let gate = site.gate("gate", &lines);
+    client.chmod(&ROOT, b"/", 0o777).unwrap();
+    let data = site.file("data", b"alice's own");
+    for (user, path) in [("alice", "/drop"), ("alice", "/theirs"), ("bob", "/mine")] {
+        drop(as_user(&site, user, "xrdcp", &["--silent", &data, &gate.url(path)]).expect_ok());
+    }
+    client.chmod(&ROOT, b"/drop", 0o622).unwrap();
+    drop(fs_as(&site, &gate, "alice", &["xattr", "/theirs", "set", "k=v"]).expect_ok());
+    client.chmod(&ROOT, b"/theirs", 0o600).unwrap();
+    let (hold, sign) = (HOLD.replace("READ", "UPDATE"), site.path("sign"));
+    let (hold, url) = (site.file("hold.py", hold.as_bytes()), gate.url("/drop"));
+    let words = [hold.as_str(), &url, sign.to_str().unwrap()];
+    let update = site.file("update.py", UPDATE.as_bytes());
+    let bob = |words: &[&str]| as_user(&site, "bob", "/usr/bin/python3", words);
+    assert_eq!(bob(&[&update, &url]).expect_ok().out, "False\n");
+    std::thread::scope(|scope| {
+        let alice = scope.spawn(|| as_user(&site, "alice", "/usr/bin/python3", &words));
+        while !sign.exists() {
+            assert!(!alice.is_finished(), "{}", alice.join().unwrap());
+            rt::time::sleep(Duration::from_millis(10));
+        }
+        let beside = bob(&[&update, &url]);
+        fs::remove_file(&sign).unwrap();
+        drop(alice.join().unwrap().expect_ok());
+        assert_eq!(beside.expect_ok().out, "False\n");
+    });
+    let swap = site.file("swap.py", SWAP.as_bytes());
+    let server = format!("root://localhost:{}/", gate.port);
+    assert_eq!(bob(&[&swap, &server, "/mine", "/theirs"]).expect_ok().out, "False\n");
+    let ran = fs_as(&site, &gate, "alice", &["xattr", "/mine", "get", "k"]).expect_ok();
+    assert!(ran.out.contains("k=\"v\""), "{ran}");
+    drop((gate, client));
+    site.end();
+}
