@@ -37,6 +37,9 @@ struct Source::Slot : XrdCl::ResponseHandler {
   std::mutex lock;
   std::condition_variable came;
 
+  // Its answer has somewhere to go, also where opening has come to no end.
+  ~Slot() override { wait(); }
+
   void HandleResponse(XrdCl::XRootDStatus *said, XrdCl::AnyObject *response) override {
     std::unique_ptr<XrdCl::XRootDStatus> owned(said);
     std::unique_ptr<XrdCl::AnyObject> answer(response);
@@ -75,7 +78,6 @@ Source::Source(const std::string &url) : url_(url) {
 }
 
 Source::~Source() {
-  // Their answers have somewhere to go.
   for (auto &slot : slots_) slot->wait();
   if (file_.IsOpen()) (void)file_.Close().IsOK();
 }
