@@ -66,7 +66,10 @@ int Storage::Create(const char *, const char *path, mode_t mode, XrdOucEnv &env,
       return 0;
     }
     if (error != -EACCES) return answer(error);
-    // Who may write a file need not be allowed to read it.
+    // Who may write a file need not be allowed to read it, unless he would get a share in what another has open.
+    for (const Person &other : site_.openings().at(call.path)) {
+      if (!(other == call.person)) return answer(error);
+    }
     how &= ~static_cast<std::uint32_t>(THUMPER_READ);
     auto *file = open();
     return answer(file ? thumper_close(file, 0) : error);

@@ -229,7 +229,8 @@ import sys
 from XRootD import client
 from XRootD.client.flags import OpenFlags
 f = client.File()
-status, _ = f.open(sys.argv[1], OpenFlags.UPDATE | OpenFlags.FORCE)
+url, how = sys.argv[1:]
+status, _ = f.open(url, getattr(OpenFlags, how) | OpenFlags.FORCE)
 print(status.ok)
 "#;
 
@@ -273,18 +274,21 @@ fn who_has_a_file_open_gets_no_more_than_is_his() {
     let words = [hold.as_str(), &url, sign.to_str().unwrap()];
     let update = site.file("update.py", UPDATE.as_bytes());
     let bob = |words: &[&str]| as_user(&site, "bob", "/usr/bin/python3", words);
-    assert_eq!(bob(&[&update, &url]).expect_ok().out, "False\n");
+    assert_eq!(bob(&[&update, &url, "UPDATE"]).expect_ok().out, "False\n");
     std::thread::scope(|scope| {
         let alice = scope.spawn(|| as_user(&site, "alice", "/usr/bin/python3", &words));
         while !sign.exists() {
             assert!(!alice.is_finished(), "{}", alice.join().unwrap());
             rt::time::sleep(Duration::from_millis(10));
         }
-        let beside = bob(&[&update, &url]);
+        let beside = ["UPDATE", "DELETE"].map(|how| bob(&[&update, &url, how]).out);
         fs::remove_file(&sign).unwrap();
         drop(alice.join().unwrap().expect_ok());
-        assert_eq!(beside.expect_ok().out, "False\n");
+        assert_eq!(beside, ["False\n"; 2]);
     });
+    assert_eq!(client.stat(&ROOT, b"/drop", true).unwrap().size, 11);
+    // Nobody has it open now, so it can be overwritten.
+    assert_eq!(bob(&[&update, &url, "DELETE"]).expect_ok().out, "True\n");
     let swap = site.file("swap.py", SWAP.as_bytes());
     let server = format!("root://localhost:{}/", gate.port);
     assert_eq!(bob(&[&swap, &server, "/mine", "/theirs"]).expect_ok().out, "False\n");
