@@ -49,6 +49,7 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     Call call(site_, &env, path);
     if (call.error) return answer(call.error);
     int access = flags & O_ACCMODE;
+    if (access != O_RDONLY && site_.is_nobodys(&env)) return -EPERM;
     std::uint32_t how = 0;
     if (access != O_WRONLY) how |= THUMPER_READ;
     if (access != O_RDONLY) how |= to_write;

@@ -23,6 +23,8 @@ std::atomic<bool> has_authority{false};
 
 }  // namespace
 
+bool is_its_own(const XrdOucEnv *env) { return !env || !env->secEnv(); }
+
 Site &Site::of(const char *words, XrdSysLogger *logger) {
   static std::mutex lock;
   std::lock_guard<std::mutex> held(lock);
@@ -44,10 +46,9 @@ Site *Site::made() { return the_site.load(std::memory_order_acquire); }
 Site::Site(const std::string &words, XrdSysLogger *logger)
     : words_(words),
       options_(Options::parse(words.c_str())),
-      is_clusters_(in_cmsd()),
       log_(logger, "thumper_"),
       people_(options_.map, [this](const std::string &what) { log_.Emsg("Thumper", what.c_str()); }) {
-  if (is_clusters_) {
+  if (in_cmsd()) {
     // Whoever asks the cluster where a file is does not wait for a server that is away.
     options_.patience = 0;
   } else if (options_.backlog > 0) {

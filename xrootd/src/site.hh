@@ -29,6 +29,9 @@ struct Counters {
   std::atomic<std::uint64_t> opens{0}, reads{0}, read_bytes{0}, writes{0}, written_bytes{0}, errors{0};
 };
 
+// XRootD asks for itself, and not for a client.
+bool is_its_own(const XrdOucEnv *env);
+
 class Site {
  public:
   // The one of this process. Throws std::runtime_error if the words make no sense, or are others than before.
@@ -45,8 +48,10 @@ class Site {
   // a number of errno(3).
   thumper_client *client(int &error);
 
-  // Is this the cluster's daemon?
-  bool is_clusters() const { return is_clusters_; }
+  // Is this change nobody's, where there is a table that says who is who? A cluster's manager lets its clients change names
+  // on all servers (`ofs.forward`), and does not say who they are. What XRootD does for itself goes by a path alone, which
+  // can lead to another's file by then: it puts back what a client has changed that kept a checkpoint, when it starts anew.
+  bool is_nobodys(const XrdOucEnv *env) const { return is_its_own(env) && people_.have_table(); }
 
   // The directory that XRootD has for tickets, and whether a path is one of a file right in it.
   void keep_tickets_in(const char *dir) { tickets_ = dir ? dir : ""; }
@@ -63,7 +68,6 @@ class Site {
 
   std::string words_;
   Options options_;
-  const bool is_clusters_;
   std::string tickets_;
   XrdSysError log_;
   People people_;

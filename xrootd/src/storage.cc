@@ -12,18 +12,6 @@
 
 namespace thumper {
 
-namespace {
-
-// XRootD asks for itself, and not for a client.
-bool is_its_own(const XrdOucEnv *env) { return !env || !env->secEnv(); }
-
-}  // namespace
-
-// A cluster's manager lets its clients change names on all servers (`ofs.forward`), and does not say who they are.
-bool Storage::is_forwarded(const XrdOucEnv *env) {
-  return is_its_own(env) && site_.is_clusters() && site_.people().have_table();
-}
-
 XrdOssDF *Storage::newDir(const char *tident) { return new (std::nothrow) Directory(site_, tident); }
 
 XrdOssDF *Storage::newFile(const char *tident) { return new (std::nothrow) File(site_, tident); }
@@ -35,7 +23,7 @@ uint64_t Storage::Features() { return XRDOSS_HASNOSF | XRDOSS_HASRPXY; }
 
 int Storage::Chmod(const char *path, mode_t mode, XrdOucEnv *env) {
   return walled([&]() -> int {
-    if (is_forwarded(env)) return -EPERM;
+    if (site_.is_nobodys(env)) return -EPERM;
     Call call(site_, env, path);
     if (call.error) return answer(call.error);
     return answer(thumper_chmod(call.client, &call.who, call.path.c_str(), mode));
@@ -78,7 +66,7 @@ int Storage::Create(const char *, const char *path, mode_t mode, XrdOucEnv &env,
 
 int Storage::Mkdir(const char *path, mode_t mode, int parents, XrdOucEnv *env) {
   return walled([&]() -> int {
-    if (is_forwarded(env)) return -EPERM;
+    if (site_.is_nobodys(env)) return -EPERM;
     Call call(site_, env, path);
     if (call.error) return answer(call.error);
     int status = thumper_mkdir(call.client, &call.who, call.path.c_str(), mode, parents);
@@ -94,7 +82,7 @@ int Storage::Mkdir(const char *path, mode_t mode, int parents, XrdOucEnv *env) {
 
 int Storage::Remdir(const char *path, int, XrdOucEnv *env) {
   return walled([&]() -> int {
-    if (is_forwarded(env)) return -EPERM;
+    if (site_.is_nobodys(env)) return -EPERM;
     Call call(site_, env, path);
     if (call.error) return answer(call.error);
     return answer(thumper_rmdir(call.client, &call.who, call.path.c_str()));
@@ -103,7 +91,7 @@ int Storage::Remdir(const char *path, int, XrdOucEnv *env) {
 
 int Storage::Rename(const char *from, const char *to, XrdOucEnv *env, XrdOucEnv *to_env) {
   return walled([&]() -> int {
-    if (is_forwarded(env ? env : to_env)) return -EPERM;
+    if (site_.is_nobodys(env ? env : to_env)) return -EPERM;
     Call call(site_, env ? env : to_env, from);
     if (call.error) return answer(call.error);
     Call target(site_, env ? env : to_env, to);
@@ -134,7 +122,7 @@ int Storage::Stat(const char *path, struct stat *to, int, XrdOucEnv *env) {
 
 int Storage::Truncate(const char *path, unsigned long long size, XrdOucEnv *env) {
   return walled([&]() -> int {
-    if (is_forwarded(env)) return -EPERM;
+    if (site_.is_nobodys(env)) return -EPERM;
     Call call(site_, env, path);
     if (call.error) return answer(call.error);
     return answer(thumper_truncate(call.client, &call.who, call.path.c_str(), size));

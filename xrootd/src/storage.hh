@@ -35,7 +35,6 @@ class Storage final : public XrdOss {
   int StatXA(const char *path, char *text, int &size, XrdOucEnv *env = nullptr) override;
 
  private:
-  bool is_forwarded(const XrdOucEnv *env);
   // Space around a path, which need not be there yet.
   int space_around(const char *path, thumper_space &space);
 

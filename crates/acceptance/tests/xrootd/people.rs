@@ -297,3 +297,74 @@ fn who_has_a_file_open_gets_no_more_than_is_his() {
     drop((gate, client));
     site.end();
 }
+
+/// Opens a file to change it, and begins a checkpoint, which no client program can be asked for: XRootD keeps what is
+/// overwritten, to put it back. Is killed with it.
+const CHECKPOINT: &str = r#"
+import socket, struct, sys
+port, path, sign = int(sys.argv[1]), sys.argv[2].encode(), sys.argv[3]
+s = socket.create_connection(('localhost', port))
+def answer():
+    head = s.recv(8, socket.MSG_WAITALL)
+    _, status, length = struct.unpack('>HHI', head)
+    body = s.recv(length, socket.MSG_WAITALL) if length else b''
+    assert status == 0, (status, body)
+    return body
+def ask(number, words, data=b'', more=b''):
+    assert len(words) == 16
+    s.sendall(struct.pack('>HH', 0, number) + words + struct.pack('>I', len(data)) + data + more)
+    return answer()
+s.sendall(struct.pack('>5I', 0, 0, 0, 4, 2012))
+answer()
+ask(3007, struct.pack('>I8s4B', 1, b'someone', 0, 0, 5, 0))
+handle = ask(3010, struct.pack('>HH12x', 0, 0x20), path)[:4]
+ask(3012, handle + bytes(11) + b'\0')
+write = struct.pack('>HH4sQ4xI', 0, 3019, handle, 0, 4)
+ask(3012, handle + bytes(11) + b'\4', write, b'more')
+open(sign, 'w').close()
+s.recv(1)
+"#;
+
+/// What XRootD has begun for a client it ends for nobody, by a name that may be another's by then.
+#[test]
+fn what_xrootd_restores_by_itself_is_nobodys() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let map = site.file("users", b"host * 1001 1001\n");
+    let words = format!("pool=tank map={map}");
+    let lines = format!("{}{}ofs.chkpnt enable\n", site.osslib(&words), site.authority());
+    let mut gate = site.gate("gate", &lines);
+    client.chmod(&ROOT, b"/", 0o777).unwrap();
+    let (new, of) = (Open { write: true, create: true, new: true, ..Open::READ }, |uid| Subject {
+        uid,
+        gid: uid,
+        groups: Vec::new(),
+    });
+    let make = |path: &[u8], uid, bytes: &[u8]| {
+        let file = client.open(&of(uid), path, new, 0o644).unwrap();
+        file.finish(0, bytes, true).unwrap();
+    };
+    make(b"/mine", 1001, b"mine");
+    make(b"/theirs", 1002, b"what is theirs");
+    let (program, sign) = (site.file("checkpoint.py", CHECKPOINT.as_bytes()), site.path("sign"));
+    let (port, at) = (gate.port.to_string(), sign.to_str().unwrap());
+    std::thread::scope(|scope| {
+        let words = [program.as_str(), &port, "/mine", at];
+        let asked = scope.spawn(move || tool("/usr/bin/python3", &words, &[]));
+        while !sign.exists() {
+            assert!(!asked.is_finished(), "{}", asked.join().unwrap());
+            rt::time::sleep(Duration::from_millis(10));
+        }
+        gate.kill();
+    });
+    client.rename(&of(1001), b"/theirs", b"/mine").unwrap();
+    gate.start_again();
+    let (mut bytes, before) = ([0; 20], b"what is theirs");
+    let (count, stat) = client.get(&ROOT, b"/mine", &mut bytes).unwrap();
+    assert_eq!(
+        (bytes[..count].escape_ascii().to_string(), stat.mode),
+        (before.escape_ascii().to_string(), 0o100_644)
+    );
+    drop((gate, client));
+    site.end();
+}
