@@ -672,12 +672,15 @@ fn one_connection_that_breaks_is_not_the_end_of_what_is_open() {
     let file = client.open(&ROOT, b"/nameless", NEW, 0o644).unwrap();
     file.write(0, b"whatever happens").unwrap();
     client.unlink(&ROOT, b"/nameless").unwrap();
-    while between.ways.lock().len() < 3 {
+    let all_at_once = || {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| client.list(&ROOT, b"/", 0).unwrap());
             }
         });
+    };
+    while between.ways.lock().len() < 3 {
+        all_at_once();
     }
     for way in 0..2 {
         between.cut(way);
@@ -685,6 +688,19 @@ fn one_connection_that_breaks_is_not_the_end_of_what_is_open() {
         assert_eq!(file.read(0, &mut back).unwrap(), 16);
         assert_eq!(&back, b"whatever happens");
         file.write(0, b"whatever ").unwrap();
+    }
+    // Who lets go of a file is heard, too, whichever connection is the next: its digests are kept with the last close.
+    for from_last in 1..4 {
+        (0..10).for_each(|_| all_at_once());
+        let path = format!("/closed-{from_last}");
+        let how = Open { digests: true, ..NEW };
+        let closed = client.open(&ROOT, path.as_bytes(), how, 0o644).unwrap();
+        closed.write(0, b"whatever happens").unwrap();
+        let ways = between.ways.lock().len();
+        between.cut(ways - from_last);
+        drop(closed);
+        let kept = client.xattrs(&ROOT, path.as_bytes()).unwrap();
+        assert_eq!(kept.len(), 2, "it is still open");
     }
     // Now there is no room for another: those that are there do all of it.
     between.is_full.store(true, Ordering::Relaxed);

@@ -153,15 +153,18 @@ impl Client {
             return;
         }
         let Ok(frame) = framed(request, &[]) else { return };
-        let Ok(mut lane) = self.take(Duration::ZERO) else { return };
-        let told = match (epoch == lane.epoch, waits) {
-            (false, _) => Ok(()),
-            (true, false) => lane.tell(&frame),
-            (true, true) => lane.call(&frame, &[], &mut []).map(drop),
-        };
-        match told {
-            Ok(()) => self.put_back(lane),
-            Err(_) => self.lose(lane),
+        // Where a connection is broken the next one is told, be they all: as long as the session lives, nobody else does.
+        for _ in 0..=self.options.lanes_max {
+            let Ok(mut lane) = self.take(Duration::ZERO) else { return };
+            let told = match (epoch == lane.epoch, waits) {
+                (false, _) => Ok(()),
+                (true, false) => lane.tell(&frame),
+                (true, true) => lane.call(&frame, &[], &mut []).map(drop),
+            };
+            match told {
+                Ok(()) => return self.put_back(lane),
+                Err(_) => self.lose(lane),
+            }
         }
     }
 
