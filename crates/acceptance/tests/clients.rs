@@ -1131,6 +1131,24 @@ fn what_may_be_written_is_not_owned() {
     site.end();
 }
 
+/// As for open(2): who has too many files open has nothing made or emptied.
+#[test]
+fn who_can_open_no_more_files_loses_none() {
+    let site = Site::new();
+    let client = site.client("tank");
+    client.put(&ROOT, b"/file", NEW, 0o644, b"bytes", false).unwrap();
+    let open = |path: &[u8], how| client.open(&ROOT, path, how, 0o644);
+    let files: Vec<_> = (0..1 << 16).map(|_| open(b"/file", READ).unwrap()).collect();
+    let anew = Open { write: true, truncate: true, ..READ };
+    assert_eq!((errno(open(b"/file", anew)), errno(open(b"/new", NEW))), (24, 24));
+    assert_eq!(client.stat(&ROOT, b"/file", true).unwrap().size, 5);
+    assert_eq!(errno(client.stat(&ROOT, b"/new", true)), 2);
+    drop(files);
+    open(b"/file", anew).unwrap();
+    drop(client);
+    site.end();
+}
+
 #[test]
 fn names_that_nobody_could_use_are_refused() {
     let site = Site::new();

@@ -46,6 +46,10 @@ impl Drop for Handle {
     }
 }
 
+fn has_room(open: &BTreeMap<u64, Arc<Handle>>) -> Result<()> {
+    if open.len() < HANDLES_MAX { Ok(()) } else { fail(24, "Too many open files") }
+}
+
 /// What connections of one client share.
 pub(super) struct Session {
     pub(super) tree: Tree,
@@ -60,12 +64,15 @@ impl Session {
         self.number
     }
 
+    /// Is there room for one more? To be asked before anything is made or emptied for it.
+    pub(super) fn has_room(&self) -> Result<()> {
+        has_room(&self.open.lock())
+    }
+
     /// Keeps a file open.
     pub(super) fn keep(&self, handle: Handle) -> Result<u64> {
         let mut open = self.open.lock();
-        if open.len() >= HANDLES_MAX {
-            return fail(24, "Too many open files");
-        }
+        has_room(&open)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         open.insert(number, Arc::new(handle));
         Ok(number)

@@ -108,6 +108,7 @@ pub(super) fn answer(
     }
     let reply = match request {
         Request::Open { who, path, how, mode } => {
+            session.has_room()?;
             let (handle, stat, kept_since_ms) = open(session, &who, &path, how, mode)?;
             Reply::Opened { handle: session.keep(handle)?, stat, kept_since_ms }
         }
