@@ -230,7 +230,7 @@ fn rates_are_per_second() {
     let mut pool = kernels();
     pool.open_for = Duration::from_millis(500);
     let bytes = 2 * (1 << 20);
-    pool.tree.meters.classes[Class::Write as usize].bytes = bytes;
+    pool.tree.meters.bytes_written = bytes;
     let ((reads, _), (writes, _)) = (pool.tree.meters.reads(), pool.tree.meters.writes());
     assert!(reads > 10 && writes > 100);
     let mut engine = Told { pools: vec![pool], ..Told::default() };

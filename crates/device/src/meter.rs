@@ -44,12 +44,13 @@ pub(crate) struct Meter {
     disk: [[Counter; TIMES]; 3],
     /// Reads and writes, by how long they took from their submission on.
     total: [[Counter; TIMES]; 2],
+    /// Bytes read, and written.
+    bytes: [Counter; 2],
     slow: Counter,
 }
 
 #[derive(Debug)]
 struct OfClass {
-    bytes: Counter,
     alone: [Counter; SIZES],
     joined: [Counter; SIZES],
     queued: [Counter; TIMES],
@@ -74,16 +75,12 @@ impl Meter {
         fn many<const N: usize>() -> [Counter; N] {
             from_fn(|_| Counter::default())
         }
-        let of_class = |_| OfClass {
-            bytes: Counter::default(),
-            alone: many(),
-            joined: many(),
-            queued: many(),
-        };
+        let of_class = |_| OfClass { alone: many(), joined: many(), queued: many() };
         Meter {
             classes: from_fn(of_class),
             disk: from_fn(|_| many()),
             total: from_fn(|_| many()),
+            bytes: Default::default(),
             slow: Counter::default(),
         }
     }
@@ -103,8 +100,9 @@ impl Meter {
         // A flush is no I/O of so many bytes.
         let Some(of_total) = self.total.get(kind) else { return };
         of_total[step_of(total)].add(1);
+        // By what it was, whatever it was for: a scan reads, and writes what it mends.
+        self.bytes[kind].add(done.bytes);
         let class = &self.classes[done.class as usize];
-        class.bytes.add(done.bytes);
         let sizes = if done.joined { &class.joined } else { &class.alone };
         sizes[step(done.bytes, SIZES)].add(1);
         if let Some(queued) = done.queued {
@@ -117,7 +115,6 @@ impl Meter {
         let all = |counters: &[Counter; TIMES]| from_fn(|i| counters[i].get());
         let sizes = |counters: &[Counter; SIZES]| from_fn(|i| counters[i].get());
         let of_class = |i: usize| ClassMeters {
-            bytes: self.classes[i].bytes.get(),
             alone: sizes(&self.classes[i].alone),
             joined: sizes(&self.classes[i].joined),
             queued: all(&self.classes[i].queued),
@@ -131,6 +128,8 @@ impl Meter {
             disk_flushes: all(&self.disk[2]),
             total_reads: all(&self.total[0]),
             total_writes: all(&self.total[1]),
+            bytes_read: self.bytes[0].get(),
+            bytes_written: self.bytes[1].get(),
             slow: self.slow.get(),
         }
     }
@@ -151,6 +150,10 @@ pub struct Meters {
     pub total_reads: Times,
     /// Writes by how long they took from their submission on.
     pub total_writes: Times,
+    /// Bytes of these reads.
+    pub bytes_read: u64,
+    /// Bytes of these writes.
+    pub bytes_written: u64,
     /// I/Os and flushes that took 30 s or more from their submission on.
     pub slow: u64,
 }
@@ -164,6 +167,8 @@ impl Default for Meters {
             disk_flushes: [0; TIMES],
             total_reads: [0; TIMES],
             total_writes: [0; TIMES],
+            bytes_read: 0,
+            bytes_written: 0,
             slow: 0,
         }
     }
@@ -172,8 +177,6 @@ impl Default for Meters {
 /// What [`Meters`] say of one class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassMeters {
-    /// Bytes read, or written.
-    pub bytes: u64,
     /// I/Os by their size, of those that were one from the beginning.
     pub alone: Sizes,
     /// I/Os by their size, of those that were put together.
@@ -189,7 +192,7 @@ pub struct ClassMeters {
 impl Default for ClassMeters {
     fn default() -> ClassMeters {
         let (alone, joined, queued) = ([0; SIZES], [0; SIZES], [0; TIMES]);
-        ClassMeters { bytes: 0, alone, joined, queued, waiting: 0, active: 0 }
+        ClassMeters { alone, joined, queued, waiting: 0, active: 0 }
     }
 }
 
@@ -201,7 +204,6 @@ impl ClassMeters {
     }
 
     fn each(&mut self, other: &ClassMeters, change: impl Fn(&mut u64, u64)) {
-        change(&mut self.bytes, other.bytes);
         each(&mut self.alone, &other.alone, &change);
         each(&mut self.joined, &other.joined, &change);
         each(&mut self.queued, &other.queued, &change);
@@ -222,18 +224,13 @@ impl Meters {
     /// Reads of all classes and their bytes.
     #[must_use]
     pub fn reads(&self) -> (u64, u64) {
-        self.sum(&[Class::SyncRead, Class::Read, Class::Scan])
+        (self.total_reads.iter().sum(), self.bytes_read)
     }
 
     /// Writes of all classes and their bytes.
     #[must_use]
     pub fn writes(&self) -> (u64, u64) {
-        self.sum(&[Class::SyncWrite, Class::Write])
-    }
-
-    fn sum(&self, classes: &[Class]) -> (u64, u64) {
-        let all = classes.iter().map(|class| self.class(*class));
-        all.fold((0, 0), |(count, bytes), class| (count + class.count(), bytes + class.bytes))
+        (self.total_writes.iter().sum(), self.bytes_written)
     }
 
     /// Adds what another device did, and is doing.
@@ -262,6 +259,8 @@ impl Meters {
         each(&mut self.disk_flushes, &other.disk_flushes, &change);
         each(&mut self.total_reads, &other.total_reads, &change);
         each(&mut self.total_writes, &other.total_writes, &change);
+        change(&mut self.bytes_read, other.bytes_read);
+        change(&mut self.bytes_written, other.bytes_written);
         change(&mut self.slow, other.slow);
     }
 }
@@ -320,6 +319,19 @@ mod tests {
         let mut twice = before.clone();
         twice.add(&before);
         assert_eq!((twice.reads(), twice.writes()), ((2, 8192), (0, 0)));
+    }
+
+    /// A scan writes, too: what it mends, and what it gives to a disk that lacks it.
+    #[test]
+    fn what_was_read_and_written_goes_by_what_was_done() {
+        let meter = Meter::new();
+        for (operation, bytes) in [(Operation::Read, 1 << 20), (Operation::Write, 8192)] {
+            let (queued, disk) = (None, Duration::from_millis(5));
+            meter.note(Done { class: Class::Scan, operation, bytes, joined: false, queued, disk });
+        }
+        let all = meter.read();
+        assert_eq!((all.reads(), all.writes()), ((1, 1 << 20), (1, 8192)));
+        assert_eq!(all.class(Class::Scan).count(), 2);
     }
 
     #[test]

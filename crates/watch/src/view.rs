@@ -241,8 +241,7 @@ mod tests {
         let mut seconds = Seconds::default();
         let mut meters = Meters::default();
         for number in 0..SECONDS_MAX as u64 + 10 {
-            meters.classes[1].bytes += 4096;
-            meters.classes[1].alone[12] += 1;
+            meters.bytes_read += 4096;
             meters.total_reads[10] += 1;
             seconds.note(number, meters.clone());
         }
@@ -252,7 +251,7 @@ mod tests {
         assert_eq!((last.read_bytes + last.write_bytes, last.read_us), (4096, 1));
         // Looked at late, a second is no more than a second.
         let number = SECONDS_MAX as u64 + 13;
-        meters.classes[1].bytes += 4 * 4096;
+        meters.bytes_read += 4 * 4096;
         seconds.note(number, meters);
         let last = seconds.kept.back().copied().unwrap_or_default();
         assert_eq!(last.read_bytes + last.write_bytes, 4096);

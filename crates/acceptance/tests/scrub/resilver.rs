@@ -39,6 +39,10 @@ fn resilvered(name: &str, away: &[usize], kills: bool) {
     drop(tree);
     let grown = pool.space().unwrap().allocated - before;
     assert!(pool.needs_resilver());
+    let meters = |pool: &pool::Pool| -> Vec<_> {
+        pool.meters().into_iter().map(|leaf| leaf.meters).collect()
+    };
+    let unfilled = meters(pool);
     assert_eq!(pool.scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Done);
     let mut killed = 0;
     while kills && killed < 6 {
@@ -69,6 +73,12 @@ fn resilvered(name: &str, away: &[usize], kills: bool) {
         assert!(written >= share * 95 / 100 && written <= share * 115 / 100, "{told}");
         assert!(read + written <= grown * 115 / 100, "{told}");
         assert_eq!(status.scan.processed, written);
+        // Its reads and writes are the disks', as any other.
+        let done = |leaf: &usize| meters(pool)[*leaf].since(&unfilled[*leaf]);
+        let filled: u64 = away.iter().map(|leaf| done(leaf).writes().1).sum();
+        assert!(filled >= written, "{filled} bytes were written to disks, {told}");
+        let asked: u64 = (0..shape.disks).map(|leaf| done(&leaf).reads().1).sum();
+        assert!(asked < read + written, "{asked} bytes were read from disks, {told}");
     }
     session.close().unwrap();
     drop(session);
