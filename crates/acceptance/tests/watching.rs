@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -16,8 +17,9 @@ use acceptance::{Server, thumper};
 use device::queue::{LeafQueue, Options};
 use device::sim::{Fault, Kind, On, SimSet};
 use device::{Device, WriteDevice};
+use format::scan::ScanFunction;
 use pool::slow::{LOOK, News};
-use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool};
+use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, ScanAnswer, ScanStep};
 use rt::sync::Arc;
 use testkit::random::Rng;
 use testkit::{Images, Ran, TempDir, fresh_images, temp_dir};
@@ -183,11 +185,11 @@ fn ten_disks(slow: Option<(usize, Duration)>) -> (SimSet, Arc<Pool>) {
     (set, pool.unwrap())
 }
 
-/// Writes while the disks are looked at so often; what was found, and at which look.
-fn found_under_load(pool: &Arc<Pool>, looks: u32) -> Vec<(u32, News)> {
+/// Writes while the disks are looked at in turn; what was found, and at which look.
+fn found_under_load(pool: &Arc<Pool>, looks: Range<u32>) -> Vec<(u32, News)> {
     let files = Filesystem::open(pool, "tank").unwrap();
     let mut found = Vec::new();
-    for look in 0..looks {
+    for look in looks {
         for file in 0..6 {
             let name = format!("{look}-{file}");
             let (dir, name) = files.resolve_parent(name.as_bytes()).unwrap();
@@ -209,7 +211,7 @@ fn found_under_load(pool: &Arc<Pool>, looks: u32) -> Vec<(u32, News)> {
 fn one_of_ten_slow_disks_is_named() {
     let (_set, pool) = ten_disks(Some((3, Duration::from_millis(10))));
     let in_time = (60 - LOOK.as_secs()) / LOOK.as_secs();
-    let found = found_under_load(&pool, in_time as u32);
+    let found = found_under_load(&pool, 0..in_time as u32);
     let [.., (_, News::Slow(slow))] = &found[..] else { panic!("nothing was found: {found:?}") };
     let named: Vec<_> = pool.slow().iter().map(|slow| slow.guid).collect();
     assert_eq!(named, [pool.meters()[3].guid], "{found:?}");
@@ -218,11 +220,51 @@ fn one_of_ten_slow_disks_is_named() {
     assert!(pool.slow()[0].sits_out, "it is read from as before");
 }
 
+/// A disk that lacks a part of everything is filled: it is given large writes, which take long, beside others that have
+/// small ones. Nobody calls it slow for that, nor for what it did when it has everything.
+#[test]
+fn a_disk_that_is_filled_is_not_called_slow() {
+    let (set, pool) = ten_disks(None);
+    let leaf = pool.meters()[3].guid;
+    pool.offline(leaf, false, false).unwrap();
+    let files = Filesystem::open(&pool, "tank").unwrap();
+    let mut bytes = vec![0; 1 << 20];
+    for file in 0..40 {
+        let name = format!("large-{file}");
+        let (dir, name) = files.resolve_parent(name.as_bytes()).unwrap();
+        let new = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+        let object = files.create(dir, name, &new).unwrap();
+        Rng::of(file, 3).fill(&mut bytes);
+        files.write(object, 0, &bytes).unwrap();
+    }
+    pool.sync().unwrap();
+    pool.online(leaf, None).unwrap();
+    assert_eq!(pool.scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Done);
+    let filled = set.disk(3);
+    let take = |millis, on| {
+        let _lifted = filled.inject(Fault::new(Kind::Slow(Duration::from_millis(millis)), on));
+    };
+    filled.heal();
+    take(10, On::Writes);
+    take(2, On::All);
+    let mut looks = 0;
+    while pool.scan_step_within(2 << 20).unwrap() == ScanStep::More {
+        let found = found_under_load(&pool, looks..looks + 1);
+        assert!(found.is_empty(), "look {looks}: {found:?}");
+        looks += 1;
+    }
+    filled.heal();
+    take(2, On::All);
+    assert!(looks > 12, "{looks} looks say nothing");
+    let found = found_under_load(&pool, looks..looks + 12);
+    assert!(found.is_empty() && !pool.needs_resilver(), "{found:?}");
+}
+
 #[test]
 fn none_of_ten_healthy_disks_is_named() {
     for _ in 0..testkit::rounds(1, 10) {
         let (_set, pool) = ten_disks(None);
-        let found = found_under_load(&pool, 24);
+        let found = found_under_load(&pool, 0..24);
         assert!(found.is_empty(), "{found:?}");
         let busy = pool.meters().iter().map(|leaf| leaf.meters.writes().0).min().unwrap();
         assert!(busy > 24 * 11, "{busy} writes say nothing");

@@ -74,6 +74,7 @@ impl Pool {
                 name: leaf.name(),
                 group,
                 disk,
+                lacks: leaf.is_filling() || !leaf.lacks.is_empty(),
                 meters: leaf.meters(),
             })
         };

@@ -5,9 +5,13 @@
 //! needed: a single I/O that hangs moves a mean, and a disk whose own cache serves a little less than half of its
 //! reads moves a median.
 //!
+//! A scan's reads are compared with those of scans: they are larger than what clients ask, and of a mirror one disk gets
+//! them. What it writes is not compared, nor a leaf that lacks a part of the pool: it is given that, and others are not.
+//!
 //! It errs on the side of silence: without enough I/Os in the window, without two siblings that had as much to do, or
 //! below [`TIME_MIN`], nothing is said, and what was said stands until the leaf was seen to keep up again.
 
+use std::array::from_fn;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
@@ -60,11 +64,15 @@ impl What {
         }
     }
 
-    fn of(self, meters: &Meters) -> &Times {
+    /// The times that say it, each to be compared with the same of others.
+    fn of(self, meters: &Meters) -> Vec<Times> {
+        let less = |all: &Times, scans: &Times| from_fn(|i| all[i].saturating_sub(scans[i]));
         match self {
-            What::Reads => &meters.disk_reads,
-            What::Writes => &meters.disk_writes,
-            What::Flushes => &meters.disk_flushes,
+            What::Reads => {
+                vec![less(&meters.disk_reads, &meters.scan_reads), meters.scan_reads]
+            }
+            What::Writes => vec![less(&meters.disk_writes, &meters.scan_writes)],
+            What::Flushes => vec![meters.disk_flushes],
         }
     }
 }
@@ -125,6 +133,8 @@ pub(crate) struct Sample {
     pub(crate) group: u64,
     /// It is a disk of its own: files on one disk do not flush for themselves.
     pub(crate) disk: bool,
+    /// It lacks a part of what is on its vdev, or is being filled.
+    pub(crate) lacks: bool,
     pub(crate) meters: Meters,
 }
 
@@ -181,12 +191,21 @@ fn median(times: &Times, count: u64) -> Duration {
     Duration::ZERO
 }
 
-/// What a window says of a leaf.
+/// What a window says of a leaf, the more of it the stronger.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Finding {
     /// Nothing.
     Nothing,
     KeepsUp,
-    Slow(Duration),
+    Slow(Evidence),
+}
+
+/// By what one sees that a leaf is slow.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Evidence {
+    time: Duration,
+    siblings: Duration,
+    count: u64,
 }
 
 fn judge(seen: &Seen, siblings: &[&Seen]) -> Finding {
@@ -207,7 +226,7 @@ fn judge(seen: &Seen, siblings: &[&Seen]) -> Finding {
     };
     let worst = others.iter().all(|other| seen.exceeds(FACTOR_WORST, other));
     if seen.median >= TIME_MIN && seen.exceeds(FACTOR, &usual) && worst {
-        Finding::Slow(usual.mean)
+        Finding::Slow(Evidence { time: seen.mean, siblings: usual.mean, count: seen.count })
     } else if seen.mean < usual.mean * FACTOR_WORST || seen.median < TIME_MIN {
         Finding::KeepsUp
     } else {
@@ -225,42 +244,49 @@ impl Watch {
     pub(crate) fn look(&mut self, samples: Vec<Sample>) -> Vec<News> {
         self.leaves.retain(|guid, _| samples.iter().any(|sample| sample.guid == *guid));
         let mut windows = Vec::with_capacity(samples.len());
-        for Sample { guid, name, group, disk, meters } in samples {
-            let leaf = self.leaves.entry(guid).or_default();
-            leaf.readings.push_back(meters);
-            let (Some(first), Some(last)) = (leaf.readings.front(), leaf.readings.back()) else {
+        for sample in samples {
+            let leaf = self.leaves.entry(sample.guid).or_default();
+            if sample.lacks {
+                // It begins anew once it has everything; what was said of it stands.
+                *leaf = LeafState { said: leaf.said.take(), ..LeafState::default() };
                 continue;
-            };
-            let window = last.since(first);
+            }
+            leaf.readings.push_back(sample.meters.clone());
+            let Some(first) = leaf.readings.front() else { continue };
+            let window = sample.meters.since(first);
             if leaf.readings.len() > WINDOW {
                 leaf.readings.pop_front();
             }
-            windows.push((guid, name, group, disk, window));
+            windows.push((sample, window));
         }
         let mut news = Vec::new();
         for what in What::ALL {
-            let seen: Vec<Option<Seen>> = windows
-                .iter()
-                .map(|(.., disk, window)| {
-                    let counts = *disk || what != What::Flushes;
-                    counts.then(|| Seen::of(what.of(window))).flatten()
-                })
-                .collect();
-            for (at, (guid, name, group, ..)) in windows.iter().enumerate() {
-                let Some(own) = &seen[at] else { continue };
+            let seen = |(sample, window): &(Sample, Meters)| -> Vec<Option<Seen>> {
+                let counts = sample.disk || what != What::Flushes;
+                let times = what.of(window).into_iter();
+                times.map(|times| counts.then(|| Seen::of(&times)).flatten()).collect()
+            };
+            let seen: Vec<_> = windows.iter().map(seen).collect();
+            for (at, (sample, _)) in windows.iter().enumerate() {
                 let others = windows.iter().zip(&seen).enumerate();
-                let siblings: Vec<&Seen> = others
-                    .filter(|(other, ((_, _, of, ..), _))| *other != at && of == group)
-                    .filter_map(|(_, (_, seen))| seen.as_ref())
-                    .collect();
-                let Some(leaf) = self.leaves.get_mut(guid) else { continue };
-                let finding = judge(own, &siblings);
-                let slow = |siblings| Slow {
-                    guid: *guid,
-                    name: name.clone(),
+                let others = others
+                    .filter(|(other, ((it, _), _))| *other != at && it.group == sample.group)
+                    .map(|(_, (_, seen))| seen);
+                let finding = |(part, own): (usize, &Option<Seen>)| {
+                    let siblings: Vec<_> =
+                        others.clone().filter_map(|seen| seen[part].as_ref()).collect();
+                    Some(judge(own.as_ref()?, &siblings))
+                };
+                let Some(finding) = seen[at].iter().enumerate().filter_map(finding).max() else {
+                    continue;
+                };
+                let Some(leaf) = self.leaves.get_mut(&sample.guid) else { continue };
+                let slow = |Evidence { time, siblings, count }| Slow {
+                    guid: sample.guid,
+                    name: sample.name.clone(),
                     what,
-                    count: own.count,
-                    time: own.mean,
+                    count,
+                    time,
                     siblings,
                     since: rt::time::wall_clock(),
                     sits_out: false,
@@ -278,16 +304,16 @@ impl LeafState {
         &mut self,
         what: What,
         finding: Finding,
-        slow: impl FnOnce(Duration) -> Slow,
+        slow: impl FnOnce(Evidence) -> Slow,
     ) -> Option<News> {
         let agree = &mut self.agree[what as usize];
         match (&mut self.said, finding) {
             // Of what it is called slow for.
             (Some(said), finding) if said.what == what => match finding {
-                Finding::Slow(siblings) => {
+                Finding::Slow(evidence) => {
                     *agree = 0;
                     let since = said.since;
-                    *said = Slow { since, ..slow(siblings) };
+                    *said = Slow { since, ..slow(evidence) };
                     None
                 }
                 Finding::Nothing => None,
@@ -300,13 +326,13 @@ impl LeafState {
                     self.said.take().map(News::Recovered)
                 }
             },
-            (_, Finding::Slow(siblings)) => {
+            (_, Finding::Slow(evidence)) => {
                 *agree += 1;
                 if *agree < AGREE || self.said.is_some() {
                     return None;
                 }
                 *agree = 0;
-                let slow = slow(siblings);
+                let slow = slow(evidence);
                 self.said = Some(slow.clone());
                 Some(News::Slow(slow))
             }

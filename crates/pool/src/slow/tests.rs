@@ -8,16 +8,29 @@ struct Bench {
     meters: Vec<Meters>,
     rng: Rng,
     groups: u64,
+    /// One that lacks a part of the pool.
+    lacks: Option<usize>,
 }
 
 impl Bench {
     fn new(disks: usize) -> Bench {
         let meters = vec![Meters::default(); disks];
-        Bench { watch: Watch::default(), meters, rng: Rng::new(7), groups: 1 }
+        Bench { watch: Watch::default(), meters, rng: Rng::new(7), groups: 1, lacks: None }
     }
 
     /// One look's worth of I/Os: `count` of about `micros` each.
     fn work(&mut self, what: What, count: impl Fn(usize) -> u64, micros: impl Fn(usize) -> u64) {
+        self.work_of(what, false, count, micros);
+    }
+
+    /// As [`Bench::work`]; a scan asks it, or somebody else.
+    fn work_of(
+        &mut self,
+        what: What,
+        scan: bool,
+        count: impl Fn(usize) -> u64,
+        micros: impl Fn(usize) -> u64,
+    ) {
         for (disk, meters) in self.meters.iter_mut().enumerate() {
             for _ in 0..count(disk) {
                 // Between half of it and twice of it, and now and then ten times.
@@ -29,7 +42,13 @@ impl Bench {
                     What::Writes => &mut meters.disk_writes,
                     What::Flushes => &mut meters.disk_flushes,
                 };
-                times[(ns.max(1).ilog2() as usize).min(TIMES - 1)] += 1;
+                let step = (ns.max(1).ilog2() as usize).min(TIMES - 1);
+                times[step] += 1;
+                match what {
+                    What::Reads => meters.scan_reads[step] += u64::from(scan),
+                    What::Writes => meters.scan_writes[step] += u64::from(scan),
+                    What::Flushes => {}
+                }
             }
         }
     }
@@ -40,6 +59,7 @@ impl Bench {
             name: format!("d{disk}"),
             group: disk as u64 % self.groups,
             disk: true,
+            lacks: self.lacks == Some(disk),
             meters: meters.clone(),
         };
         self.watch.look(self.meters.iter().enumerate().map(sample).collect())
@@ -154,4 +174,62 @@ fn who_keeps_up_again_is_no_longer_slow() {
     }
     assert!(matches!(&news[..], [News::Recovered(slow)] if slow.guid == 3), "{news:?}");
     assert_eq!(bench.slow(), [0; 0]);
+}
+
+/// A disk that is filled gets large writes, and others small ones; so does one that is mended.
+#[test]
+fn who_is_given_what_others_have_is_not_named() {
+    let micros = |disk| if disk == 3 { 9_000 } else { 1_000 };
+    let (mut filled, mut mended) = (Bench::new(10), Bench::new(10));
+    filled.lacks = Some(3);
+    for look in 0..20 {
+        filled.work(What::Writes, |_| 60, micros);
+        filled.work_of(What::Writes, true, |disk| if disk == 3 { 100 } else { 0 }, micros);
+        mended.work(What::Writes, |_| 60, |_| 1_000);
+        mended.work_of(What::Writes, true, |disk| if disk == 3 { 100 } else { 0 }, micros);
+        assert!(filled.look().is_empty() && mended.look().is_empty(), "look {look}");
+    }
+    // Once it has everything it is judged by what it does from then on.
+    filled.lacks = None;
+    for look in 0..20 {
+        filled.work(What::Writes, |_| 60, |_| 1_000);
+        assert!(filled.look().is_empty(), "look {look}");
+    }
+    (0..10).for_each(|_| {
+        filled.work(What::Writes, |_| 60, micros);
+        drop(filled.look());
+    });
+    assert_eq!(filled.slow(), [3]);
+    // What was said of one that has to be filled stands.
+    filled.lacks = Some(3);
+    (0..10).for_each(|_| {
+        filled.work(What::Writes, |_| 60, |_| 1_000);
+        assert!(filled.look().is_empty());
+    });
+    assert_eq!(filled.slow(), [3]);
+}
+
+/// A scan reads large pieces, of a mirror from one disk: they are compared with those that others read for it.
+#[test]
+fn what_a_scan_reads_is_compared_with_what_scans_read() {
+    let mut source = Bench::new(10);
+    for look in 0..20 {
+        source.work(What::Reads, |_| 60, |_| 1_000);
+        source.work_of(What::Reads, true, |disk| if disk == 3 { 100 } else { 0 }, |_| 9_000);
+        assert!(source.look().is_empty(), "look {look}");
+    }
+    let mut scrubbed = Bench::new(10);
+    for _ in 0..20 {
+        scrubbed.work(What::Reads, |_| 60, |_| 1_000);
+        scrubbed.work_of(What::Reads, true, |_| 60, |disk| if disk == 3 { 50_000 } else { 9_000 });
+        drop(scrubbed.look());
+    }
+    assert_eq!(scrubbed.slow(), [3]);
+    // Of a disk that was slow for a scan it is seen without one, too, that it keeps up again.
+    let mut news = Vec::new();
+    for _ in 0..10 {
+        scrubbed.work(What::Reads, |_| 60, |_| 1_000);
+        news.extend(scrubbed.look());
+    }
+    assert!(matches!(&news[..], [News::Recovered(slow)] if slow.guid == 3), "{news:?}");
 }
