@@ -34,12 +34,18 @@ impl Sitting {
     /// now.
     pub(crate) fn look(&mut self, tree: &Tree, news: &[News], slow: &[u64], now: Instant) {
         for news in news {
-            match news {
-                News::Slow(slow) => self.send_out(tree, slow.guid, FIRST, now),
-                News::Recovered(slow) => self.let_in(tree, slow.guid),
+            if let News::Slow(slow) = news {
+                self.send_out(tree, slow.guid, FIRST, now);
             }
         }
-        self.0.retain(|guid, _| slow.contains(guid));
+        // Not those alone that are told to keep up again: of one whose device has gone nothing is said any more.
+        self.0.retain(|guid, _| {
+            let is_slow = slow.contains(guid);
+            if !is_slow && let Some(leaf) = tree.leaf_by_guid(*guid) {
+                tree.let_in(leaf);
+            }
+            is_slow
+        });
         let due: Vec<u64> =
             self.0.iter().filter(|(_, turn)| turn.until <= now).map(|(guid, _)| *guid).collect();
         for guid in due {
@@ -59,11 +65,6 @@ impl Sitting {
         let out = tree.leaf_by_guid(guid).is_some_and(|leaf| tree.sit_out(leaf));
         let until = now + if out { length } else { TRIAL };
         self.0.insert(guid, Turn { until, length, out });
-    }
-
-    fn let_in(&mut self, tree: &Tree, guid: u64) {
-        self.0.remove(&guid);
-        tree.leaf_by_guid(guid).into_iter().for_each(|leaf| tree.let_in(leaf));
     }
 }
 
@@ -103,6 +104,16 @@ mod tests {
             since: Duration::ZERO,
             sits_out: false,
         }
+    }
+
+    #[test]
+    fn a_leaf_of_which_nothing_is_said_any_more_is_let_in() {
+        let (tree, mut sitting, now) = (tree(), Sitting::default(), rt::time::now());
+        sitting.look(&tree, &[News::Slow(slow(3))], &[3], now);
+        assert!(tree.leaves()[2].sits_out());
+        // Its device has gone, and with that what was known of it: nobody tells that it keeps up again.
+        sitting.look(&tree, &[], &[], now);
+        assert!(!tree.leaves()[2].sits_out());
     }
 
     #[test]
