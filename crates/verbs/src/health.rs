@@ -47,7 +47,7 @@ pub fn tree(root: &VdevConfig, open: bool, known: &mut dyn FnMut(&VdevConfig) ->
         }
         tree.children.push(child);
     }
-    settle(&mut tree);
+    settle(&mut tree, root);
     add_up(&mut tree);
     tree
 }
@@ -121,7 +121,7 @@ fn describe(
         child.id = id as u64;
         vdev.children.push(child);
     }
-    settle(&mut vdev);
+    settle(&mut vdev, config);
     vdev
 }
 
@@ -156,25 +156,34 @@ fn is_dead(vdev: &Vdev) -> bool {
 }
 
 /// The state of a vdev from those of its children.
-fn settle(vdev: &mut Vdev) {
-    let is_member = |v: &&Vdev| !matches!(v.kind, VdevKind::Hole | VdevKind::Indirect);
-    let children = || vdev.children.iter().filter(is_member);
-    // A pool can do without its logs.
-    let is_log = |child: &Vdev| vdev.kind == VdevKind::Root && child.class == Class::Log;
-    let dead = children().filter(|child| is_dead(child) && !is_log(child)).count();
-    let weak =
-        children().any(|child| child.state == State::Degraded || is_log(child) && is_dead(child));
-    let spared = match vdev.kind {
-        VdevKind::Root => 0,
-        VdevKind::Raidz(parity) | VdevKind::Draid(parity) => usize::from(parity),
-        _ => children().count().saturating_sub(1),
-    };
+fn settle(vdev: &mut Vdev, config: &VdevConfig) {
     if vdev.children.is_empty() {
         return;
     }
+    let is_member = |v: &&Vdev| !matches!(v.kind, VdevKind::Hole | VdevKind::Indirect);
+    let spared = match vdev.kind {
+        VdevKind::Root => 0,
+        VdevKind::Raidz(parity) | VdevKind::Draid(parity) => usize::from(parity),
+        _ => vdev.children.iter().filter(is_member).count().saturating_sub(1),
+    };
+    // A pool can do without its logs.
+    let is_root = vdev.kind == VdevKind::Root;
+    let is_log = |child: &Vdev| is_root && child.class == Class::Log;
+    let is_lost = |child: &&Vdev| is_dead(child) && !is_log(child);
+    let mut dead = vdev.children.iter().filter(is_member).filter(is_lost).count();
+    // A leaf that is given up by its watcher alone is used all the same. So OpenZFS has it, too: it gives up no device
+    // that the others cannot do without.
+    for (child, config) in vdev.children.iter_mut().zip(&config.children).rev() {
+        let is_said = child.state == State::Faulted && config.kind.is_leaf() && !config.faulted;
+        if dead > spared && is_said && !is_log(child) {
+            child.state = State::Degraded;
+            dead -= 1;
+        }
+    }
+    let is_weak = |child: &Vdev| child.state == State::Degraded || is_log(child) && is_dead(child);
     (vdev.state, vdev.aux) = if dead > spared {
         (State::Unavail, Some(Aux::NoReplicas))
-    } else if dead > 0 || weak {
+    } else if dead > 0 || vdev.children.iter().filter(is_member).any(is_weak) {
         (State::Degraded, None)
     } else {
         (State::Online, None)
@@ -295,13 +304,14 @@ mod tests {
         raidz
     }
 
-    /// Small letters are there, capitals are missing, digits have no label.
+    /// Small letters are there, capitals are missing, digits have no label; `x` to `z` gave too many errors.
     fn look(tops: Vec<VdevConfig>) -> Vdev {
         tree(&config(Kind::Root, tops), true, &mut |leaf| {
             let name = leaf.path.as_ref().map_or(b'a', |path| path[1]);
             Known {
                 path: name.is_ascii_lowercase().then(|| "/there".into()),
                 absent: name.is_ascii_digit().then_some(Aux::BadLabel),
+                verdict: (name >= b'x').then_some((State::Faulted, Aux::TooManyErrors)),
                 ..Known::default()
             }
         })
@@ -333,6 +343,55 @@ mod tests {
             assert_eq!(tree.state, state, "{tops:?}");
             assert_eq!(condition(&tree, Facts::default()), expected, "{tops:?}");
         }
+    }
+
+    /// What its watcher says of a leaf takes nothing away from those above it: the leaf is used as before.
+    #[test]
+    fn nobody_is_given_up_whom_the_others_cannot_do_without() {
+        use State::{Degraded, Faulted, Online, Unavail};
+        let log = |names| {
+            let mut log = leaves(names).remove(0);
+            log.top = Some(format::config::TopConfig { is_log: true, ..Default::default() });
+            log
+        };
+        let spare = |names| config(Kind::Spare, leaves(names));
+        let spared = |names, others| {
+            let mut raidz = raidz(1, others);
+            raidz.children.insert(0, spare(names));
+            raidz
+        };
+        for (tops, states) in [
+            (vec![raidz(1, "axc")], vec![Online, Faulted, Online]),
+            (vec![raidz(1, "xyc")], vec![Faulted, Degraded, Online]),
+            (vec![raidz(1, "xBc")], vec![Degraded, Unavail, Online]),
+            (vec![raidz(1, "Bxc")], vec![Unavail, Degraded, Online]),
+            (vec![raidz(2, "xBc")], vec![Faulted, Unavail, Online]),
+            (vec![config(Kind::Mirror, leaves("ax"))], vec![Online, Faulted]),
+            (vec![config(Kind::Mirror, leaves("xB"))], vec![Degraded, Unavail]),
+            (vec![config(Kind::Mirror, leaves("xyz"))], vec![Faulted, Faulted, Degraded]),
+            (leaves("ax"), vec![Online, Degraded]),
+            (vec![leaves("a").remove(0), log("x")], vec![Online, Faulted]),
+            (vec![spared("xb", "ay")], vec![Faulted, Online, Online, Faulted]),
+            (vec![spared("xB", "ay")], vec![Degraded, Unavail, Online, Faulted]),
+            (vec![spared("AB", "ay")], vec![Unavail, Unavail, Online, Degraded]),
+        ] {
+            let tree = look(tops.clone());
+            let mut seen = Vec::new();
+            fn states_of(vdev: &Vdev, seen: &mut Vec<State>) {
+                match vdev.children.is_empty() {
+                    true => seen.push(vdev.state),
+                    false => vdev.children.iter().for_each(|child| states_of(child, seen)),
+                }
+            }
+            states_of(&tree, &mut seen);
+            assert_eq!((seen, tree.state), (states, Degraded), "{tops:?}");
+        }
+        // What is beyond redundancy without anybody's word stays so, and so does what the pool itself has given up.
+        assert_eq!(look(vec![raidz(1, "xBC")]).state, Unavail);
+        let mut given_up = raidz(1, "aBc");
+        given_up.children[0].faulted = true;
+        let tree = look(vec![given_up]);
+        assert_eq!((tree.state, tree.children[0].children[0].state), (Unavail, Faulted));
     }
 
     #[test]
