@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use verbs::memory::Report;
 use verbs::meters::Times;
-use verbs::pools::{State, Vdev, VdevKind};
+use verbs::pools::{Aux, State, Vdev, VdevKind};
 
 use crate::view::{Clients, Pool, View};
 
@@ -126,7 +126,15 @@ fn devices<'a>(pools: &'a [Pool], found: &mut Vec<Device<'a>>) {
         for top in &pool.report.tree.children {
             below(&pool.report.name, &name(top), top, found);
         }
+        for spare in idle_spares(pool) {
+            below(&pool.report.name, "spares", spare, found);
+        }
     }
+}
+
+/// Spares that wait. One that stands in is among the other devices, with what it does there.
+pub(crate) fn idle_spares(pool: &Pool) -> impl Iterator<Item = &Vdev> {
+    pool.report.spares.iter().filter(|spare| spare.aux != Some(Aux::Spared))
 }
 
 /// What a vdev is called.

@@ -6,9 +6,9 @@
 use serde_json::{Value as Json, json};
 use verbs::events::Event;
 use verbs::meters::Times;
-use verbs::pools::{Aux, Condition, Vdev, VdevKind};
+use verbs::pools::{Condition, Vdev, VdevKind};
 
-use crate::metrics::{health, name, space};
+use crate::metrics::{health, idle_spares, name, space};
 use crate::view::{Pool, View};
 
 /// Events that the page shows.
@@ -65,8 +65,6 @@ fn of_pool(view: &View, pool: &Pool, after: u64) -> Json {
     let seconds = seconds.iter().map(|s| {
         json!([s.number, s.reads, s.writes, s.read_bytes, s.write_bytes, s.read_us, s.write_us])
     });
-    // One that stands in is among the others, with what it does there.
-    let idle = report.spares.iter().filter(|spare| spare.aux != Some(Aux::Spared));
     json!({
         "name": report.name,
         "state": health(pool),
@@ -77,7 +75,7 @@ fn of_pool(view: &View, pool: &Pool, after: u64) -> Json {
         "allocated": allocated,
         "open_seconds": report.open_for.as_secs(),
         "vdevs": report.tree.children.iter().map(of_vdev).collect::<Vec<_>>(),
-        "spares": idle.map(of_vdev).collect::<Vec<_>>(),
+        "spares": idle_spares(pool).map(of_vdev).collect::<Vec<_>>(),
         "seconds": seconds.collect::<Vec<_>>(),
     })
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use acceptance::thumper;
 
+use crate::browser::{free_port, http};
 use crate::site::{Site, put_program, until};
 
 /// How soon a dead disk is to be known.
@@ -124,6 +125,53 @@ fn a_disk_that_goes_is_told_of_and_one_that_is_back_too() {
     until("the disk is back", SOON, || is("ONLINE"));
     assert!(status().contains("state: ONLINE"), "{}", status());
     drop(server.stop());
+}
+
+/// A spare that waits is looked for, too: nobody is to find out when it is needed.
+#[test]
+fn a_spare_that_goes_is_shown_so_and_one_that_is_back_too() {
+    let site = Site::new();
+    let port = free_port();
+    let words = ["--listen-metrics", &port.to_string()];
+    let server = site.serve(&words);
+    let disks: Vec<String> =
+        site.images.disks().iter().map(|disk| disk.display().to_string()).collect();
+    let mut create = vec!["zpool", "create", "tank", "raidz1"];
+    create.extend(disks[..4].iter().map(String::as_str));
+    drop(site.run(&[&create[..], &["spare", &disks[4]]].concat()));
+    let (spare, away) = (site.disk(4), site.aside.path().join("away"));
+    let status = || site.run(&["zpool", "status", "tank"]);
+    let is = |state: &str| {
+        let said = status();
+        said.lines().any(|line| line.contains(&disks[4]) && line.trim_end().ends_with(state))
+    };
+    let served = |state: &str| {
+        let metrics = http(port, "GET", "/metrics", "").unwrap().1;
+        let states = metrics.lines().filter(|line| line.starts_with("thumper_device_state{"));
+        let mut states = states.filter(|line| line.contains(&disks[4]) && line.ends_with(" 1"));
+        let page = http(port, "GET", "/status.json", "").unwrap().1;
+        let page: serde_json::Value = serde_json::from_str(&page).unwrap();
+        states.any(|line| line.contains(state)) && page["pools"][0]["spares"][0]["state"] == state
+    };
+    assert!(is("AVAIL"), "{}", status());
+    fs::rename(&spare, &away).unwrap();
+    until("the spare is gone", SOON, || is("UNAVAIL   cannot open") && served("UNAVAIL"));
+    fs::rename(&away, &spare).unwrap();
+    until("the spare is back", SOON, || is("AVAIL") && served("ONLINE"));
+    // A server that has never seen it.
+    fs::rename(&spare, &away).unwrap();
+    drop(server.stop());
+    assert!(is("UNAVAIL   cannot open"), "{}", status());
+    let server = site.serve(&words);
+    until("the spare is not there", SOON, || is("UNAVAIL   cannot open"));
+    fs::rename(&away, &spare).unwrap();
+    until("the spare has come", SOON, || is("AVAIL"));
+    drop(server.stop());
+    assert!(is("AVAIL"), "{}", status());
+    // Something else is where it was.
+    fs::rename(&spare, &away).unwrap();
+    fs::File::create(&spare).unwrap().set_len(128 << 20).unwrap();
+    assert!(is("UNAVAIL   invalid label"), "{}", status());
 }
 
 /// Wrong bytes are counted, told, and at last too many; `zpool clear` forgets them.

@@ -184,14 +184,17 @@ pub fn status(
         for vdev in spares {
             out.extend_from_slice(b"\t  ");
             left(out, &name(vdev, style.naming), width - 2);
-            let (state, remark) = match (vdev.state, vdev.aux) {
-                (_, Some(Aux::Spared)) => ("INUSE", "  currently in use"),
-                (State::Online, _) => ("AVAIL", ""),
-                (state, _) => (state.name(), ""),
+            let state = match (vdev.state, vdev.aux) {
+                (_, Some(Aux::Spared)) => "INUSE",
+                (State::Online, _) => "AVAIL",
+                (state, _) => state.name(),
             };
             out.extend_from_slice(b"  ");
             left(out, state.as_bytes(), 8);
-            out.extend_from_slice(remark.as_bytes());
+            if let Some(remark) = remark(vdev) {
+                out.extend_from_slice(b"  ");
+                out.extend_from_slice(&remark);
+            }
             marks(out, style);
             out.push(b'\n');
         }

@@ -405,6 +405,13 @@ impl Session {
         named.flatten().collect()
     }
 
+    /// As [`Session::paths`], of those whose names are there. The devices are not asked.
+    pub(crate) fn paths_there(&self) -> BTreeMap<u64, PathBuf> {
+        let there = |c: &Candidate| c.path.as_ref().is_some_and(|path| path.exists());
+        let there = self.candidates().filter(|(_, candidate)| there(candidate));
+        there.filter_map(|(guid, c)| Some((guid, c.shown_path()?))).collect()
+    }
+
     /// The files and disks on which they are.
     pub(crate) fn places(&self) -> Vec<PathBuf> {
         let paths: BTreeSet<_> = self.candidates().filter_map(|(_, c)| c.path.clone()).collect();

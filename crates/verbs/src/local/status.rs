@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use format::config::{VdevConfig, aux_from_nvlist};
 use format::features::Feature;
 use format::scan::{ScanFlags, ScanState};
-use pool::devices::{FoundPool, Scan as Devices, Seen};
+use pool::devices::{FoundPool, Labels, Scan as Devices, Seen};
 use pool::mos::key;
 use pool::props::{PoolKey, PoolProp, Source, Value, default_pool_value};
 use pool::{OpenOptions, Pool, PoolError, ScanStatus, Stored};
@@ -14,6 +14,7 @@ use rt::sync::Arc;
 
 use super::catalogue::Catalogue;
 use super::damaged;
+use super::disks::path_of;
 use super::session::Session;
 use crate::health::{self, Facts, Known};
 use crate::layout::Class;
@@ -48,8 +49,9 @@ pub(crate) fn report(
         known
     };
     let tree = health::tree(&config.vdev_tree, true, &mut known);
-    let spares = others(pool, key::SPARES, "spares", &paths)?;
-    let cache = others(pool, key::L2CACHE, "l2cache", &paths)?;
+    let there = session.paths_there();
+    let spares = others(pool, key::SPARES, "spares", &there)?;
+    let cache = others(pool, key::L2CACHE, "l2cache", &there)?;
     let scan = pool.scan_status()?.as_ref().map(of_scan);
     let resilvering = scan.is_some_and(|scan| scan.resilver && scan.end.is_none());
     let lost = pool.lost_blocks()?;
@@ -188,6 +190,7 @@ fn absent(vdev: &VdevConfig) -> Aux {
     if taken { Aux::BadLabel } else { Aux::CannotOpen }
 }
 
+/// Spares or cache devices of a pool, of which these are there.
 fn others(
     pool: &Pool,
     name: &[u8],
@@ -196,19 +199,28 @@ fn others(
 ) -> Result<Vec<Vdev>> {
     let Some(object) = pool.mos().find(name)? else { return Ok(Vec::new()) };
     let configs = aux_from_nvlist(&pool.mos().nvlist(object)?, list)?;
+    let tree = pool.config().vdev_tree;
     let mut known = |vdev: &VdevConfig| {
-        let path = paths.get(&vdev.guid).cloned();
+        let path = paths.get(&vdev.guid).cloned().or_else(|| has_come(vdev));
+        let absent = path.is_none().then(|| absent(vdev));
         let size = path.as_ref().and_then(|path| std::fs::metadata(path).ok());
         let device_size = size.map_or(0, |meta| meta.len());
         let stats = Stats { device_size, ..Stats::default() };
-        Known { path, stats, ..Known::default() }
+        Known { path, absent, stats, ..Known::default() }
     };
     let mut others = health::others(&configs, &mut known);
-    let tree = pool.config().vdev_tree;
     for spare in others.iter_mut().filter(|spare| tree.find(spare.guid).is_some()) {
         (spare.state, spare.aux) = (State::Unavail, Some(Aux::Spared));
     }
     Ok(others)
+}
+
+/// Where a spare or cache device is by now that was not found when its pool was: where the pool says, if its label is there.
+fn has_come(vdev: &VdevConfig) -> Option<PathBuf> {
+    let path = path_of(vdev);
+    let file = device::ReadFile::open(&path).ok()?;
+    let labels = Labels::read(&file);
+    labels.aux().is_some_and(|label| label.guid == vdev.guid).then_some(path)
 }
 
 /// What is told of a scan.
