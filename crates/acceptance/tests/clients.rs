@@ -842,6 +842,33 @@ fn what_is_told_and_what_is_asked_next_come_in_order() {
     server.join();
 }
 
+/// A connection breaks on which a file was let go of, and nobody has said that this was heard: it is said on the next.
+#[test]
+fn what_was_told_and_not_heard_is_told_again() {
+    let aside = temp_dir();
+    let socket = aside.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let server = rt::thread::spawn("server", move || {
+        let (mut stream, _) = welcomed(&listener, &[]);
+        assert!(matches!(hear(&mut stream), Request::Open { .. }));
+        say(&mut stream, Reply::Opened { handle: 7, stat: Stat::default(), kept_since_ms: 1 });
+        assert!(matches!(hear(&mut stream), Request::Close { handle: 7, .. }));
+        drop(stream);
+        let (mut stream, _) = welcomed(&listener, &[]);
+        let heard = hear(&mut stream);
+        assert!(matches!(heard, Request::Close { handle: 7, .. }), "{heard:?}");
+        say(&mut stream, Reply::Done);
+        assert!(matches!(hear(&mut stream), Request::Stat { .. }));
+        say(&mut stream, Reply::Stat(Stat::default()));
+        drop(stream.read_to_end(&mut Vec::new()));
+    });
+    let client = Client::connect(Options::new(&socket, "tank")).unwrap();
+    drop(client.open(&ROOT, b"/file", READ, 0).unwrap());
+    client.stat(&ROOT, b"/other", true).unwrap();
+    drop(client);
+    server.join();
+}
+
 /// Who reads much, and goes on at once, holds nothing of it while he waits for more: all of the memory would be held so.
 #[test]
 fn readers_that_take_all_memory_come_to_their_end() {

@@ -2,6 +2,7 @@
 //!
 //! The one idea: whoever is told that it broke is told how far the server can have come with what was asked.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -30,8 +31,8 @@ pub(crate) struct Lane {
     beside: Option<Beside>,
     /// The server gave some, and not all of them came.
     pub(crate) lacks_files: bool,
-    /// Answers that nobody waits for, and that were not taken yet.
-    owed: usize,
+    /// What was said whose answers nobody waits for, and which were not taken yet.
+    owed: VecDeque<Vec<u8>>,
     /// The session that it is of.
     pub(crate) epoch: u64,
 }
@@ -59,8 +60,8 @@ impl Lane {
         // Where the system has less to give, it goes on with that.
         let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
         let (inbox, look) = (Inbox::default(), Look::default());
-        let (is_of_few, lacks_files) = (false, false);
-        Ok(Lane { stream, inbox, look, is_of_few, beside: None, lacks_files, owed: 0, epoch })
+        let (is_of_few, lacks_files, owed) = (false, false, VecDeque::new());
+        Ok(Lane { stream, inbox, look, is_of_few, beside: None, lacks_files, owed, epoch })
     }
 
     pub(crate) fn greet(&mut self, hello: &Hello) -> std::io::Result<Answer> {
@@ -109,7 +110,7 @@ impl Lane {
         to: &mut [u8],
     ) -> Result<(Answer, usize), Broken> {
         // Whose answer is owed comes first, and over the socket.
-        let looks_now = self.is_of_few && self.owed == 0;
+        let looks_now = self.is_of_few && self.owed.is_empty();
         self.trays().filter(|_| looks_now).inspect(|trays| trays.look());
         self.ask(frame, bulk)?;
         self.take_owed()?;
@@ -146,29 +147,34 @@ impl Lane {
     }
 
     /// Asks, and leaves the answer to who comes next.
-    pub(crate) fn tell(&mut self, frame: &[u8]) -> Result<(), Broken> {
-        if self.owed == OWED_MAX {
+    pub(crate) fn tell(&mut self, frame: Vec<u8>) -> Result<(), Broken> {
+        if self.owed.len() == OWED_MAX {
             self.take_owed()?;
         }
         // What lies on a tray can be overtaken by what is sent next.
-        self.send(&[frame]).map_err(|cut| Broken::Unsent(cut.error))?;
-        self.owed += 1;
-        Ok(())
+        let sent = self.send(&[&frame]).map_err(|cut| Broken::Unsent(cut.error));
+        self.owed.push_back(frame);
+        sent
     }
 
     /// Takes the answers that nobody waited for.
     fn take_owed(&mut self) -> Result<(), Broken> {
-        while self.owed > 0 {
+        while !self.owed.is_empty() {
             drop(self.answer(&mut [])?);
-            self.owed -= 1;
+            self.owed.pop_front();
         }
         Ok(())
+    }
+
+    /// What was told, and maybe not heard.
+    pub(crate) fn into_untold(self) -> VecDeque<Vec<u8>> {
+        self.owed
     }
 
     /// Lays pieces, one behind the other, where the server looks, or sends them. It takes what was laid down first, so all
     /// that was sent before must have been answered.
     fn lay_or_send(&self, pieces: &[&[u8]]) -> Result<(), Cut> {
-        match self.owed == 0 && self.trays().is_some_and(|trays| trays.put(pieces)) {
+        match self.owed.is_empty() && self.trays().is_some_and(|trays| trays.put(pieces)) {
             true => Ok(()),
             false => self.send(pieces),
         }

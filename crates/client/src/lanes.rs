@@ -3,6 +3,7 @@
 //! The one idea: a session lives as long as one of its connections. So that one of them breaks means nothing for the files
 //! that are open: the next one that is made tells whether the server still knows the session.
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -153,18 +154,34 @@ impl Client {
             return;
         }
         let Ok(frame) = framed(request, &[]) else { return };
+        if !waits {
+            return self.tell(epoch, VecDeque::from([frame]));
+        }
         // Where a connection is broken the next one is told, be they all: as long as the session lives, nobody else does.
         for _ in 0..=self.options.lanes_max {
             let Ok(mut lane) = self.take(Duration::ZERO) else { return };
-            let told = match (epoch == lane.epoch, waits) {
-                (false, _) => Ok(()),
-                (true, false) => lane.tell(&frame),
-                (true, true) => lane.call(&frame, &[], &mut []).map(drop),
-            };
-            match told {
-                Ok(()) => return self.put_back(lane),
-                Err(_) => self.lose(lane),
+            if epoch != lane.epoch || lane.call(&frame, &[], &mut []).is_ok() {
+                return self.put_back(lane);
             }
+            self.lose(lane);
+        }
+    }
+
+    /// Says what nobody waits for, on the next connection where one is broken, with what that one left unheard.
+    fn tell(&self, epoch: u64, mut frames: VecDeque<Vec<u8>>) {
+        for _ in 0..=self.options.lanes_max {
+            let Ok(mut lane) = self.take(Duration::ZERO) else { return };
+            if epoch != lane.epoch {
+                return self.put_back(lane);
+            }
+            let mut is_broken = false;
+            while !is_broken && let Some(frame) = frames.pop_front() {
+                is_broken = lane.tell(frame).is_err();
+            }
+            if !is_broken {
+                return self.put_back(lane);
+            }
+            frames.extend(self.cut(lane));
         }
     }
 
@@ -358,12 +375,23 @@ impl Client {
         self.free.notify_one();
     }
 
-    /// A connection broke. Whether the server has gone, and the session with it, the next one tells.
+    /// A connection broke; what was told on it is told again.
     fn lose(&self, lane: Lane) {
+        let epoch = lane.epoch;
+        let untold = self.cut(lane);
+        if !untold.is_empty() {
+            self.tell(epoch, untold);
+        }
+    }
+
+    /// A connection broke; what was told on it. Whether the server has gone, and the session with it, the next one tells.
+    fn cut(&self, lane: Lane) -> VecDeque<Vec<u8>> {
         let mut state = self.state.lock();
         state.count -= 1;
         state.is_in_doubt |= lane.epoch == state.epoch;
         self.free.notify_one();
+        drop(state);
+        lane.into_untold()
     }
 }
 

@@ -141,7 +141,8 @@ thread_local! {
 
 fn remember(text: &str) {
     let text: Vec<u8> = text.bytes().filter(|byte| *byte != 0).collect();
-    MESSAGE.with_borrow_mut(|message| *message = CString::new(text).unwrap_or_default());
+    // Not where the thread is at its end, and what it remembered is gone.
+    let _ = MESSAGE.try_with(|message| message.replace(CString::new(text).unwrap_or_default()));
 }
 
 /// Runs `body`; what it fails with, or panics with, becomes minus a number and words.

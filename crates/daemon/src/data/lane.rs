@@ -208,7 +208,12 @@ impl<'a> Lane<'a> {
                 Ok(_) => _ = moved.written.fetch_add(head.bulk as u64, Ordering::Relaxed),
                 Err(_) => {}
             }
-            self.send(&answer, read)?;
+            let sent = self.send(&answer, read);
+            if let (Err(_), Ok(Reply::Opened { handle, .. })) = (&sent, &answer) {
+                // Nobody knows of it.
+                session.close(*handle);
+            }
+            sent?;
         }
         Ok(())
     }
