@@ -218,7 +218,8 @@ impl Object {
     ) -> Option<(&'a mut Flight, usize)> {
         let window = windows.front_mut()?;
         let index = block.checked_sub(window.first).filter(|index| *index < window.count)?;
-        let is_same = self.version() == window.version && self.is_unchanged(block, 1);
+        // In this order: a block that was dirty until a sync came in between is not what the window has.
+        let is_same = self.is_unchanged(block, 1) && self.version() == window.version;
         is_same.then_some((&mut window.flight, index as usize))
     }
 

@@ -49,22 +49,39 @@ impl Object {
     }
 
     pub(super) fn source(&self, block: u64) -> Result<(Source, u32)> {
+        let (source, size, _) = self.source_of(block, 1)?;
+        Ok((source, size))
+    }
+
+    /// Where the newest version of a block is, the size that blocks have now, and of how many blocks from it on, at most
+    /// `count`, the same source has the newest version. All by one look: what a sync takes out of memory in between would
+    /// be neither here nor there.
+    fn source_of(&self, block: u64, count: u64) -> Result<(Source, u32, u64)> {
         let state = self.state.lock();
         let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
         let size = head.dnode.block_size();
         for changes in state.changes.iter().rev() {
             if let Some(record) = changes.records.get(&block) {
-                return Ok((Source::Memory(record.clone()), size));
+                return Ok((Source::Memory(record.clone()), size, 1));
             }
             if changes.freed.contains(block) {
-                return Ok((Source::Hole, size));
+                return Ok((Source::Hole, size, 1));
+            }
+        }
+        let mut end = block.saturating_add(count);
+        for changes in &state.changes {
+            if let Some((changed, _)) = changes.records.range(block..end).next() {
+                end = *changed;
+            }
+            if let Some(freed) = changes.freed.first_in(block, end) {
+                end = freed;
             }
         }
         let source = match &state.synced {
             Some(dnode) => Source::Disk(Box::new(Root::of(self.number, dnode)), state.version),
             None => Source::Hole,
         };
-        Ok((source, size))
+        Ok((source, size, (end - block).max(1)))
     }
 
     /// Counts the syncs that changed the object.
@@ -139,7 +156,9 @@ impl Object {
             (at / size, size)
         };
         let inside = (at % size) as usize;
-        let (source, size_now) = self.source(first)?;
+        let most = if self.store.is_on_disks() { TOGETHER_MAX } else { usize::MAX };
+        let wanted = (buf.len().min(most) as u64 / size).max(1);
+        let (source, size_now, count) = self.source_of(first, wanted)?;
         if u64::from(size_now) != size {
             return Ok(0);
         }
@@ -160,9 +179,6 @@ impl Object {
                     return Ok(part);
                 }
                 // Whole records: as many as are on disk side by side.
-                let most = if self.store.is_on_disks() { TOGETHER_MAX } else { usize::MAX };
-                let wanted = (buf.len().min(most.max(size)) / size) as u64;
-                let count = self.clean_run(first, wanted);
                 let used = count as usize * size;
                 match self.read_records(&root, first, count, size, &mut buf[..used]) {
                     Ok(()) => Ok(used),
@@ -181,21 +197,6 @@ impl Object {
                 || changes.freed.first_in(first, first + count).is_some()
         };
         state.newest.is_some() && !state.changes.iter().any(changed)
-    }
-
-    /// Of blocks `[first, first + count)`, how many from the start on no living txg has changed.
-    fn clean_run(&self, first: u64, count: u64) -> u64 {
-        let state = self.state.lock();
-        let mut end = first + count;
-        for changes in &state.changes {
-            if let Some((block, _)) = changes.records.range(first..end).next() {
-                end = *block;
-            }
-            if let Some(block) = changes.freed.first_in(first, end) {
-                end = block;
-            }
-        }
-        (end - first).max(1)
     }
 
     fn read_records(
@@ -241,30 +242,18 @@ impl Object {
     pub fn next_block(&self, from: u64, limit: u64, data: bool) -> Result<Option<u64>> {
         let mut at = from;
         while at < limit {
-            match self.source(at)?.0 {
+            let (source, _, count) = self.source_of(at, limit - at)?;
+            match source {
                 Source::Memory(_) if data => return Ok(Some(at)),
                 Source::Hole if !data => return Ok(Some(at)),
-                Source::Memory(_) => at += 1,
-                Source::Hole => {
-                    at += 1;
-                    if self.state.lock().synced.is_none() {
-                        let state = self.state.lock();
-                        let next = state
-                            .changes
-                            .iter()
-                            .filter_map(|c| c.records.range(at..limit).next().map(|(b, _)| *b))
-                            .min();
-                        match next {
-                            Some(next) => at = next,
-                            None => return Ok(None),
-                        }
-                    }
-                }
-                Source::Disk(root, _) => {
-                    let stop = at + self.clean_run(at, limit - at);
-                    match root.next(&self.store, at, stop, data)? {
-                        Some(found) => return Ok(Some(found)),
-                        None => at = stop,
+                Source::Memory(_) | Source::Hole => at += count,
+                Source::Disk(root, version) => {
+                    match root.next(&self.store, at, at + count, data) {
+                        Ok(Some(found)) => return Ok(Some(found)),
+                        Ok(None) => at += count,
+                        // An indirect block may have been freed and reused while it was read.
+                        Err(_) if self.version() != version => {}
+                        Err(e) => return Err(e),
                     }
                 }
             }

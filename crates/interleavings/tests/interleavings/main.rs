@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod reader;
+mod stale;
 mod told;
 mod writer;
 
