@@ -75,6 +75,8 @@ impl Dying {
 #[derive(Default)]
 pub(super) struct Chain {
     pub(super) blocks: VecDeque<Block>,
+    /// Bytes of blocks that go with the txg that is being synced: until then a log begins with them.
+    leaving: u64,
     /// The txg whose header leads to it first.
     header_since: Option<u64>,
     /// A block of it could not be written: what follows is not found.
@@ -96,6 +98,16 @@ impl Chain {
     /// Bytes that its blocks take.
     pub(super) fn bytes(&self) -> u64 {
         self.blocks.iter().map(|block| block.dva.asize).sum()
+    }
+
+    /// Bytes of all that is to be read after a crash.
+    pub(super) fn bytes_on_disk(&self) -> u64 {
+        self.bytes() + self.leaving
+    }
+
+    /// A txg is on stable storage, with its header.
+    pub(super) fn synced(&mut self) {
+        self.leaving = 0;
     }
 
     /// Does a header on disk, or about to be, lead to it?
@@ -222,8 +234,9 @@ impl Log {
         }
         let first = chain.blocks.front().map(|block| block.bp);
         while chain.first_goes(txg) {
-            let block = chain.blocks.pop_front();
-            dying.extend(block.as_ref().map(Chain::without));
+            let Some(block) = chain.blocks.pop_front() else { break };
+            chain.leaving += block.dva.asize;
+            dying.push(Chain::without(&block));
         }
         let now = chain.blocks.front().map(|block| block.bp);
         let new = chain.header_since.is_none();
@@ -245,5 +258,39 @@ impl Log {
         let dying = state.chain.abandon();
         state.incomplete_until = u64::MAX;
         (!dying.is_empty()).then_some((had, dying))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_a_log_is_in_it_until_that_is_on_disk() {
+        let log = Log::new(0, 0);
+        log.recording.store(true, Ordering::SeqCst);
+        let block = |number: u64| {
+            let dva = Dva { vdev: 0, offset: number << 17, asize: 128 << 10, gang: false };
+            let props = BlkProps {
+                lsize: 128 << 10,
+                psize: 128 << 10,
+                compress: Compress::Off,
+                checksum: Checksum::Zilog2,
+                kind: ObjectType::INTENT_LOG,
+                level: 0,
+            };
+            let bp = BlkPtr::new(props, &[dva], 7, 0, [1, 2, 3, number]);
+            Block { bp, dva, born: true, fate: Fate::Stable, until: 7 }
+        };
+        log.state.lock().chain.blocks.extend((1..=5).map(block));
+        let mut dying = Vec::new();
+        assert!(log.header(7, false, &mut dying).is_some());
+        let on_disk = || {
+            let chain = &log.state.lock().chain;
+            (chain.bytes(), chain.bytes_on_disk())
+        };
+        assert_eq!((dying.len(), on_disk()), (4, (128 << 10, 640 << 10)));
+        log.synced(7);
+        assert_eq!(on_disk(), (128 << 10, 128 << 10));
     }
 }

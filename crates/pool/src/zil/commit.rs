@@ -187,7 +187,7 @@ impl Pool {
         state.chain.is_live(synced)
             && !writing.without_logs.load(Ordering::SeqCst)
             && state.incomplete_until <= synced
-            && state.chain.bytes() <= LOG_MAX_BYTES
+            && state.chain.bytes_on_disk() <= LOG_MAX_BYTES
     }
 
     /// Is there room for a log beside all that was admitted? It is no reason for a txg to fail in its middle.
@@ -220,7 +220,7 @@ impl Pool {
             last.until = until;
             let first = last.bp;
             let predicted = state.sizes.iter().copied().max().unwrap_or(0);
-            let coming = entries.iter().map(Entry::bytes).sum::<usize>() as u64;
+            let coming = entries.iter().map(|entry| size_of(entry) as u64).sum::<u64>();
             state.coming += coming;
             (entries, coming, upto, until, first, state.seq, predicted)
         };
@@ -325,7 +325,8 @@ impl State {
             self.crowded_until = open + 1;
         }
         let limit = if throughput { LARGE } else { DATA_MAX };
-        let others = self.chain.bytes() + self.queue.bytes() as u64 + self.coming;
+        let queued = self.queue.bytes() as u64 + self.queue.unread();
+        let others = self.chain.bytes() + queued + self.coming;
         let many = self.waiting > 0 || others + written > LOG_SYNC_BYTES;
         let crowded = open <= self.crowded_until && written > MUCH;
         written <= LARGE || written <= limit && !many && !crowded

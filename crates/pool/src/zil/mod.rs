@@ -111,7 +111,9 @@ impl Log {
     /// `txg` is on stable storage: its records are superfluous.
     pub(crate) fn synced(&self, txg: u64) {
         if self.is_recording() {
-            self.state.lock().queue.drop_until(txg);
+            let mut state = self.state.lock();
+            state.queue.drop_until(txg);
+            state.chain.synced();
         }
     }
 }

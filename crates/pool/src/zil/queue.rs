@@ -82,6 +82,16 @@ pub(super) struct Queue {
     /// How many were ever ready.
     pushed: u64,
     bytes: usize,
+    /// Bytes of data of writes that are ready, and are read when they are put into blocks.
+    unread: u64,
+}
+
+/// Bytes of data that an entry stands for without having them.
+fn unread(entry: &Entry) -> u64 {
+    match entry.what {
+        What::Written { length, .. } => length,
+        _ => 0,
+    }
 }
 
 impl Queue {
@@ -92,6 +102,7 @@ impl Queue {
 
     pub(super) fn push(&mut self, entry: Entry) {
         self.bytes += entry.bytes();
+        self.unread += unread(&entry);
         self.ready.push_back(entry);
         self.pushed += 1;
     }
@@ -120,6 +131,7 @@ impl Queue {
     pub(super) fn take(&mut self, synced: u64) -> Vec<Entry> {
         let all = std::mem::take(&mut self.ready);
         self.bytes -= all.iter().map(Entry::bytes).sum::<usize>();
+        self.unread = 0;
         all.into_iter().filter(|entry| entry.txg > synced).collect()
     }
 
@@ -133,11 +145,12 @@ impl Queue {
     /// Bytes of data that were written to an object.
     pub(super) fn written(&self, object: u64) -> u64 {
         let list = self.objects.get(&object).map(Vec::as_slice).unwrap_or_default();
-        let length = |entry: &Entry| match entry.what {
-            What::Written { length, .. } => length,
-            _ => 0,
-        };
-        list.iter().map(length).sum()
+        list.iter().map(unread).sum()
+    }
+
+    /// Bytes of data that the next commit has to read.
+    pub(super) fn unread(&self) -> u64 {
+        self.unread
     }
 
     /// Until which txg an object has changes that no record tells; 0: it has none.
@@ -155,6 +168,7 @@ impl Queue {
         self.untold.retain(|_, until| *until > txg);
         let of_objects = self.objects.values().flatten();
         self.bytes = self.ready.iter().chain(of_objects).map(Entry::bytes).sum();
+        self.unread = self.ready.iter().map(unread).sum();
     }
 
     /// Forgets everything but how much there was.
@@ -181,7 +195,8 @@ impl State {
             Change::UntoldNames => self.incomplete_until = self.incomplete_until.max(txg),
             Change::Untold(object) => drop(self.queue.untold.insert(object, txg)),
             Change::Moving(object) => {
-                let much = self.queue.written(object) > DATA_MAX;
+                // With that of others that were moved: whoever asks next writes all of it.
+                let much = self.queue.written(object) + self.queue.unread() > DATA_MAX;
                 for entry in self.queue.take_of(object) {
                     match much {
                         true => self.incomplete_until = self.incomplete_until.max(entry.txg),
@@ -267,6 +282,25 @@ mod tests {
         assert_eq!(state.incomplete_until, 7);
         state.queue.drop_until(7);
         assert_eq!(state.queue.untold_until(5), 0);
+    }
+
+    #[test]
+    fn much_that_was_moved_goes_with_its_txg() {
+        let mut state = State::default();
+        for object in 0..40 {
+            state.note(7, written(object, 0, 3 << 20));
+            state.note(7, Change::Moving(object));
+            state.note(7, Change::Names(vec![0; 48]));
+        }
+        let data = |entry: &Entry| unread(entry);
+        let in_log: u64 = state.queue.ready.iter().map(data).sum();
+        assert_eq!((in_log, state.queue.unread(), state.incomplete_until), (3 << 20, 3 << 20, 7));
+        state.queue.drop_until(7);
+        state.note(8, written(50, 0, 3 << 20));
+        state.note(8, Change::Moving(50));
+        assert_eq!((state.queue.unread(), state.incomplete_until), (3 << 20, 7));
+        state.queue.take(7);
+        assert_eq!(state.queue.unread(), 0);
     }
 
     #[test]
