@@ -78,6 +78,7 @@ impl Filesystem {
     /// directories. 0: as much as there is.
     pub fn set_quota(&self, owner: Owner, objects: bool, id: u64, quota: u64) -> Result<()> {
         let kind = quota_of(owner, objects);
+        let _lock = self.lock(MASTER_NODE_OBJECT);
         let tx = self.enter_readonly(if quota == 0 { 0 } else { BYTES_PER_OBJECT })?;
         let master = Zap::open(&self.objset, MASTER_NODE_OBJECT)?;
         let known = master.get_u64(kind.key().as_bytes())?.filter(|number| *number != 0);

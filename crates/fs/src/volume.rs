@@ -7,7 +7,7 @@ use dmu::{Object, Zap};
 use format::master_node::{ZVOL_DATA_OBJECT, ZVOL_PROPS_OBJECT, ZVOL_SIZE};
 use format::objset::ObjsetType;
 use pool::{Dataset, Pool, PoolError};
-use rt::sync::Arc;
+use rt::sync::{Arc, Mutex};
 
 use crate::error::{FsError, Result};
 use crate::file::segments;
@@ -19,6 +19,8 @@ pub struct Volume {
     dataset: Arc<Dataset>,
     object: Arc<Object>,
     size: u64,
+    /// Who changes it, in a txg that he enters under it: all who have it open have the same.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Volume {
@@ -34,7 +36,8 @@ impl Volume {
             return Err(FsError::NotAFilesystem { name: name.into(), reason });
         };
         let object = dataset.objset.object(ZVOL_DATA_OBJECT)?;
-        Ok(Some(Volume { dataset, object, size }))
+        let turn = dataset.shared(|| Mutex::new(()));
+        Ok(Some(Volume { dataset, object, size, turn }))
     }
 
     /// Its data set.
@@ -106,6 +109,7 @@ impl Volume {
             let reason = "no multiple of the size of its blocks";
             return Err(FsError::Invalid { path: self.dataset.name(), reason });
         }
+        let _turn = self.turn.lock();
         let tx = pool.admit(&self.dataset, 0)?;
         let props = Zap::open(&self.dataset.objset, ZVOL_PROPS_OBJECT)?;
         props.put_u64(&tx, ZVOL_SIZE.as_bytes(), size)?;
@@ -128,6 +132,7 @@ impl Volume {
     /// Writes `data` at `offset`, within the volume.
     pub(crate) fn replay_write(&self, pool: &Pool, offset: u64, data: &[u8]) -> Result<()> {
         self.check(offset, data.len() as u64)?;
+        let _turn = self.turn.lock();
         let tx = pool.admit(&self.dataset, data.len() as u64)?;
         Ok(self.object.write(&tx, offset, data)?)
     }
@@ -135,6 +140,7 @@ impl Volume {
     /// Frees a range, as far as it is within the volume: for its intent log only.
     pub(crate) fn punch_hole(&self, pool: &Pool, offset: u64, length: u64) -> Result<()> {
         self.check(offset, 0)?;
+        let _turn = self.turn.lock();
         let tx = pool.admit(&self.dataset, 0)?;
         Ok(self.object.free_bytes(&tx, offset, length.min(self.size - offset))?)
     }

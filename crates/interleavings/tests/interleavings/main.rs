@@ -13,6 +13,7 @@
 mod reader;
 mod stale;
 mod told;
+mod turns;
 mod writer;
 
 use std::collections::BTreeMap;
