@@ -213,6 +213,8 @@ impl Filesystem {
 
     /// The object with this number, which must be a file, directory or other named object.
     pub fn object(&self, number: u64) -> Result<Arc<Object>> {
+        // What was rolled back or destroyed is freed: its blocks are others' soon, and not all have checksums.
+        self.dataset.not_revoked()?;
         Ok(self.objset.object(number)?)
     }
 

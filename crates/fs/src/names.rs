@@ -39,6 +39,7 @@ impl DirEntry {
 
 impl Filesystem {
     pub(crate) fn directory(&self, number: u64) -> Result<Zap> {
+        self.dataset.not_revoked()?;
         match self.objset.object_of(number, ObjectType::DIRECTORY_CONTENTS) {
             Ok(object) => Ok(Zap::of(object)?),
             Err(dmu::DmuError::WrongKind { .. }) => {

@@ -57,6 +57,7 @@ impl Volume {
 
     /// Reads up to `buf.len()` bytes from `offset` on; returns how many there were.
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.dataset.not_revoked()?;
         let part = self.size.saturating_sub(offset).min(buf.len() as u64) as usize;
         self.object.read(offset, &mut buf[..part])?;
         Ok(part)

@@ -590,10 +590,18 @@ fn data_sets_with_a_log_are_managed_as_others() {
     pool.promote("tank/d").unwrap();
     fsynced("tank/d");
     fsynced("tank/a");
+    let before = ["tank/d", "tank/a"].map(|name| Filesystem::open(&pool, name).unwrap());
+    let left = before.each_ref().map(|fs| fs.read_dir(fs.root()).unwrap()[0].object);
     pool.rollback("tank/d@one").unwrap();
     fsynced("tank/d");
     pool.destroy_dataset("tank/a").unwrap();
     pool.finish_freeing(|_| true).unwrap();
+    for (fs, file) in before.iter().zip(left) {
+        // Who still has it open reads nothing: what it had is others' by now.
+        let read = fs.read(file, 0, &mut [0; 100]).map_err(|e| e.errno());
+        assert_eq!((read, fs.lookup(fs.root(), b"any").is_err()), (Err(fs::code::STALE), true));
+    }
+    drop(before);
     fs.write(object, 0, b"last").unwrap();
     fs.fsync(object).unwrap();
     let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
