@@ -33,6 +33,8 @@ impl Filesystem {
         }
         let tx = self.enter(2 * NAME_BYTES)?;
         let (dir, other_dir) = (self.directory(from)?, self.directory(to)?);
+        // Before anybody can find them: what others do below them there is not to be in a log without it.
+        self.tell_untold_names(&tx);
         dir.put_u64(&tx, &one.name, entry_value(other.object, other.kind))?;
         other_dir.put_u64(&tx, &other.name, entry_value(one.object, one.kind))?;
         let moved_in = i64::from(other.kind == mode::DIR) - i64::from(one.kind == mode::DIR);
@@ -47,7 +49,6 @@ impl Filesystem {
                 znode.ctime = attrs::now();
             })?;
         }
-        self.tell_untold_names(&tx);
         drop((tx, locks, tree));
         self.done(one.object)
     }

@@ -546,9 +546,8 @@ impl Filesystem {
 
     /// A name that led to an object does no more; with the last one it goes.
     fn lose_name(&self, tx: &Tx<'_>, object: &Arc<Object>, attrs: &Attrs) -> Result<Gone> {
-        let is_dir = attrs.is_dir();
-        let last = is_dir || attrs.links <= 1;
-        if last {
+        let gone = Gone::of(object.number(), attrs);
+        if gone.last {
             self.free_object(tx, object, attrs)?;
         } else {
             self.change_znode(tx, object, |znode| {
@@ -556,7 +555,7 @@ impl Filesystem {
                 znode.ctime = attrs::now();
             })?;
         }
-        Ok(Gone { object: object.number(), is_dir, last })
+        Ok(gone)
     }
 
     /// Takes an entry out of a directory.
@@ -643,32 +642,38 @@ impl Filesystem {
                 _ => replaced = Some((old, object, attrs)),
             }
         }
-        // Who looks for either name meanwhile finds something there, as long as they are spelled as they were.
-        let in_place = replaced.as_ref().is_some_and(|(old, ..)| old.name == new_name);
-        if let Some((old, ..)) = &replaced
-            && !in_place
-        {
-            self.remove_entry(&tx, to, &old.name, is_dir)?;
-        }
-        if respelled {
-            self.remove_entry(&tx, from, &moved.name, is_dir)?;
-        }
-        let zap = self.directory(to)?;
-        zap.put_u64(&tx, new_name, entry_value(moved.object, attrs.kind()))?;
-        let more = i64::from(!in_place);
-        self.count_entries(&tx, zap.object(), more, more * i64::from(is_dir))?;
-        if !respelled {
-            self.remove_entry(&tx, from, &moved.name, is_dir)?;
-        }
-        let gone = match &replaced {
-            Some((_, object, attrs)) => Some(self.lose_name(&tx, object, attrs)?),
-            None => None,
-        };
-        self.change_znode(&tx, &object, |znode| {
-            znode.parent = to;
-            znode.ctime = attrs::now();
-        })?;
+        // Told before anybody can find it under its new name: what others do below a directory there comes after it in
+        // the log.
+        let gone = replaced.as_ref().map(|(_, object, attrs)| Gone::of(object.number(), attrs));
         self.tell_moved(&tx, moved.object, (from, &moved.name), (to, new_name), gone);
+        let change = || {
+            // Who looks for either name meanwhile finds something there, as long as they are spelled as they were.
+            let in_place = replaced.as_ref().is_some_and(|(old, ..)| old.name == new_name);
+            if let Some((old, ..)) = &replaced
+                && !in_place
+            {
+                self.remove_entry(&tx, to, &old.name, is_dir)?;
+            }
+            if respelled {
+                self.remove_entry(&tx, from, &moved.name, is_dir)?;
+            }
+            let zap = self.directory(to)?;
+            zap.put_u64(&tx, new_name, entry_value(moved.object, attrs.kind()))?;
+            let more = i64::from(!in_place);
+            self.count_entries(&tx, zap.object(), more, more * i64::from(is_dir))?;
+            if !respelled {
+                self.remove_entry(&tx, from, &moved.name, is_dir)?;
+            }
+            if let Some((_, object, attrs)) = &replaced {
+                self.lose_name(&tx, object, attrs)?;
+            }
+            self.change_znode(&tx, &object, |znode| {
+                znode.parent = to;
+                znode.ctime = attrs::now();
+            })
+        };
+        // The log says otherwise.
+        change().inspect_err(|_| self.tell_untold_names(&tx))?;
         drop((tx, locks, tree));
         self.done(moved.object)
     }

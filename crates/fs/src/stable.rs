@@ -1,7 +1,8 @@
 //! What is promised to be stable before its txg would be: each change tells what a replay needs to do it again.
 //!
-//! The one idea: a change tells as its last step, with its locks still held; so what is told of an object or a name
-//! is in the order in which it happened. Nobody tells anything before somebody has asked for the first time.
+//! The one idea: a change tells with its locks still held, as its last step, or before anybody can find what it has
+//! named; so what is told is in the order in which it happened. Nobody tells anything before somebody has asked for the
+//! first time.
 //! FORMAT: section 12.3.
 
 use dmu::{Object, Tx};
@@ -210,6 +211,14 @@ pub(crate) struct Gone {
     pub(crate) is_dir: bool,
     /// It has no other.
     pub(crate) last: bool,
+}
+
+impl Gone {
+    /// What becomes of an object with these attributes that loses a name.
+    pub(crate) fn of(object: u64, attrs: &Attrs) -> Gone {
+        let is_dir = attrs.is_dir();
+        Gone { object, is_dir, last: is_dir || attrs.links <= 1 }
+    }
 }
 
 fn words(time: Time) -> [u64; 2] {

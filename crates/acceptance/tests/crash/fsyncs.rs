@@ -475,6 +475,51 @@ fn what_is_gone_is_not_done_again() {
     assert!(fs.resolve(b"file").is_err());
 }
 
+/// Who finds a directory under its new name, and is told that what he has made below is stable, finds it there after a
+/// crash, though the move was still under way.
+#[test]
+fn what_is_made_below_a_moved_directory_is_below_it() {
+    let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+    let (pool, fs, _) = warm(&set, STRIPE);
+    let new = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+    let dir = NewObject { mode: mode::DIR | 0o700, ..new };
+    let [from, to] = [&b"from"[..], b"to"].map(|name| fs.create(fs.root(), name, &dir).unwrap());
+    let below = fs.create(from, b"below", &dir).unwrap();
+    // What is replaced has attributes of its own, whose names must be read from the disk before it goes.
+    let mut rng = Rng::new(5);
+    for _ in 0..20 {
+        let name: String = (0..12).map(|_| format!("{:016x}", rng.next_u64())).collect();
+        fs.set_xattr(to, format!("user.{name}").as_bytes(), Some(&[1; 40_000])).unwrap();
+    }
+    pool.close().unwrap();
+    drop((fs, pool));
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    let fs = Arc::new(Filesystem::open(&pool, POOL).unwrap());
+    for name in [b"1", b"2", b"3"] {
+        let made = fs.create(below, name, &new).unwrap();
+        fs.fsync(made).unwrap();
+    }
+    assert!(fs.attrs(to).is_ok() && fs.attrs(from).is_ok());
+    set.disk(0).inject(Fault::new(Kind::Slow(std::time::Duration::from_millis(500)), On::Reads));
+    let theirs = fs.clone();
+    let moving = rt::thread::spawn("moving", move || {
+        theirs.rename(theirs.root(), b"from", theirs.root(), b"to").unwrap();
+    });
+    while fs.resolve(b"to/below").is_err() {
+        rt::time::sleep(std::time::Duration::from_millis(1));
+    }
+    let made = fs.create(below, b"made", &new).unwrap();
+    fs.fsync(made).unwrap();
+    let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+    moving.join();
+    drop((fs, pool));
+    let set = SimSet::from_images(images);
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
+    let fs = Filesystem::open(&pool, POOL).unwrap();
+    assert_eq!(fs.resolve(b"to/below/made").unwrap(), made);
+}
+
 /// A record that cannot be done again now may be some day; those before it are not done twice, though they are in the
 /// same txg.
 #[test]
