@@ -225,8 +225,7 @@ impl Filesystem {
 
     /// The attributes of an open object.
     pub fn attrs_of(&self, object: &Arc<Object>) -> Result<Attrs> {
-        let header = object.header()?;
-        let spill = object.spill()?;
+        let (header, spill) = object.header_and_spill()?;
         let layouts = self.shared.layouts.read();
         let read = self
             .view(&header, spill.as_deref().map(|bytes| &bytes[..]), &layouts)
@@ -262,14 +261,24 @@ impl Filesystem {
 
     /// The attributes of fixed size of an open object.
     pub fn znode_of(&self, object: &Arc<Object>) -> Result<Znode> {
-        let spill = object.spill()?;
+        let read = |header: &DnodePhys, spill: Option<&[u8]>, layouts: &Layouts| {
+            Znode::read(&self.view(header, spill, layouts)?)
+        };
         let layouts = self.shared.layouts.read();
-        object
-            .with_header(|header| {
-                let view = self.view(header, spill.as_deref().map(|bytes| &bytes[..]), &layouts)?;
-                Znode::read(&view)
-            })?
-            .map_err(|e| self.damaged(object.number(), e))
+        // Without a copy, if there is no spill block.
+        let alone =
+            |header: &DnodePhys| (!header.has_spill()).then(|| read(header, None, &layouts));
+        let alone = object.with_header(alone)?;
+        drop(layouts);
+        let znode = match alone {
+            Some(znode) => znode,
+            None => {
+                let (header, spill) = object.header_and_spill()?;
+                let spill = spill.as_deref().map(|bytes| &bytes[..]);
+                read(&header, spill, &self.shared.layouts.read())
+            }
+        };
+        znode.map_err(|e| self.damaged(object.number(), e))
     }
 
     /// Changes attributes of fixed size: in place if all of them lie in the bonus.
@@ -676,21 +685,5 @@ impl Filesystem {
         change().inspect_err(|_| self.tell_untold_names(&tx))?;
         drop((tx, locks, tree));
         self.done(moved.object)
-    }
-
-    /// Is `dir` the directory `top` or below it?
-    pub(crate) fn is_below(&self, dir: u64, top: u64) -> Result<bool> {
-        let mut at = dir;
-        // A damaged tree may have a cycle; no real one is this deep.
-        for _ in 0..100_000 {
-            if at == top {
-                return Ok(true);
-            }
-            if at == self.root {
-                return Ok(false);
-            }
-            at = self.attrs(at)?.parent;
-        }
-        Ok(true)
     }
 }

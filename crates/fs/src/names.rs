@@ -138,6 +138,22 @@ impl Filesystem {
         self.count_entries(tx, dir.object(), 1, i64::from(kind == mode::DIR))
     }
 
+    /// Is `dir` the directory `top` or below it?
+    pub(crate) fn is_below(&self, dir: u64, top: u64) -> Result<bool> {
+        let mut at = dir;
+        // A damaged tree may have a cycle; no real one is this deep.
+        for _ in 0..100_000 {
+            if at == top {
+                return Ok(true);
+            }
+            if at == self.root() {
+                return Ok(false);
+            }
+            at = self.attrs(at)?.parent;
+        }
+        Ok(true)
+    }
+
     pub(crate) fn must_find(&self, dir: u64, name: &[u8]) -> Result<DirEntry> {
         self.lookup(dir, name)?.ok_or_else(|| FsError::NotFound { path: shown(name) })
     }

@@ -3,7 +3,7 @@
 //! The one idea: one look at the state says where a block is; if the state has moved on by the time
 //! the disk has answered wrongly, look again.
 
-use format::BlkPtr;
+use format::{BlkPtr, DnodePhys};
 use store::{At, Block};
 
 use super::{Changes, Object, Record, Spill};
@@ -261,22 +261,37 @@ impl Object {
         Ok(None)
     }
 
+    /// The newest header, and the spill block that goes with it. Both by one look: a change moves what is in the one to
+    /// the other.
+    pub fn header_and_spill(&self) -> Result<(DnodePhys, Option<Block>)> {
+        self.with_spill(DnodePhys::clone)
+    }
+
     /// The newest spill block.
     pub fn spill(&self) -> Result<Option<Block>> {
-        let bp = {
-            let state = self.state.lock();
-            let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
-            match &head.spill {
-                Spill::None => return Ok(None),
-                Spill::New(bytes) => return Ok(Some(bytes.clone())),
-                Spill::OnDisk => state.synced.as_ref().and_then(|d| d.spill().copied()),
+        Ok(self.with_spill(|_| ())?.1)
+    }
+
+    fn with_spill<R>(&self, f: impl Fn(&DnodePhys) -> R) -> Result<(R, Option<Block>)> {
+        loop {
+            let (header, bp, version) = {
+                let state = self.state.lock();
+                let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
+                let header = f(&head.dnode);
+                let bp = match &head.spill {
+                    Spill::None => None,
+                    Spill::New(bytes) => return Ok((header, Some(bytes.clone()))),
+                    Spill::OnDisk => state.synced.as_ref().and_then(|d| d.spill().copied()),
+                };
+                (header, bp, state.version)
+            };
+            let Some(bp) = bp.filter(|bp| !bp.is_hole()) else { return Ok((header, None)) };
+            match self.store.read_for(self.at(SPILL), &bp) {
+                Ok(block) => return Ok((header, Some(block))),
+                // It may have been freed and reused while it was read.
+                Err(_) if self.version() != version => {}
+                Err(e) => return Err(self.block_error(SPILL)(e)),
             }
-        };
-        match bp {
-            Some(bp) if !bp.is_hole() => {
-                self.store.read_for(self.at(SPILL), &bp).map(Some).map_err(self.block_error(SPILL))
-            }
-            _ => Ok(None),
         }
     }
 }

@@ -88,10 +88,34 @@ fn data(seed: u64) {
     }
 }
 
+/// An attribute that is there all the time is found, wherever it is kept beside others that come and go.
+fn attributes(_seed: u64) {
+    let pool = create(&SimSet::new(2, 64 << 20));
+    let fs = Arc::new(Filesystem::open(&pool, POOL).unwrap());
+    let file = new_file(&fs, "file");
+    fs.set_xattr(file, b"user.kept", Some(b"always")).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let (theirs, ends) = (fs.clone(), over.clone());
+    let reader = spawn("reader", move || {
+        while !ends.load(Ordering::SeqCst) {
+            let found = theirs.xattr(file, b"user.kept").unwrap();
+            assert_eq!(found.as_deref(), Some(&b"always"[..]));
+            assert_eq!(theirs.attrs(file).unwrap().links, 1);
+        }
+    });
+    for _ in 0..2 * TIMES {
+        // All of them together have no room in the dnode.
+        fs.set_xattr(file, b"user.large", Some(&[1; 3000])).unwrap();
+        fs.set_xattr(file, b"user.large", None).unwrap();
+    }
+    over.store(true, Ordering::SeqCst);
+    reader.join();
+}
+
 #[test]
 fn no_read_is_older_than_what_was_written_before() {
     for seed in 0..rounds(10, 200) {
-        for story in [records, data] {
+        for story in [records, data, attributes] {
             #[cfg(feature = "sim")]
             rt::sim::run(seed, move || story(seed));
             #[cfg(not(feature = "sim"))]
