@@ -10,6 +10,7 @@ use rt::sync::Arc;
 use crate::attrs::{self, Attrs, mode};
 use crate::error::{FsError, Result, shown};
 use crate::filesystem::Filesystem;
+use crate::locks::Locked;
 use crate::names::NAME_MAX;
 use crate::new::{NewObject, Who};
 
@@ -41,9 +42,20 @@ fn check_attribute(name: &[u8]) -> Result<()> {
 }
 
 impl Filesystem {
+    /// The attributes of an object; where extended ones are in a hidden directory, with its lock: a change takes one out
+    /// there before it is elsewhere.
+    fn attrs_with_hidden(&self, number: u64) -> Result<(Attrs, Option<Locked<'_>>)> {
+        let attrs = self.attrs(number)?;
+        if attrs.xattr_object.is_none() {
+            return Ok((attrs, None));
+        }
+        let lock = self.lock(number);
+        Ok((self.attrs(number)?, Some(lock)))
+    }
+
     /// All extended attributes of an object, by name.
     pub fn xattrs(&self, number: u64) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let attrs = self.attrs(number)?;
+        let (attrs, _lock) = self.attrs_with_hidden(number)?;
         self.xattrs_of(number, &attrs)
     }
 
@@ -68,7 +80,7 @@ impl Filesystem {
 
     /// One extended attribute of an object.
     pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let attrs = self.attrs(number)?;
+        let (attrs, _lock) = self.attrs_with_hidden(number)?;
         if let Some(packed) = &attrs.xattrs {
             let list = NvList::parse(packed).map_err(|e| self.damaged(number, e))?;
             if let Some(Value::ByteArray(bytes)) = list.get(name) {
@@ -84,7 +96,7 @@ impl Filesystem {
 
     /// The names of the extended attributes of an object.
     pub fn xattr_names(&self, number: u64) -> Result<Vec<Vec<u8>>> {
-        let attrs = self.attrs(number)?;
+        let (attrs, _lock) = self.attrs_with_hidden(number)?;
         let mut names: Vec<Vec<u8>> = match &attrs.xattrs {
             Some(packed) => {
                 let list = unpack(packed).map_err(|e| self.damaged(number, e))?;

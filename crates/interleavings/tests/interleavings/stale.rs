@@ -94,19 +94,24 @@ fn attributes(_seed: u64) {
     let fs = Arc::new(Filesystem::open(&pool, POOL).unwrap());
     let file = new_file(&fs, "file");
     fs.set_xattr(file, b"user.kept", Some(b"always")).unwrap();
+    fs.set_xattr(file, b"user.moved", Some(b"always")).unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let (theirs, ends) = (fs.clone(), over.clone());
     let reader = spawn("reader", move || {
         while !ends.load(Ordering::SeqCst) {
             let found = theirs.xattr(file, b"user.kept").unwrap();
             assert_eq!(found.as_deref(), Some(&b"always"[..]));
-            assert_eq!(theirs.attrs(file).unwrap().links, 1);
+            assert!(theirs.xattr(file, b"user.moved").unwrap().is_some());
+            assert!(theirs.xattr_names(file).unwrap().contains(&b"user.moved".to_vec()));
         }
     });
     for _ in 0..2 * TIMES {
         // All of them together have no room in the dnode.
         fs.set_xattr(file, b"user.large", Some(&[1; 3000])).unwrap();
         fs.set_xattr(file, b"user.large", None).unwrap();
+        // One that is too large goes into a directory of its own.
+        fs.set_xattr(file, b"user.moved", Some(&[2; 40_000])).unwrap();
+        fs.set_xattr(file, b"user.moved", Some(b"always")).unwrap();
     }
     over.store(true, Ordering::SeqCst);
     reader.join();
