@@ -3,12 +3,25 @@
 use format::znode::Time;
 
 use crate::acl;
-use crate::attrs::{self, Attrs};
-use crate::error::Result;
+use crate::attrs::{self, Attrs, mode};
+use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 
 /// A read moves the time of access on only if it is older than this, in seconds, or than the last change.
 const RELATIME_SECS: i64 = 24 * 60 * 60;
+
+/// What a program may do beside what its user may.
+const CAPABILITIES: &[u8] = b"security.capability";
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+const GROUP_EXECUTES: u32 = 0o010;
+
+/// The permissions of a file after somebody who is not root has written to it. (Set-gid that the group may not execute means
+/// something else.)
+fn disarmed(mode: u32) -> u32 {
+    let set_gid = if mode & GROUP_EXECUTES != 0 { SET_GID } else { 0 };
+    mode & !(SET_UID | set_gid)
+}
 
 /// A time to be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +102,26 @@ impl Filesystem {
         }
     }
 
+    /// Somebody who is not root is about to change what is in an object: if it is a file, it is no program any more that acts
+    /// as its owner, or may do more than who runs it.
+    pub fn disarm(&self, number: u64) -> Result<()> {
+        let attrs = self.attrs(number)?;
+        if attrs.kind() != mode::FILE {
+            return Ok(());
+        }
+        if attrs.xattrs.is_some() || attrs.xattr_object.is_some() {
+            match self.set_xattr(number, CAPABILITIES, None) {
+                Ok(()) | Err(FsError::NoAttribute { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let permissions = attrs.permissions();
+        match disarmed(permissions) {
+            same if same == permissions => Ok(()),
+            mode => self.setattr(number, &Setattr { mode: Some(mode), ..Setattr::default() }),
+        }
+    }
+
     /// Notes that an object was read, if its time of access is to be moved on: with `relatime` only if it is older
     /// than the last change or a day, else if it is not of this second. What cannot be written notes nothing.
     pub fn note_access(&self, number: u64, relatime: bool) -> Result<()> {
@@ -107,5 +140,19 @@ impl Filesystem {
         let _lock = self.lock(number);
         let tx = self.enter(0)?;
         self.change_znode(&tx, &object, |znode| znode.atime = now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_were_written_to_are_harmless() {
+        for (mode, expected) in
+            [(0o6777, 0o777), (0o6767, 0o2767), (0o2711, 0o711), (0o2644, 0o2644)]
+        {
+            assert_eq!(disarmed(mode), expected, "{mode:o}");
+        }
     }
 }

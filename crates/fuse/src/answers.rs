@@ -196,6 +196,14 @@ impl Door {
         done.map_err(|e| errno(&e))
     }
 
+    /// A file is about to be changed by somebody for whom its set-id bits are not, if so.
+    pub(crate) fn disarmed(&self, place: &Place, so: bool) -> Answer<()> {
+        match so {
+            true => place.fs.disarm(place.object).map_err(|e| errno(&e)),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn written(
         &self,
         place: &Place,

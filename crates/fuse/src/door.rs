@@ -1,7 +1,7 @@
 //! The kernel's requests, one method each: what is asked becomes calls on the file system, what comes back an answer.
 //!
 //! Permissions are the kernel's to check (`default_permissions`, and access control lists as it reads them here);
-//! so are locks, the umask where no list is inherited, and what set-id bits a write takes away.
+//! so are locks, the umask where no list is inherited, and the capabilities that a write takes away.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -88,6 +88,8 @@ impl fuser::Filesystem for Door {
             InitFlags::FUSE_DONT_MASK,
             // Who comes by another door changes contents, too: where the time of a change is another, pages are read anew.
             InitFlags::FUSE_AUTO_INVAL_DATA,
+            // Set-id bits go here when somebody writes; else the kernel asks for capabilities before each write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
         if self.props().acl {
             wanted.push(InitFlags::FUSE_POSIX_ACL);
@@ -130,7 +132,7 @@ impl fuser::Filesystem for Door {
 
     fn setattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -154,7 +156,9 @@ impl fuser::Filesystem for Door {
             atime: atime.map(when),
             mtime: mtime.map(when),
         };
+        let disarms = uid.is_some() || gid.is_some() || size.is_some() && req.uid() != 0;
         let attr = self.spaces.place(ino).and_then(|place| {
+            self.disarmed(&place, disarms)?;
             place.fs.setattr(place.object, &set).map_err(|e| errno(&e))?;
             Ok(self.told(&place)?.0)
         });
@@ -349,8 +353,12 @@ impl fuser::Filesystem for Door {
         reply: ReplyWrite,
     ) {
         let of_cache = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let place = self.spaces.place(ino);
-        match place.and_then(|place| self.written(&place, offset, data, flags.0, of_cache)) {
+        let disarms = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let written = self.spaces.place(ino).and_then(|place| {
+            self.disarmed(&place, disarms)?;
+            self.written(&place, offset, data, flags.0, of_cache)
+        });
+        match written {
             Ok(()) => reply.written(data.len() as u32),
             Err(e) => reply.error(e),
         }
@@ -507,7 +515,7 @@ impl fuser::Filesystem for Door {
 
     fn fallocate(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -515,8 +523,11 @@ impl fuser::Filesystem for Door {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let place = self.spaces.place(ino);
-        done(place.and_then(|place| self.allocated(&place, offset, length, mode)), reply);
+        let allocated = self.spaces.place(ino).and_then(|place| {
+            self.disarmed(&place, req.uid() != 0)?;
+            self.allocated(&place, offset, length, mode)
+        });
+        done(allocated, reply);
     }
 
     fn lseek(

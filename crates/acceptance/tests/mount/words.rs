@@ -336,6 +336,29 @@ os.chmod('suid', 0o6777)
 as_user(1001, [1001], lambda: attempt('truncate suid', lambda: os.truncate('suid', 0)))
 show('suid', mode('suid'))
 os.chmod('suid', 0o6777); os.chown('suid', 1002, 1002); show('suid', mode('suid'))
+# and with all that it may do
+may = struct.pack('<IIIII', 0x02000001, 1 << 10, 0, 0, 0)
+def armed(mode=0o6777):
+    with open('armed', 'w') as f: f.write('xy')
+    os.chown('armed', 1000, 1000); os.chmod('armed', mode); os.setxattr('armed', 'security.capability', may)
+def left(what):
+    show(what, [mode('armed'), 'security.capability' in os.listxattr('armed')])
+def by(uid, what):
+    armed(); as_user(uid, [uid], lambda: attempt(what, what_is[what])); left(what)
+def twice():
+    fd = os.open('armed', os.O_WRONLY); os.write(fd, b'1'); os.write(fd, b'2'); os.close(fd)
+def copied():
+    fd = os.open('armed', os.O_RDWR); os.copy_file_range(fd, fd, 1, 0, 1); os.close(fd)
+what_is = {'write': twice, 'cut': lambda: open('armed', 'w').close(), 'copy': copied,
+           'grow': lambda: os.truncate('armed', 10)}
+for what in what_is:
+    by(1001, what); by(0, what)
+# a mode that comes after the first write
+armed(0o777); twice(); os.chmod('armed', 0o4777)
+as_user(1001, [1001], lambda: attempt('later', twice)); left('later')
+armed(0o777); twice(); os.setxattr('armed', 'security.capability', may); twice(); left('capable later')
+for owner in ((1000, -1), (-1, 1000)):
+    armed(); os.chown('armed', *owner); left('chown %d %d' % owner)
 # lists
 named = acl((1, 6, NONE), (2, 7, 1000), (4, 4, NONE), (0x10, 7, NONE), (0x20, 0, NONE))
 attempt('set list', lambda: os.setxattr('secret', 'system.posix_acl_access', named))

@@ -10,12 +10,8 @@ pub(super) const WRITE: u32 = 2;
 /// To go through it.
 pub(super) const THROUGH: u32 = 1;
 
-/// A program that acts as its owner.
-const SET_UID: u32 = 0o4000;
 /// A program that acts as its group; a directory in which all that is made is of its group.
 pub(super) const SET_GID: u32 = 0o2000;
-/// Its group may execute it; without that, the bit above means something else.
-const GROUP_EXECUTES: u32 = 0o010;
 
 /// A directory in which only owners remove names.
 const STICKY: u32 = 0o1000;
@@ -39,12 +35,6 @@ pub(super) fn may(who: &Subject, attrs: &Attrs, want: u32) -> bool {
         () => permissions,
     };
     class & want == want
-}
-
-/// The permissions of a file after somebody who is not root has written to it.
-pub(super) fn written(mode: u32) -> u32 {
-    let set_gid = if mode & GROUP_EXECUTES != 0 { SET_GID } else { 0 };
-    mode & !(SET_UID | set_gid)
 }
 
 /// The permissions that somebody gives a file of group `gid`: no program acts as a group that he is not in.
@@ -92,8 +82,6 @@ mod tests {
 
     #[test]
     fn programs_act_as_nobody_who_did_not_want_it() {
-        let left = |mode| format!("{:o}", written(mode));
-        assert_eq!([left(0o6755), left(0o2644), left(0o644)], ["755", "2644", "644"]);
         let given = |uid, gid| format!("{:o}", given_by(&who(uid, 20), gid, 0o2755));
         assert_eq!([given(10, 20), given(10, 30), given(10, 40)], ["2755", "2755", "755"]);
         assert_eq!(given(0, 40), "2755");

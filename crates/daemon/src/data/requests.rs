@@ -22,8 +22,6 @@ const FILE_SYSTEMS: u64 = u64::MAX;
 const FILE_SYSTEMS_MAX: u64 = 1 << 20;
 /// How a file is opened that is put as a whole.
 const PUT: Open = Open { read: false, write: true, create: true, truncate: true, ..Open::READ };
-/// What a program may do beside what its user may.
-const CAPABILITIES: &[u8] = b"security.capability";
 /// Permissions and set-id and sticky bits.
 const PERMISSIONS: u32 = 0o7777;
 
@@ -155,7 +153,7 @@ pub(super) fn answer(
                 return fail(code::FBIG, "File too large");
             }
             if who.uid != 0 {
-                written_by_user(&file)?;
+                disarm(&file.place)?;
             }
             file.place.fs.truncate(file.place.object, size).map_err(told)?;
             Reply::Done
@@ -292,30 +290,13 @@ fn change(file: &Handle, set: &Setattr) -> Result<()> {
     file.place.fs.setattr(file.place.object, set).map_err(told)
 }
 
+fn disarm(place: &Place) -> Result<()> {
+    place.fs.disarm(place.object).map_err(told)
+}
+
 /// Is the attribute none of his business?
 fn is_hidden(name: &[u8], who: &Subject) -> bool {
     who.uid != 0 && name.starts_with(b"trusted.")
-}
-
-/// Somebody who is not root is about to change what is in a file: it is no program any more that acts as its owner.
-fn written_by_user(file: &Handle) -> Result<()> {
-    let Place { fs, object } = &file.place;
-    let attrs = file.place.attrs()?;
-    if attrs.kind() != mode::FILE {
-        // Bits of a directory mean something else, and nothing of it is about to change.
-        return Ok(());
-    }
-    if attrs.xattrs.is_some() || attrs.xattr_object.is_some() {
-        match fs.set_xattr(*object, CAPABILITIES, None) {
-            Ok(()) | Err(FsError::NoAttribute { .. }) => {}
-            Err(error) => return Err(told(error)),
-        }
-    }
-    let mode = attrs.permissions();
-    match access::written(mode) {
-        same if same == mode => Ok(()),
-        mode => change(file, &Setattr { mode: Some(mode), ..Setattr::default() }),
-    }
 }
 
 /// Puts what was written on stable storage, the digests of it first: they go with the same txg, if it comes to one.
@@ -336,7 +317,7 @@ fn write(goal: &Goal, bulk: Vec<PooledBuf>) -> Result<()> {
         return fail(code::FBIG, "File too large");
     }
     if handle.of_user {
-        written_by_user(handle)?;
+        disarm(&handle.place)?;
     }
     handle.place.fs.write_given(handle.place.object, *offset, bulk).map_err(told)
 }
@@ -381,7 +362,7 @@ fn open(
     if how.write && !is_new {
         if how.truncate {
             if handle.of_user {
-                written_by_user(&handle)?;
+                disarm(&place)?;
             }
             place.fs.truncate(place.object, 0).map_err(told)?;
         } else if how.unbroken {
