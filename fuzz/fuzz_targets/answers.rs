@@ -13,7 +13,8 @@ use libfuzzer_sys::fuzz_target;
 use rt::sync::{Arc, Mutex};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg};
 use wire::pipe::{Reader, pipe};
-use wire::{HEADER, Head, PIPES, Reply};
+use wire::trays::Trays;
+use wire::{FILES, HEADER, Head, Inbox, Look, Reply};
 
 const ROOT: Subject = Subject::ROOT;
 
@@ -22,12 +23,20 @@ type Script = Arc<Mutex<Vec<u8>>>;
 
 static SERVED: Mutex<Option<(std::path::PathBuf, Script)>> = Mutex::new(None);
 
-/// Takes a message from a client, whatever it is; what comes beside it from the pipe.
-fn hear(stream: &mut UnixStream, requests: &Reader) -> Option<()> {
+/// Takes a message from a client, whatever it is, from the socket or the tray; what comes beside it from the pipe.
+fn hear(
+    stream: &mut UnixStream,
+    requests: &Reader,
+    looks: Option<&Trays>,
+    inbox: &mut Inbox,
+) -> Option<()> {
+    if looks.is_some() {
+        let _ = Look::default().over(&*stream, looks, inbox);
+    }
     let mut head = [0; HEADER];
-    stream.read_exact(&mut head).ok()?;
+    inbox.take(stream, &mut head).ok()?;
     let Head { part, bulk, beside } = Head::read(head).expect("the client is honest");
-    stream.read_exact(&mut vec![0; part + if beside { 0 } else { bulk }]).ok()?;
+    inbox.take(stream, &mut vec![0; part + if beside { 0 } else { bulk }]).ok()?;
     let mut left = if beside { bulk } else { 0 };
     while left > 0 {
         match requests.read(&mut vec![0; left]) {
@@ -40,9 +49,9 @@ fn hear(stream: &mut UnixStream, requests: &Reader) -> Option<()> {
     Some(())
 }
 
-/// Says something, with the client's ends of the pipes.
+/// Says something, with the client's ends of the pipes and the memory of the trays.
 fn send_with(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> usize {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PIPES))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
     let mut with = SendAncillaryBuffer::new(&mut space);
     with.push(SendAncillaryMessage::ScmRights(files));
     sendmsg(stream, &[IoSlice::new(bytes)], &mut with, SendFlags::NOSIGNAL).unwrap_or(0)
@@ -57,10 +66,11 @@ fn serve(mut stream: UnixStream, script: &Script) -> Option<()> {
     let welcome =
         wire::encode(&wire::Answer::Ok(Reply::Welcome([7; 16])), 0, false).expect("short");
     let ((to_us, requests), (answers, from_us)) = (pipe().ok()?, pipe().ok()?);
-    let mut theirs = Some((to_us, from_us));
-    let mut first = true;
+    let (trays, shared) = Trays::new().ok()?;
+    let mut theirs = Some((to_us, from_us, shared));
+    let (mut first, mut inbox) = (true, Inbox::default());
     loop {
-        let (said, is_whole, lent) = {
+        let (said, is_whole, lent, how) = {
             let mut script = script.lock();
             if script.len() < 2 {
                 return None;
@@ -72,11 +82,11 @@ fn serve(mut stream: UnixStream, script: &Script) -> Option<()> {
             let head = Head { part: part.len(), bulk: bulk.len(), beside }.bytes().to_vec();
             match how >> 6 {
                 // As it is, which may be the beginning of something.
-                0 => (part, false, Vec::new()),
+                0 => (part, false, Vec::new(), how),
                 // What it says first is mostly right.
-                1 if first => (welcome.clone(), true, Vec::new()),
-                _ if beside => ([head, part].concat(), true, bulk),
-                _ => ([head, part, bulk].concat(), true, Vec::new()),
+                1 if first => (welcome.clone(), true, Vec::new(), how),
+                _ if beside => ([head, part].concat(), true, bulk, how),
+                _ => ([head, part, bulk].concat(), true, Vec::new(), how),
             }
         };
         if !lent.is_empty() {
@@ -84,9 +94,11 @@ fn serve(mut stream: UnixStream, script: &Script) -> Option<()> {
         }
         // The client must live without this, in a program that has not provided for its end either.
         let mut rest = &said[..];
-        if let Some((to_us, from_us)) = theirs.take() {
-            let files = [requests.as_fd(), to_us.as_fd(), from_us.as_fd()];
+        if let Some((to_us, from_us, shared)) = theirs.take() {
+            let files = [requests.as_fd(), to_us.as_fd(), from_us.as_fd(), shared.as_fd()];
             rest = &rest[send_with(&stream, rest, &files)..];
+        } else if how & 64 != 0 && trays.put(&[rest]) {
+            rest = &[];
         }
         while !rest.is_empty() {
             rest = &rest[send(&stream, rest, SendFlags::NOSIGNAL).ok()?..];
@@ -95,7 +107,8 @@ fn serve(mut stream: UnixStream, script: &Script) -> Option<()> {
             return None;
         }
         first = false;
-        hear(&mut stream, &requests)?;
+        let looks = Some(&trays).filter(|_| how & 16 != 0);
+        hear(&mut stream, &requests, looks, &mut inbox)?;
     }
 }
 

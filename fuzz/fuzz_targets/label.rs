@@ -1,9 +1,9 @@
 //! Any bytes as the regions of a label, and as slots of its ring.
 #![no_main]
 
+use format::Uberblock;
 use format::bootenv::BootEnv;
 use format::label::{BOOTENV_SIZE, parse_config};
-use format::Uberblock;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -64,7 +64,10 @@ impl Honest {
         self.runs += 1;
         let (handle, offset) = (self.handle, self.runs % 7 * 1000);
         let bytes = self.runs.to_le_bytes().repeat(200);
-        let (wrote, _) = self.lane.ask(&Request::Write { handle, offset, stable: self.runs % 2 == 0, close: false }, &bytes);
+        let (wrote, _) = self.lane.ask(
+            &Request::Write { handle, offset, stable: self.runs % 2 == 0, close: false },
+            &bytes,
+        );
         assert_eq!(wrote, Ok(Reply::Done));
         let read = Request::Read { handle, offset, length: bytes.len() as u32 };
         let (read, back) = self.lane.ask(&read, &[]);
@@ -82,7 +85,9 @@ impl Honest {
 /// A request that makes the tree deeper than paths are long could not be taken away again.
 fn is_deep(part: &[u8]) -> bool {
     let path = match wire::decode(part) {
-        Ok(Request::Open { path, .. } | Request::Put { path, .. } | Request::Mkdir { path, .. }) => path,
+        Ok(
+            Request::Open { path, .. } | Request::Put { path, .. } | Request::Mkdir { path, .. },
+        ) => path,
         Ok(Request::Rename { from, to, .. }) => [from, to].concat(),
         Ok(Request::SetXattr { of: Target::Path(path), .. }) => path,
         _ => return false,
