@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use rt::sync::{Arc, Mutex};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use testkit::random::Rng;
 use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
+use wire::pipe::{Lender, pipe};
 use wire::trays::Trays;
 use wire::{Answer, FILES, Head, Inbox, Reply, Request, Stat};
 
@@ -722,9 +723,27 @@ fn one_connection_that_breaks_is_not_the_end_of_what_is_open() {
     site.end();
 }
 
-/// What a server that is made up here does with its next client: greets it, with these files beside; and whether the client
+/// A server that is made up here, and how a client gets to it.
+fn made_up<T: Send + 'static>(
+    serve: impl FnOnce(&UnixListener) -> T + Send + 'static,
+) -> (TempDir, Options, rt::thread::JoinHandle<T>) {
+    let aside = temp_dir();
+    let socket = aside.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let server = rt::thread::spawn("server", move || serve(&listener));
+    (aside, Options { lanes_max: 1, ..Options::new(&socket, "tank") }, server)
+}
+
+/// What such a server has beside a connection, and what of that is the client's.
+fn beside() -> (Lender, Trays, [OwnedFd; FILES]) {
+    let ((to_us, requests), (answers, from_us)) = (pipe().unwrap(), pipe().unwrap());
+    let (trays, shared) = Trays::new().unwrap();
+    (answers, trays, [requests.into(), to_us.into(), from_us.into(), shared])
+}
+
+/// What such a server does with its next client: greets it, with these files beside; and whether the client
 /// has asked for any.
-fn welcomed(listener: &UnixListener, files: &[BorrowedFd<'_>]) -> (UnixStream, bool) {
+fn welcomed(listener: &UnixListener, files: &[OwnedFd]) -> (UnixStream, bool) {
     let (mut stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut hello = [0; 12];
@@ -733,8 +752,9 @@ fn welcomed(listener: &UnixListener, files: &[BorrowedFd<'_>]) -> (UnixStream, b
     stream.read_exact(&mut rest).unwrap();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
     let mut with = SendAncillaryBuffer::new(&mut space);
+    let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     if !files.is_empty() {
-        with.push(SendAncillaryMessage::ScmRights(files));
+        with.push(SendAncillaryMessage::ScmRights(&files));
     }
     let welcome = wire::encode(&Answer::Ok(Reply::Welcome([7; 16])), 0, false).unwrap();
     sendmsg(&stream, &[IoSlice::new(&welcome)], &mut with, SendFlags::NOSIGNAL).unwrap();
@@ -756,19 +776,15 @@ fn say(stream: &mut UnixStream, reply: Reply) {
 /// A server that cannot give all files, as to a client that may open no more: it is asked for none then.
 #[test]
 fn who_does_not_get_all_pipes_goes_without() {
-    let aside = temp_dir();
-    let socket = aside.path().join("socket");
-    let listener = UnixListener::bind(&socket).unwrap();
-    let server = rt::thread::spawn("server", move || {
-        let (ours, theirs) = wire::pipe::pipe().unwrap();
+    let (_aside, options, server) = made_up(|listener| {
+        let (_answers, _trays, theirs) = beside();
         [2, 0].map(|files| {
-            let (mut stream, wanted) =
-                welcomed(&listener, &[ours.as_fd(), theirs.as_fd()][..files]);
+            let (mut stream, wanted) = welcomed(listener, &theirs[..files]);
             drop(stream.read_to_end(&mut Vec::new()));
             wanted
         })
     });
-    drop(Client::connect(Options::new(&socket, "tank")).unwrap());
+    drop(Client::connect(options).unwrap());
     assert_eq!(server.join(), [true, false]);
 }
 
@@ -777,16 +793,10 @@ fn who_does_not_get_all_pipes_goes_without() {
 #[test]
 fn what_lies_on_the_tray_of_the_dead_was_not_heard() {
     for taken in [false, true] {
-        let aside = temp_dir();
-        let socket = aside.path().join("socket");
-        let listener = UnixListener::bind(&socket).unwrap();
-        let server = rt::thread::spawn("server", move || {
-            let ((requests, to_us), (from_us, _answers)) =
-                (wire::pipe::pipe().unwrap(), wire::pipe::pipe().unwrap());
-            let (trays, shared) = Trays::new().unwrap();
+        let (_aside, options, server) = made_up(move |listener| {
+            let (_answers, trays, theirs) = beside();
             trays.look();
-            let files = [requests.as_fd(), to_us.as_fd(), from_us.as_fd(), shared.as_fd()];
-            let (mut stream, _) = welcomed(&listener, &files);
+            let (mut stream, _) = welcomed(listener, &theirs);
             let mut inbox = Inbox::default();
             if taken {
                 while trays.take(&mut inbox).is_none() {}
@@ -796,13 +806,12 @@ fn what_lies_on_the_tray_of_the_dead_was_not_heard() {
             }
             drop(stream);
             if !taken {
-                let (mut stream, _) = welcomed(&listener, &[]);
+                let (mut stream, _) = welcomed(listener, &[]);
                 assert!(matches!(hear(&mut stream), Request::Unlink { .. }));
                 say(&mut stream, Reply::Done);
                 drop(stream.read_to_end(&mut Vec::new()));
             }
         });
-        let options = Options { patience: Duration::from_secs(2), ..Options::new(&socket, "tank") };
         let client = Client::connect(options).unwrap();
         let done = client.unlink(&ROOT, b"/file");
         match taken {
@@ -817,15 +826,9 @@ fn what_lies_on_the_tray_of_the_dead_was_not_heard() {
 /// What nobody waits for is sent, also where the server looks: what is sent next would overtake it on the tray.
 #[test]
 fn what_is_told_and_what_is_asked_next_come_in_order() {
-    let aside = temp_dir();
-    let socket = aside.path().join("socket");
-    let listener = UnixListener::bind(&socket).unwrap();
-    let server = rt::thread::spawn("server", move || {
-        let ((requests, to_us), (from_us, _answers)) =
-            (wire::pipe::pipe().unwrap(), wire::pipe::pipe().unwrap());
-        let (trays, shared) = Trays::new().unwrap();
-        let files = [requests.as_fd(), to_us.as_fd(), from_us.as_fd(), shared.as_fd()];
-        let (mut stream, _) = welcomed(&listener, &files);
+    let (_aside, options, server) = made_up(|listener| {
+        let (_answers, trays, theirs) = beside();
+        let (mut stream, _) = welcomed(listener, &theirs);
         assert!(matches!(hear(&mut stream), Request::Open { .. }));
         trays.look();
         say(&mut stream, Reply::Opened { handle: 1, stat: Stat::default(), kept_since_ms: 1 });
@@ -835,7 +838,7 @@ fn what_is_told_and_what_is_asked_next_come_in_order() {
         (0..2).for_each(|_| say(&mut stream, Reply::Done));
         drop(stream.read_to_end(&mut Vec::new()));
     });
-    let client = Client::connect(Options::new(&socket, "tank")).unwrap();
+    let client = Client::connect(options).unwrap();
     drop(client.open(&ROOT, b"/file", READ, 0).unwrap());
     client.unlink(&ROOT, b"/file").unwrap();
     drop(client);
@@ -845,16 +848,13 @@ fn what_is_told_and_what_is_asked_next_come_in_order() {
 /// A connection breaks on which a file was let go of, and nobody has said that this was heard: it is said on the next.
 #[test]
 fn what_was_told_and_not_heard_is_told_again() {
-    let aside = temp_dir();
-    let socket = aside.path().join("socket");
-    let listener = UnixListener::bind(&socket).unwrap();
-    let server = rt::thread::spawn("server", move || {
-        let (mut stream, _) = welcomed(&listener, &[]);
+    let (_aside, options, server) = made_up(|listener| {
+        let (mut stream, _) = welcomed(listener, &[]);
         assert!(matches!(hear(&mut stream), Request::Open { .. }));
         say(&mut stream, Reply::Opened { handle: 7, stat: Stat::default(), kept_since_ms: 1 });
         assert!(matches!(hear(&mut stream), Request::Close { handle: 7, .. }));
         drop(stream);
-        let (mut stream, _) = welcomed(&listener, &[]);
+        let (mut stream, _) = welcomed(listener, &[]);
         let heard = hear(&mut stream);
         assert!(matches!(heard, Request::Close { handle: 7, .. }), "{heard:?}");
         say(&mut stream, Reply::Done);
@@ -862,7 +862,7 @@ fn what_was_told_and_not_heard_is_told_again() {
         say(&mut stream, Reply::Stat(Stat::default()));
         drop(stream.read_to_end(&mut Vec::new()));
     });
-    let client = Client::connect(Options::new(&socket, "tank")).unwrap();
+    let client = Client::connect(options).unwrap();
     drop(client.open(&ROOT, b"/file", READ, 0).unwrap());
     client.stat(&ROOT, b"/other", true).unwrap();
     drop(client);
@@ -906,16 +906,10 @@ fn readers_that_take_all_memory_come_to_their_end() {
 /// A server that lends bytes and shuts the connection down before they are read, the first time: by then they may be others.
 #[test]
 fn bytes_that_were_lent_are_believed_while_the_connection_is_there() {
-    let aside = temp_dir();
-    let socket = aside.path().join("socket");
-    let listener = UnixListener::bind(&socket).unwrap();
-    let server = rt::thread::spawn("server", move || {
+    let (_aside, options, server) = made_up(|listener| {
         for right in [false, true] {
-            let ((to_us, requests), (answers, from_us)) =
-                (wire::pipe::pipe().unwrap(), wire::pipe::pipe().unwrap());
-            let (_trays, shared) = Trays::new().unwrap();
-            let theirs = [requests.as_fd(), to_us.as_fd(), from_us.as_fd(), shared.as_fd()];
-            let (mut stream, _) = welcomed(&listener, &theirs);
+            let (answers, _trays, theirs) = beside();
+            let (mut stream, _) = welcomed(listener, &theirs);
             // The session goes on, and what is open in it.
             if !right {
                 assert!(matches!(hear(&mut stream), Request::Open { .. }));
@@ -935,7 +929,6 @@ fn bytes_that_were_lent_are_believed_while_the_connection_is_there() {
             drop(stream.read_to_end(&mut Vec::new()));
         }
     });
-    let options = Options { lanes_max: 1, ..Options::new(&socket, "tank") };
     let client = Client::connect(options).unwrap();
     let file = client.open(&ROOT, b"/file", READ, 0).unwrap();
     let mut buf = vec![7; 300_000];

@@ -34,6 +34,17 @@ pub(crate) fn as_user(site: &Site, user: &str, program: &str, words: &[&str]) ->
     tool(program, words, &mine)
 }
 
+/// The lines of an xrootd whose users have keys, and are who `table` says.
+fn lines_of(site: &Site, users: &[&str], table: &str) -> String {
+    let server = keytab(site, users);
+    let map = site.file("users", table.as_bytes());
+    format!(
+        "{}{}xrootd.seclib libXrdSec.so\nsec.protocol sss -s {server}\nsec.protbind * only sss\n",
+        site.osslib(&format!("pool=tank map={map}")),
+        site.authority()
+    )
+}
+
 fn fs_as(site: &Site, gate: &Gate, user: &str, words: &[&str]) -> Ran {
     let server = format!("root://localhost:{}", gate.port);
     as_user(site, user, "xrdfs", &[&[server.as_str()], words].concat())
@@ -44,8 +55,6 @@ fn fs_as(site: &Site, gate: &Gate, user: &str, words: &[&str]) -> Ran {
 fn each_has_his_own() {
     let site = Site::new();
     let client = site.client("tank");
-    let server = keytab(&site, &["alice", "bob", "mallory"]);
-    let map = site.file("users", b"# who is who\nsss alice 1001 1001\nsss bob 1002 1002 1003\n");
     for (fs, uid) in [("a", 1001), ("b", 1002)] {
         drop(site.run(&["zfs", "create", &format!("tank/{fs}")]));
         drop(site.run(&["zfs", "set", "refquota=20M", &format!("tank/{fs}")]));
@@ -54,11 +63,8 @@ fn each_has_his_own() {
         let subject = Subject { uid, gid: uid, groups: Vec::new() };
         client.mkdir(&subject, format!("{top}/own").as_bytes(), 0o700, false).unwrap();
     }
-    let lines = format!(
-        "{}{}xrootd.seclib libXrdSec.so\nsec.protocol sss -s {server}\nsec.protbind * only sss\n",
-        site.osslib(&format!("pool=tank map={map}")),
-        site.authority()
-    );
+    let table = "# who is who\nsss alice 1001 1001\nsss bob 1002 1002 1003\n";
+    let lines = lines_of(&site, &["alice", "bob", "mallory"], table);
     let gate = site.gate("gate", &lines);
     let data = site.file("data", &noise(1, 5 << 20));
     let copy = |user: &str, from: &str, to: &str| {
@@ -147,14 +153,8 @@ f.close()
 fn what_one_holds_open_is_not_open_to_others() {
     let site = Site::new();
     let client = site.client("tank");
-    let server = keytab(&site, &["alice", "bob", "carol"]);
     let table = "sss alice 1001 1001\nsss bob 1002 1002\n";
-    let map = site.file("users", table.as_bytes());
-    let lines = format!(
-        "{}{}xrootd.seclib libXrdSec.so\nsec.protocol sss -s {server}\nsec.protbind * only sss\n",
-        site.osslib(&format!("pool=tank map={map}")),
-        site.authority()
-    );
+    let lines = lines_of(&site, &["alice", "bob", "carol"], table);
     let gate = site.gate("gate", &lines);
     client.chmod(&ROOT, b"/", 0o1777).unwrap();
     let data = site.file("data", b"alice's own");
@@ -253,13 +253,7 @@ f.close()
 fn who_has_a_file_open_gets_no_more_than_is_his() {
     let site = Site::new();
     let client = site.client("tank");
-    let server = keytab(&site, &["alice", "bob"]);
-    let map = site.file("users", b"sss alice 1001 1001\nsss bob 1002 1002\n");
-    let lines = format!(
-        "{}{}xrootd.seclib libXrdSec.so\nsec.protocol sss -s {server}\nsec.protbind * only sss\n",
-        site.osslib(&format!("pool=tank map={map}")),
-        site.authority()
-    );
+    let lines = lines_of(&site, &["alice", "bob"], "sss alice 1001 1001\nsss bob 1002 1002\n");
     let gate = site.gate("gate", &lines);
     client.chmod(&ROOT, b"/", 0o777).unwrap();
     let data = site.file("data", b"alice's own");
