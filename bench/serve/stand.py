@@ -188,10 +188,10 @@ class Stand:
 
     # ---- xrootd ----
 
-    def export(self):
-        """Starts an xrootd."""
+    def export(self, plugin=None):
+        """Starts an xrootd; with the plug-in of this storage if none is named."""
         plugins = {"thumper": self.args.plugin, "logged": self.args.plugin, "stable": self.args.directory_plugin}
-        plugin = plugins.get(self.name)
+        plugin = plugin or plugins.get(self.name)
         storage = "oss.localroot " + self.files
         if plugin:
             shutil.copy(plugin, self.top + "/libXrdThumper-5.so")
