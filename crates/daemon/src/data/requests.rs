@@ -1,7 +1,9 @@
 //! What each request does.
 
 use format::znode::Time;
-use fs::{Algorithm, Attrs, FsError, Lent, NewObject, Object, Setattr, When, Who, code, mode};
+use fs::{
+    Algorithm, Attrs, FsError, Lent, NewObject, Object, Owed, Setattr, When, Who, code, mode,
+};
 use rt::Grant;
 use rt::buf::PooledBuf;
 use rt::sync::Arc;
@@ -71,6 +73,33 @@ impl Bulk {
     }
 }
 
+/// What became of a request.
+pub(super) struct Done {
+    pub(super) reply: Reply,
+    /// What is read goes with the reply.
+    pub(super) bulk: Option<Bulk>,
+    /// What can be done when the client has its answer.
+    pub(super) debt: Option<Debt>,
+}
+
+impl Done {
+    fn with(reply: Reply, bulk: Bulk) -> Done {
+        Done { reply, bulk: Some(bulk), debt: None }
+    }
+}
+
+/// Digests that are owed of a file, which stays open for them.
+pub(super) struct Debt {
+    handle: Arc<Handle>,
+    owed: Owed,
+}
+
+impl Debt {
+    pub(super) fn pay(self) {
+        self.handle.place.fs.pay(self.owed);
+    }
+}
+
 /// Where the bulk bytes of a request go.
 pub(super) struct Goal {
     pub(super) handle: Arc<Handle>,
@@ -100,10 +129,8 @@ pub(super) fn answer(
     goal: Option<Goal>,
     bulk: Vec<PooledBuf>,
     supply: Supply<'_>,
-) -> Result<(Reply, Option<Bulk>)> {
-    if let Some(goal) = &goal {
-        write(goal, bulk)?;
-    }
+) -> Result<Done> {
+    let mut debt = goal.map(|goal| write(goal, bulk)).transpose()?;
     let reply = match request {
         Request::Open { who, path, how, mode } => {
             session.has_room()?;
@@ -123,20 +150,25 @@ pub(super) fn answer(
         }
         Request::Read { handle, offset, length } => {
             let handle = readable(session, handle)?;
-            return Ok((Reply::Bytes, Some(read(&handle, offset, length as usize, supply)?)));
+            let bulk = read(&handle, offset, length as usize, supply)?;
+            return Ok(Done::with(Reply::Bytes, bulk));
         }
         Request::ReadAll { handle, pieces } => {
             let bulk = read_all(&*readable(session, handle)?, &pieces, supply)?;
-            return Ok((Reply::Bytes, Some(bulk)));
+            return Ok(Done::with(Reply::Bytes, bulk));
         }
         Request::Get { who, path, length } => {
             let (handle, ..) = open(session, &who, &path, Open::READ, 0)?;
             let bulk = read(&handle, 0, length as usize, supply)?;
-            return Ok((Reply::Got(stat(&handle.place)?), Some(bulk)));
+            return Ok(Done::with(Reply::Got(stat(&handle.place)?), bulk));
         }
+        Request::Write { stable: false, close: false, .. } => Reply::Done,
         Request::Write { stable, .. } | Request::Put { stable, .. } => {
-            if let Some(goal) = goal.filter(|_| stable) {
-                sync(&goal.handle)?;
+            if let Some(Debt { handle, owed }) = debt.take() {
+                handle.place.fs.pay(owed);
+                if stable {
+                    sync(&handle)?;
+                }
             }
             if let Request::Write { handle, close: true, .. } = request {
                 drop(session.close(handle));
@@ -240,7 +272,7 @@ pub(super) fn answer(
             Reply::Space(Space { total: used.saturating_add(free), free, used, quota: 0 })
         }
     };
-    Ok((reply, None))
+    Ok(Done { reply, bulk: None, debt })
 }
 
 fn readable(session: &Session, number: u64) -> Result<Arc<Handle>> {
@@ -310,7 +342,7 @@ fn sync(handle: &Handle) -> Result<()> {
 }
 
 /// Writes what came of bulk bytes.
-fn write(goal: &Goal, bulk: Vec<PooledBuf>) -> Result<()> {
+fn write(goal: Goal, bulk: Vec<PooledBuf>) -> Result<Debt> {
     let Goal { handle, offset } = goal;
     let length = bulk.iter().map(|piece| piece.len() as u64).sum();
     if offset.checked_add(length).is_none_or(|end| end > i64::MAX as u64) {
@@ -319,7 +351,8 @@ fn write(goal: &Goal, bulk: Vec<PooledBuf>) -> Result<()> {
     if handle.of_user {
         disarm(&handle.place)?;
     }
-    handle.place.fs.write_given(handle.place.object, *offset, bulk).map_err(told)
+    let owed = handle.place.fs.write_given(handle.place.object, offset, bulk).map_err(told)?;
+    Ok(Debt { handle, owed })
 }
 
 /// Opens a file for somebody; with it its attributes, and since when nothing of its pool can have been lost, in
