@@ -198,7 +198,7 @@ impl Filesystem {
         data: &[u8],
     ) -> Result<u64> {
         let (first, rest) = data.split_at(data.len().min(CHUNK));
-        let number = self.create_filled(dir, name, new, first)?;
+        let number = self.create_filled(dir, name, new, first, false)?;
         self.write(number, first.len() as u64, rest)?;
         Ok(number)
     }

@@ -369,20 +369,14 @@ impl Filesystem {
 
     // ---- changes of names ----
 
-    /// Makes an object called `name` in directory `dir`; `mode` says what it is.
-    ///
-    /// `target` of a symbolic link, `rdev` of a device node.
-    pub fn create(&self, dir: u64, name: &[u8], new: &NewObject<'_>) -> Result<u64> {
-        self.create_filled(dir, name, new, &[])
-    }
-
-    /// As [`Filesystem::create`], a file with contents.
+    /// As [`Filesystem::create`], a file with contents; with `held` it is open then.
     pub(crate) fn create_filled(
         &self,
         dir: u64,
         name: &[u8],
         new: &NewObject<'_>,
         data: &[u8],
+        held: bool,
     ) -> Result<u64> {
         self.check_name(name)?;
         // Copied before anything is locked.
@@ -410,8 +404,17 @@ impl Filesystem {
             self.tell_untold_names(&tx);
             return Err(error);
         }
+        if held {
+            // Nobody takes the name away as long as its directory is locked.
+            self.shared.in_use.open(object.number());
+        }
         drop((tx, lock));
-        self.done(object.number())?;
+        if let Err(error) = self.done(object.number()) {
+            if held {
+                drop(self.let_go(object.number()));
+            }
+            return Err(error);
+        }
         Ok(object.number())
     }
 

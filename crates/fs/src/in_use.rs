@@ -57,6 +57,11 @@ impl InUse {
         &self.parts[number as usize % PARTS]
     }
 
+    /// It is open once more.
+    pub(crate) fn open(&self, number: u64) {
+        self.part(number).lock().entry(number).or_default().open += 1;
+    }
+
     /// Does somebody use it? From now on who knows it is a user, if `known_is_used`.
     fn is_used(&self, number: u64, known_is_used: bool) -> bool {
         let mut part = self.part(number).lock();
@@ -119,7 +124,7 @@ impl Filesystem {
     pub fn hold(&self, number: u64) -> Result<()> {
         let _lock = self.lock(number);
         self.object(number)?;
-        self.shared.in_use.part(number).lock().entry(number).or_default().open += 1;
+        self.shared.in_use.open(number);
         Ok(())
     }
 

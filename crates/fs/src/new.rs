@@ -5,6 +5,9 @@
 use format::znode::Time;
 use rt::buf::PooledBuf;
 
+use crate::error::Result;
+use crate::filesystem::Filesystem;
+
 /// Who does something: owner of what is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Who {
@@ -57,5 +60,19 @@ impl NewObject<'_> {
     /// A file, directory, fifo or socket.
     pub fn of(mode: u32, who: Who) -> NewObject<'static> {
         NewObject { mode, who, target: None, rdev: 0, flags: 0, xattrs: &[] }
+    }
+}
+
+impl Filesystem {
+    /// Makes an object called `name` in directory `dir`; `mode` says what it is.
+    ///
+    /// `target` of a symbolic link, `rdev` of a device node.
+    pub fn create(&self, dir: u64, name: &[u8], new: &NewObject<'_>) -> Result<u64> {
+        self.create_filled(dir, name, new, &[], false)
+    }
+
+    /// As [`Filesystem::create`]; it is open then, as by [`Filesystem::hold`], before anybody can take it away.
+    pub fn create_held(&self, dir: u64, name: &[u8], new: &NewObject<'_>) -> Result<u64> {
+        self.create_filled(dir, name, new, &[], true)
     }
 }

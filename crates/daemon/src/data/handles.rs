@@ -9,7 +9,7 @@ use rt::sync::{Arc, Mutex};
 use verbs::Held;
 use wire::Session as Number;
 
-use super::tree::{Place, Result, Tree, fail, told};
+use super::tree::{Found, Place, Result, Tree, fail, told};
 use crate::peer::Peer;
 
 /// Files that a session may have open.
@@ -30,9 +30,16 @@ pub(super) struct Handle {
 
 impl Handle {
     /// For nothing yet: the object stays, whatever becomes of its names.
-    pub(super) fn of(place: Place) -> Result<Handle> {
-        place.fs.hold(place.object).map_err(told)?;
-        Ok(Handle { place, read: false, write: false, of_user: false, digests: false })
+    pub(super) fn of(tree: &Tree, found: Found) -> Result<Handle> {
+        found.place.fs.hold(found.place.object).map_err(told)?;
+        let handle = Handle::held(found.place.clone());
+        tree.confirm(&found)?;
+        Ok(handle)
+    }
+
+    /// The same, for what is held for it already.
+    pub(super) fn held(place: Place) -> Handle {
+        Handle { place, read: false, write: false, of_user: false, digests: false }
     }
 }
 

@@ -191,9 +191,11 @@ pub(super) fn answer(
             Reply::Done
         }
         Request::StatOpen { handle } => Reply::Stat(stat(&session.handle(handle)?.place)?),
-        Request::Stat { who, path, follow } => {
-            Reply::Stat(again(|| stat(&session.tree.find(&who, &path, follow)?))?)
-        }
+        Request::Stat { who, path, follow } => Reply::Stat(again(|| {
+            let found = session.tree.find(&who, &path, follow)?;
+            let stat = stat(&found.place)?;
+            session.tree.confirm(&found).map(|()| stat)
+        })?),
         Request::List { who, path, from } => again(|| list(session, &who, &path, from))?,
         Request::Mkdir { who, path, mode, parents } => {
             again(|| make_directory(session, &who, &path, mode, parents))?;
@@ -266,7 +268,7 @@ pub(super) fn answer(
             Reply::Names(names.into_iter().filter(|name| !is_hidden(name, &who)).collect())
         }
         Request::Space { path } => {
-            let place = session.tree.find(&Subject::ROOT, &path, true)?;
+            let place = session.tree.find(&Subject::ROOT, &path, true)?.place;
             let space = place.fs.space().map_err(told)?;
             let (used, free) = (space.referenced, space.available);
             Reply::Space(Space { total: used.saturating_add(free), free, used, quota: 0 })
@@ -292,13 +294,18 @@ fn with(session: &Session, who: &Subject, of: &Target, want: u32) -> Result<Arc<
         Target::Handle(number) if want & READ != 0 => readable(session, *number),
         Target::Handle(number) => session.handle(*number),
         Target::Path(path) => {
-            let handle = again(|| Handle::of(session.tree.find(who, path, true)?))?;
+            let handle = again(|| held(session, who, path))?;
             match access::may(who, &handle.place.attrs()?, want) {
                 true => Ok(Arc::new(handle)),
                 false => denied(path),
             }
         }
     }
+}
+
+/// What a path leads to, kept.
+fn held(session: &Session, who: &Subject, path: &[u8]) -> Result<Handle> {
+    Handle::of(&session.tree, session.tree.find(who, path, true)?)
 }
 
 /// The same, to be written.
@@ -369,7 +376,7 @@ fn open(
         Ok(_) if how.new && how.create => {
             fail(code::EXIST, format!("{}: File exists", shown(path)))
         }
-        Ok(place) => Ok((Handle::of(place)?, false)),
+        Ok(found) => Ok((Handle::of(&session.tree, found)?, false)),
         Err(failure) if failure.errno == code::NOENT && how.create => {
             make_file(session, who, path, how, mode)
         }
@@ -443,11 +450,9 @@ fn make_file(
         return denied(path);
     }
     let new = made_in(&above, mode::FILE | mode & PERMISSIONS, who);
-    match dir.fs.create(dir.object, name, &new) {
-        Ok(object) => Ok((Handle::of(Place { fs: dir.fs, object })?, true)),
-        Err(FsError::Exists { .. }) if !how.new => {
-            Ok((Handle::of(session.tree.find(who, path, true)?)?, false))
-        }
+    match dir.fs.create_held(dir.object, name, &new) {
+        Ok(object) => Ok((Handle::held(Place { fs: dir.fs, object }), true)),
+        Err(FsError::Exists { .. }) if !how.new => Ok((held(session, who, path)?, false)),
         Err(error) => Err(told(error)),
     }
 }
@@ -485,7 +490,7 @@ fn make_directory(
     }
     let (dir, above, name) = session.tree.parent(who, path)?;
     if session.tree.enter(&dir, name)?.is_some() {
-        return match parents && session.tree.find(who, path, true)?.attrs()?.is_dir() {
+        return match parents && session.tree.find(who, path, true)?.place.attrs()?.is_dir() {
             true => Ok(()),
             false => fail(code::EXIST, format!("{}: File exists", shown(path))),
         };
@@ -591,7 +596,7 @@ fn read_all(handle: &Handle, pieces: &[(u64, u32)], supply: Supply<'_>) -> Resul
 }
 
 fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Reply> {
-    let dir = session.tree.find(who, path, true)?;
+    let dir = session.tree.find(who, path, true)?.place;
     let attrs = dir.attrs()?;
     if attrs.kind() != mode::DIR {
         return fail(code::NOTDIR, format!("{}: Not a directory", shown(path)));

@@ -65,6 +65,19 @@ impl Place {
     pub(super) fn pool(&self) -> u64 {
         self.fs.pool().guid()
     }
+
+    /// Are both the same object? File systems are opened anew now and then.
+    fn is(&self, other: &Place) -> bool {
+        let key = |place: &Place| (place.pool(), place.fs.dataset().object, place.object);
+        key(self) == key(other)
+    }
+}
+
+/// What a path leads to.
+pub(super) struct Found {
+    pub(super) place: Place,
+    /// The directory that it was found in, and its name there. Nobody finds the root of a tree anywhere.
+    entry: Option<(Place, Vec<u8>)>,
 }
 
 /// A directory, its attributes, and a name in it.
@@ -160,15 +173,29 @@ impl Tree {
         Ok(found.map(|entry| (place(entry.object), entry.kind)))
     }
 
+    /// Does the name of what was found still lead to it? To be asked when it is held: it may have been removed before, and
+    /// its number given to something else. Else a failure that is [`again`]'s.
+    pub(super) fn confirm(&self, found: &Found) -> Result<()> {
+        let Some((dir, name)) = &found.entry else { return Ok(()) };
+        match self.enter(dir, name) {
+            Ok(Some(now)) if now.is(&found.place) => Ok(()),
+            // The directory may be something else by now, too.
+            Err(failure) if failure.errno != code::NOTDIR => Err(failure),
+            _ => fail(code::STALE, "its name leads elsewhere by now"),
+        }
+    }
+
     /// What a path leads to; with `follow` a link at its end is followed, too.
-    pub(super) fn find(&self, who: &Subject, path: &[u8], follow: bool) -> Result<Place> {
+    pub(super) fn find(&self, who: &Subject, path: &[u8], follow: bool) -> Result<Found> {
         let root = self.system(&self.root)?.fs.clone();
-        let mut way = vec![Place { object: root.root(), fs: root }];
+        let root = Place { object: root.root(), fs: root };
+        // Each in the one before it, by this name.
+        let mut way = vec![(root, Vec::new())];
         let mut rest: Vec<Vec<u8>> = names(path)?.map(<[u8]>::to_vec).collect();
         rest.reverse();
         let mut links = 0;
         while let Some(name) = rest.pop() {
-            let Some(at) = way.last() else { break };
+            let Some((at, _)) = way.last() else { break };
             if name == b".." {
                 // Only a link can say so.
                 way.pop();
@@ -192,12 +219,12 @@ impl Tree {
             };
             // An entry that lies about what is no link leads to it, and no further.
             if [mode::FILE, mode::DIR].contains(&kind) || rest.is_empty() && !follow {
-                way.push(place);
+                way.push((place, name));
                 continue;
             }
             let found = place.attrs()?;
             if found.kind() != mode::SYMLINK {
-                way.push(place);
+                way.push((place, name));
                 continue;
             }
             links += 1;
@@ -212,7 +239,8 @@ impl Tree {
                 fs::parts(&target).map(<[u8]>::to_vec).collect::<Vec<_>>().into_iter().rev(),
             );
         }
-        way.pop().map_or_else(|| fail(code::ACCES, shown(path)), Ok)
+        let Some((place, name)) = way.pop() else { return fail(code::ACCES, shown(path)) };
+        Ok(Found { place, entry: way.pop().map(|(dir, _)| (dir, name)) })
     }
 
     /// The directory that a path's last name is in, with its attributes, and that name.
@@ -221,7 +249,7 @@ impl Tree {
         let Some((before, name)) = split(path) else {
             return fail(code::INVAL, format!("{}: it is the root of the tree", shown(path)));
         };
-        let place = self.find(who, before, true)?;
+        let place = self.find(who, before, true)?.place;
         let attrs = place.attrs()?;
         if attrs.kind() != mode::DIR {
             return fail(code::NOTDIR, format!("{}: Not a directory", shown(path)));
@@ -264,29 +292,4 @@ fn names(path: &[u8]) -> Result<impl Iterator<Item = &[u8]>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_name_is_found_where_it_is() {
-        for (path, expected) in [
-            ("", None),
-            ("/", None),
-            ("./.", None),
-            ("a", Some(("", "a"))),
-            ("/a", Some(("", "a"))),
-            ("/a/b", Some(("/a", "b"))),
-            ("a//b//", Some(("a/", "b"))),
-            // What it is the name of is `a`, and not something in it.
-            ("a/.", Some(("", "a"))),
-            ("x/a/././/", Some(("x", "a"))),
-            ("./a/.b", Some(("./a", ".b"))),
-        ] {
-            let found = split(path.as_bytes());
-            let expected = expected.map(|(a, b): (&str, &str)| (a.as_bytes(), b.as_bytes()));
-            assert_eq!(found, expected, "{path:?}");
-            let last = names(path.as_bytes()).unwrap().last();
-            assert_eq!(found.map(|(_, name)| name), last, "{path:?}");
-        }
-    }
-}
+mod tests;
