@@ -143,9 +143,11 @@ impl Filesystem {
             Some(Some(entries)) => Some(entries),
             None => None,
         };
-        let is_there = self.xattr(number, name)?.is_some();
+        let lock = self.lock(number);
+        let attrs = self.attrs(number)?;
+        let is_there = self.xattr_of(number, &attrs, name)?.is_some();
         if name == DEFAULT {
-            if !self.attrs(number)?.is_dir() {
+            if !attrs.is_dir() {
                 return match list {
                     Some(_) => {
                         Err(FsError::Denied { path: format!("object {number}, no directory") })
@@ -155,7 +157,7 @@ impl Filesystem {
             }
             return match (list, is_there) {
                 (None, false) => Ok(()),
-                _ => self.change_xattr(number, name, list, None, |_| ()),
+                _ => self.change_xattr_locked(lock, number, name, list, None, |_| ()),
             };
         }
         let mode = entries.as_deref().map(bits);
@@ -169,8 +171,8 @@ impl Filesystem {
         };
         let stored = list.filter(|_| entries.as_deref().is_some_and(|e| !is_trivial(e)));
         match (stored, is_there) {
-            (None, false) => self.change_attrs(number, set),
-            _ => self.change_xattr(number, name, stored, None, set),
+            (None, false) => self.change_attrs_locked(lock, number, set),
+            _ => self.change_xattr_locked(lock, number, name, stored, None, set),
         }
     }
 }

@@ -8,7 +8,7 @@
 //! txg would have to change what a newer one has changed already (INV-6).
 
 use dmu::{Object, Objset, Tx, Zap};
-use format::accounting::{BYTES_PER_OBJECT, DEFAULT_PROJECT};
+use format::accounting::DEFAULT_PROJECT;
 use format::sa::{Layouts, Registry, SaView};
 use format::zap::{NormFlags, Value};
 use format::znode::{Pflags, Znode};
@@ -346,25 +346,6 @@ impl Filesystem {
         }
         layouts.saved();
         Ok(())
-    }
-
-    /// Changes the attributes of an object by `change`. Who gets it must have quota left.
-    pub fn change_attrs(&self, number: u64, change: impl FnOnce(&mut Attrs)) -> Result<()> {
-        let lock = self.lock(number);
-        let object = self.object(number)?;
-        let mut attrs = self.attrs_of(&object)?;
-        let old = attrs.clone();
-        let before = Payers::of(&attrs);
-        change(&mut attrs);
-        let after = Payers::of(&attrs);
-        if before != after {
-            self.charge(after.beyond(before), object.used_bytes() + BYTES_PER_OBJECT, 1)?;
-        }
-        let tx = self.enter(0)?;
-        self.set_attrs(&tx, &object, &attrs)?;
-        self.tell_attrs(&tx, number, &old, &attrs);
-        drop((tx, lock));
-        self.done(number)
     }
 
     // ---- changes of names ----

@@ -1,11 +1,14 @@
 //! Changing attributes as setattr asks for it: permissions, owners, times, sizes, and the time of an access.
 
+use format::accounting::BYTES_PER_OBJECT;
 use format::znode::Time;
 
 use crate::acl;
 use crate::attrs::{self, Attrs, mode};
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
+use crate::locks::Locked;
+use crate::quota::Payers;
 
 /// A read moves the time of access on only if it is older than this, in seconds, or than the last change.
 const RELATIME_SECS: i64 = 24 * 60 * 60;
@@ -90,16 +93,61 @@ impl Filesystem {
         if rest == Setattr::default() {
             return Ok(());
         }
-        let list = match set.mode {
-            Some(mode) => self.xattr(number, acl::ACCESS)?.map(|list| acl::chmod(&list, mode)),
-            None => None,
-        };
-        match list {
+        match rest.mode {
+            Some(_) => self.change_permissions(number, |attrs| rest.apply(attrs)),
             None => self.change_attrs(number, |attrs| rest.apply(attrs)),
+        }
+    }
+
+    /// Sets the permissions to what `mode` makes of the attributes; an access control list follows them.
+    pub fn change_mode(&self, number: u64, mode: impl Fn(&Attrs) -> u32) -> Result<()> {
+        self.change_permissions(number, |attrs| {
+            attrs.set_mode(mode(attrs));
+            attrs.ctime = attrs::now();
+        })
+    }
+
+    /// Changes attributes, the permissions among them, and an access control list as they are then.
+    fn change_permissions(&self, number: u64, change: impl Fn(&mut Attrs)) -> Result<()> {
+        // Whoever sets the list comes before all of this, or after it.
+        let lock = self.lock(number);
+        let mut attrs = self.attrs(number)?;
+        match self.xattr_of(number, &attrs, acl::ACCESS)? {
+            None => self.change_attrs_locked(lock, number, change),
             Some(list) => {
-                self.change_xattr(number, acl::ACCESS, Some(&list), None, |attrs| rest.apply(attrs))
+                change(&mut attrs);
+                let list = acl::chmod(&list, attrs.permissions());
+                self.change_xattr_locked(lock, number, acl::ACCESS, Some(&list), None, change)
             }
         }
+    }
+
+    /// Changes the attributes of an object by `change`. Who gets it must have quota left.
+    pub fn change_attrs(&self, number: u64, change: impl FnOnce(&mut Attrs)) -> Result<()> {
+        self.change_attrs_locked(self.lock(number), number, change)
+    }
+
+    /// The same, of one that is locked.
+    pub(crate) fn change_attrs_locked(
+        &self,
+        lock: Locked<'_>,
+        number: u64,
+        change: impl FnOnce(&mut Attrs),
+    ) -> Result<()> {
+        let object = self.object(number)?;
+        let mut attrs = self.attrs_of(&object)?;
+        let old = attrs.clone();
+        let before = Payers::of(&attrs);
+        change(&mut attrs);
+        let after = Payers::of(&attrs);
+        if before != after {
+            self.charge(after.beyond(before), object.used_bytes() + BYTES_PER_OBJECT, 1)?;
+        }
+        let tx = self.enter(0)?;
+        self.set_attrs(&tx, &object, &attrs)?;
+        self.tell_attrs(&tx, number, &old, &attrs);
+        drop((tx, lock));
+        self.done(number)
     }
 
     /// Somebody who is not root is about to change what is in an object: if it is a file, it is no program any more that acts
@@ -115,10 +163,9 @@ impl Filesystem {
                 Err(error) => return Err(error),
             }
         }
-        let permissions = attrs.permissions();
-        match disarmed(permissions) {
-            same if same == permissions => Ok(()),
-            mode => self.setattr(number, &Setattr { mode: Some(mode), ..Setattr::default() }),
+        match attrs.permissions() {
+            same if same == disarmed(same) => Ok(()),
+            _ => self.change_mode(number, |attrs| disarmed(attrs.permissions())),
         }
     }
 

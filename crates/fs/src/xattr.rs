@@ -81,6 +81,16 @@ impl Filesystem {
     /// One extended attribute of an object.
     pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let (attrs, _lock) = self.attrs_with_hidden(number)?;
+        self.xattr_of(number, &attrs, name)
+    }
+
+    /// The same, of an object whose attributes are known, and that is locked if it has hidden ones.
+    pub(crate) fn xattr_of(
+        &self,
+        number: u64,
+        attrs: &Attrs,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
         if let Some(packed) = &attrs.xattrs {
             let list = NvList::parse(packed).map_err(|e| self.damaged(number, e))?;
             if let Some(Value::ByteArray(bytes)) = list.get(name) {
@@ -149,7 +159,19 @@ impl Filesystem {
         change: impl FnOnce(&mut Attrs),
     ) -> Result<()> {
         check_attribute(name)?;
-        let lock = self.lock(number);
+        self.change_xattr_locked(self.lock(number), number, name, value, must_be, change)
+    }
+
+    /// The same, of one that is locked, by a name that can be.
+    pub(crate) fn change_xattr_locked(
+        &self,
+        lock: Locked<'_>,
+        number: u64,
+        name: &[u8],
+        value: Option<&[u8]>,
+        must_be: Option<bool>,
+        change: impl FnOnce(&mut Attrs),
+    ) -> Result<()> {
         let tx = self.enter(value.map_or(0, |v| v.len() as u64))?;
         let object = self.object(number)?;
         let mut attrs = self.attrs_of(&object)?;

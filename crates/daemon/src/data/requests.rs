@@ -221,8 +221,9 @@ pub(super) fn answer(
         }
         Request::Chmod { who, of, mode } => {
             let file = owned(session, &who, &of)?;
-            let mode = access::given_by(&who, file.place.attrs()?.gid, mode & PERMISSIONS);
-            change(&file, &Setattr { mode: Some(mode), ..Setattr::default() })?;
+            let given = |attrs: &Attrs| access::given_by(&who, attrs.gid, mode & PERMISSIONS);
+            let Place { fs, object } = &file.place;
+            fs.change_mode(*object, given).map_err(told)?;
             Reply::Done
         }
         Request::SetTimes { who, of, atime, mtime } => {
