@@ -294,6 +294,40 @@ fn who_is_inside_stops_a_rename_or_rollback_unless_it_is_forced() {
     drop(server.stop());
 }
 
+/// Seen red: the first of them was refused, for who was in what stays.
+#[test]
+fn what_goes_is_unmounted_and_nobody_else() {
+    if !wanted("a destroy unmounts what goes with it and nothing else") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let number = |path: &Path| mounted(path).split(' ').next().unwrap().to_string();
+    for words in ["snapshot tank/a/b@one", "clone tank/a/b@one tank/fork", "create tank/fork/below"]
+    {
+        drop(stage.ok(&format!("zfs {words}")));
+    }
+    let (above, fork) = (stage.aside("t/a"), stage.aside("t/fork"));
+    let inside = File::open(&above).unwrap();
+    let before = number(&above);
+    // Nothing is unmounted for what cannot be done.
+    let kept = number(&fork);
+    for words in ["destroy tank/fork", "destroy -r tank/a/b", "destroy tank/a/b@one"] {
+        assert_eq!(stage.run(&format!("zfs {words}")).status, 1, "{words}");
+    }
+    assert_eq!((number(&above), number(&fork)), (before.clone(), kept));
+    // Who is in what goes stops it.
+    let below = File::open(fork.join("below")).unwrap();
+    let ran = stage.run("zfs destroy -R tank/a/b");
+    assert!(ran.status == 1 && ran.err.contains("fork/below': pool or dataset is busy"), "{ran}");
+    drop(below);
+    drop(stage.ok("zfs destroy -R tank/a/b"));
+    let gone = [stage.aside("t/a/b"), fork].map(|dir| dir.exists());
+    assert_eq!((number(&above), gone), (before, [false; 2]));
+    drop(inside);
+    drop(server.stop());
+    judged(&stage);
+}
+
 #[test]
 fn what_others_make_meanwhile_is_opened_as_what_it_is() {
     if !wanted("what others make meanwhile is opened as what it is") {

@@ -135,33 +135,62 @@ pub(super) fn may_snapshot(
     Ok(())
 }
 
-pub(super) fn destroy(here: &Here, request: &Destroy) -> Result<Destroyed> {
+/// What a destroy takes along.
+struct Doomed {
+    /// In the order in which they can go.
+    names: Vec<String>,
+    /// Bytes that come back, where snapshots alone were asked for.
+    reclaimed: Option<u64>,
+}
+
+/// Opens the pool of what is to be destroyed, and finds out what goes with it.
+fn doomed(here: &Here, request: &Destroy, doing: &Doing) -> Result<(Session, Doomed)> {
     let name = &request.name;
-    let doing = Doing::Destroy(name.clone());
-    let cannot = |why: Why| Error::cannot(doing.clone(), why);
-    let session = session(here, name, &request.places, &doing).map_err(|e| match e.why() {
+    let session = session(here, name, &request.places, doing).map_err(|e| match e.why() {
         Some(Why::NoPoolOf(_)) => Error::open(name, Why::NoDataset),
         _ => e,
     })?;
-    if name.contains('@') {
-        return destroy_snapshots(session, request, doing);
-    }
+    let doomed = match name.contains('@') {
+        true => doomed_snapshots(&session, request, doing)?,
+        false => doomed_below(&session, request, doing)?,
+    };
+    Ok((session, doomed))
+}
+
+fn doomed_below(session: &Session, request: &Destroy, doing: &Doing) -> Result<Doomed> {
+    let name = &request.name;
     let failed = |e| pool_error(doing.clone(), e);
     let found = lookup::find(session.pool.mos(), name).map_err(failed)?;
     if !name.contains('/') && !request.recursive {
-        return Err(cannot(Why::IsPool(name.clone())));
+        return Err(Error::cannot(doing.clone(), Why::IsPool(name.clone())));
     }
     let before = dependents(&session.pool, &found).map_err(failed)?;
-    refuse_dependents(request, &found, &before, &doing)?;
+    refuse_dependents(request, &found, &before, doing)?;
     let mut names: Vec<String> = before.into_iter().map(|dependent| dependent.name).collect();
     // The root of the pool stays.
     names.extend(name.contains('/').then(|| name.clone()));
+    Ok(Doomed { names, reclaimed: None })
+}
+
+/// The names of what a destroy takes along.
+pub(super) fn destroyed_with(here: &Here, request: &Destroy) -> Result<Vec<String>> {
+    let doing = Doing::Destroy(request.name.clone());
+    Ok(doomed(here, request, &doing)?.1.names)
+}
+
+pub(super) fn destroy(here: &Here, request: &Destroy) -> Result<Destroyed> {
+    let doing = Doing::Destroy(request.name.clone());
+    let (session, Doomed { mut names, reclaimed }) = doomed(here, request, &doing)?;
+    let failed = |e| pool_error(doing.clone(), e);
     if !request.dry_run {
         destroy_all(&session.pool, &names, request.defer).map_err(failed)?;
         session.note(&request.command).map_err(failed)?;
     }
+    if reclaimed.is_some() {
+        names.retain(|name| name.contains('@'));
+    }
     session.close(doing)?;
-    Ok(Destroyed { names, reclaimed: None })
+    Ok(Destroyed { names, reclaimed })
 }
 
 /// Says what else would go, unless it was asked for.
@@ -240,7 +269,7 @@ fn reclaimed(pool: &pool::Pool, chosen: &[Found]) -> std::result::Result<u64, Po
     Ok(bytes)
 }
 
-fn destroy_snapshots(session: Session, request: &Destroy, doing: Doing) -> Result<Destroyed> {
+fn doomed_snapshots(session: &Session, request: &Destroy, doing: &Doing) -> Result<Doomed> {
     let failed = |e| pool_error(doing.clone(), e);
     let (path, list) = request.name.split_once('@').unwrap_or_default();
     let mos = session.pool.mos();
@@ -266,11 +295,5 @@ fn destroy_snapshots(session: Session, request: &Destroy, doing: Doing) -> Resul
     if names.is_empty() {
         return Err(Error::NoSnapshots);
     }
-    if !request.dry_run {
-        destroy_all(&session.pool, &names, request.defer).map_err(failed)?;
-        session.note(&request.command).map_err(failed)?;
-    }
-    names.retain(|name| name.contains('@'));
-    session.close(doing)?;
-    Ok(Destroyed { names, reclaimed: Some(bytes) })
+    Ok(Doomed { names, reclaimed: Some(bytes) })
 }

@@ -336,17 +336,19 @@ impl Engine for Local {
     }
 
     fn dataset_destroy(&mut self, request: &datasets::Destroy) -> Result<datasets::Destroyed> {
-        let (name, below) = (&request.name, request.recursive || request.dependents);
-        let of_head = !name.contains(['@', '#']);
+        let of_head = !request.name.contains(['@', '#']);
         if request.dry_run || !(of_head || request.dependents) {
             return filesystems::destroy(&self.here, request);
         }
-        // Clones that go with it may be anywhere in the pool.
-        let pool = filesystems::pool_of(name);
-        let doomed = |there: &str| match request.dependents {
-            true => placing::is_below(there, pool),
-            false => there == name || below && placing::is_below(there, name),
+        let pool = filesystems::pool_of(&request.name);
+        let is_placed = self.placed().iter().any(|(there, _)| placing::is_below(there, pool));
+        let gone = match is_placed {
+            true => filesystems::destroyed_with(&self.here, request),
+            false => Ok(Vec::new()),
         };
+        // Nothing is unmounted for what cannot be done, which says itself why.
+        let Ok(gone) = gone else { return filesystems::destroy(&self.here, request) };
+        let doomed = |there: &str| gone.iter().any(|name| name == there);
         self.unplaced(request.force, &doomed, &str::to_string, |ours| {
             filesystems::destroy(&ours.here, request)
         })
