@@ -419,6 +419,7 @@ impl Pool {
             tasks: AtomicU64::new(0),
             opened: rt::time::now(),
             slow: Mutex::default(),
+            known_spares: Mutex::default(),
             scan: crate::scan::Scans::default(),
             healing: Default::default(),
         };

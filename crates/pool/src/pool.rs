@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dmu::{Objset, Promise, Tx, Txgs};
-use format::config::{PoolConfig, PoolState};
+use format::config::{PoolConfig, PoolState, VdevConfig};
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::sync::{Arc, Condvar, Mutex};
 use rt::workers::Workers;
@@ -166,6 +166,8 @@ pub struct Pool {
     pub(crate) opened: rt::time::Instant,
     /// Which leaves are slow.
     pub(crate) slow: Mutex<crate::slow::Watch>,
+    /// Its spares, where somebody has asked for them to be known.
+    pub(crate) known_spares: Mutex<Vec<VdevConfig>>,
     /// Scrubs and resilvers.
     pub(crate) scan: crate::scan::Scans,
     /// What was read wrong is put right.

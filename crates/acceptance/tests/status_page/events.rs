@@ -153,11 +153,23 @@ fn a_spare_that_goes_is_shown_so_and_one_that_is_back_too() {
         let page: serde_json::Value = serde_json::from_str(&page).unwrap();
         states.any(|line| line.contains(state)) && page["pools"][0]["spares"][0]["state"] == state
     };
+    let told = |class: &str| site.classes().iter().filter(|other| **other == class).count();
     assert!(is("AVAIL"), "{}", status());
     fs::rename(&spare, &away).unwrap();
     until("the spare is gone", SOON, || is("UNAVAIL   cannot open") && served("UNAVAIL"));
+    until("that is told", SOON, || told("resource.fs.zfs.statechange") == 1);
+    let verbose = site.run(&["zpool", "events", "-v"]);
+    for what in ["vdev_state = \"REMOVED\" (0x3)", &format!("vdev_path = \"{}\"", disks[4])] {
+        assert!(verbose.lines().any(|line| line.trim() == what), "{what}: {verbose}");
+    }
     fs::rename(&away, &spare).unwrap();
     until("the spare is back", SOON, || is("AVAIL") && served("ONLINE"));
+    until("that is told, too", SOON, || told("resource.fs.zfs.statechange") == 2);
+    // Whatever else happens to the pool, it is told once.
+    drop(site.run(&["zfs", "create", "tank/later"]));
+    rt::time::sleep(Duration::from_millis(2500));
+    let often = ["removed", "statechange"].map(|class| told(&format!("resource.fs.zfs.{class}")));
+    assert_eq!(often, [1, 2]);
     // A server that has never seen it.
     fs::rename(&spare, &away).unwrap();
     drop(server.stop());

@@ -156,6 +156,9 @@ fn carry_out(cx: &TaskContext<'_>, mut change: Change) -> Result<()> {
     *pool.offline_for_now.lock() = change.offline;
     for (list, vdevs) in &change.lists {
         list.write(cx, vdevs)?;
+        if *list == List::Spares {
+            pool.known_spares.lock().clone_from(vdevs);
+        }
     }
     let host = pool.config.lock().hostname.clone().unwrap_or_default();
     let host = String::from_utf8_lossy(&host).into_owned();

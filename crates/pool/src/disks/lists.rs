@@ -109,6 +109,20 @@ impl Pool {
         List::Spares.read(&self.mos)
     }
 
+    /// Reads which spares it has, for [`Pool::known_spares`]. To be asked before anybody changes them.
+    ///
+    /// # Errors
+    /// The list cannot be read.
+    pub fn know_spares(&self) -> Result<()> {
+        *self.known_spares.lock() = self.spares()?;
+        Ok(())
+    }
+
+    /// Its spares, for whoever must not wait for a disk: none, if they were not asked for before.
+    pub fn known_spares(&self) -> Vec<VdevConfig> {
+        self.known_spares.lock().clone()
+    }
+
     /// Its cache devices.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use std::time::Duration;
 use format::NvList;
 use format::config::VdevConfig;
 use fs::FsError;
-use pool::devices::{Member, Scan};
+use pool::devices::{Candidate, Scan};
 use pool::{Pool, PoolError};
 use rt::sync::atomic::{AtomicBool, Ordering};
 use rt::sync::{Arc, Mutex, MutexGuard};
@@ -153,8 +153,10 @@ impl Held {
         let pools: Vec<_> = self.pools.lock().values().cloned().collect();
         for One { pool, scan, index, .. } in &pools {
             let members = scan.pools.get(*index).into_iter().flat_map(|pool| &pool.members);
-            let path = |member: &Member| Some((member.guid, member.candidate.path.clone()?));
-            let paths = members.filter_map(path).collect();
+            let members = members.map(|member| (member.guid, &member.candidate));
+            let others = scan.aux.iter().map(|aux| (aux.label.guid, &aux.candidate));
+            let path = |(guid, candidate): (u64, &Candidate)| Some((guid, candidate.path.clone()?));
+            let paths = members.chain(others).filter_map(path).collect();
             self.lookout.look(pool, &paths, &self.events);
         }
         pools.into_iter().map(|one| one.pool).collect()
@@ -259,6 +261,8 @@ impl Held {
     fn take_in(self: &Arc<Self>, session: Session, kept_since_ms: u64) {
         let Session { pool, scan, index, known, .. } = session;
         let name = pool.name().to_string();
+        // Of what cannot be read nothing is told.
+        drop(pool.know_spares());
         if pool.read_only_reason().is_none() {
             super::scrub::work(&pool, self);
         }

@@ -7,7 +7,7 @@
 //! A leaf is called faulted when ten of its reads and writes failed within ten minutes, degraded when it gave
 //! wrong bytes as often: the limits that OpenZFS's daemon has. That lasts until `zpool clear`, or until a pool
 //! that waited for its disks goes on. One whose name is gone from the
-//! system is removed until the name is back.
+//! system is removed until the name is back; so is a spare that waits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use format::NvList;
-use format::config::PoolConfig;
+use format::config::{PoolConfig, VdevConfig};
 use format::nvlist::Value;
 use pool::Pool;
 use pool::devices::{ErrorCounts, Leaf, Seen};
@@ -23,6 +23,7 @@ use pool::slow::{self, News};
 use rt::sync::Mutex;
 use rt::time::Instant;
 
+use super::disks::path_of;
 use super::keeper;
 use crate::events::{self, Events};
 
@@ -41,6 +42,8 @@ pub(super) struct Lookout {
 #[derive(Default)]
 struct Watched {
     leaves: BTreeMap<u64, WatchedLeaf>,
+    /// Spares that wait and were there. Have they gone since?
+    spares: BTreeMap<u64, bool>,
     /// Blocks lost, by top-level vdev.
     lost: BTreeMap<u32, u64>,
     suspended: bool,
@@ -124,8 +127,8 @@ impl Lookout {
             *watched = WatchedLeaf { file: watched.file, ..WatchedLeaf::default() };
             leaf.verdict.set(Seen::Fine);
             if seen != Seen::Fine {
-                telling.pool(events::VDEV_CLEAR, of_leaf(leaf));
-                telling.state_changed(leaf, state_number(seen), HEALTHY);
+                telling.pool(events::VDEV_CLEAR, of_leaf(&leaf.config));
+                telling.state_changed(&leaf.config, state_number(seen), HEALTHY);
             }
         }
     }
@@ -147,9 +150,10 @@ impl Watched {
             if leaf.state.is_online() {
                 self.leaves.entry(leaf.guid()).or_default().look(telling, leaf, path, now);
             } else if is_new {
-                telling.state_changed(leaf, CLOSED, CANNOT_OPEN);
+                telling.state_changed(&leaf.config, CLOSED, CANNOT_OPEN);
             }
         }
+        self.look_for_spares(telling, paths);
         for top in tree.tops() {
             let lost = top.lost_blocks();
             let before = self.lost.insert(top.id(), lost).unwrap_or(0);
@@ -199,6 +203,32 @@ impl Watched {
             telling.pool(class, values);
         }
     }
+
+    /// Looks for the names of spares that wait.
+    fn look_for_spares(&mut self, telling: &Telling<'_>, paths: &BTreeMap<u64, PathBuf>) {
+        let tree = telling.pool.store().tree();
+        let mut spares = telling.pool.known_spares();
+        spares.retain(|spare| tree.leaf_by_guid(spare.guid).is_none());
+        self.spares.retain(|guid, _| spares.iter().any(|spare| spare.guid == *guid));
+        for spare in &spares {
+            let found = paths.get(&spare.guid);
+            let path = found.cloned().unwrap_or_else(|| path_of(spare));
+            let is_there = std::fs::metadata(path).is_ok();
+            // One that was never seen is told of when it is needed.
+            if found.is_some() || is_there {
+                self.spares.entry(spare.guid).or_insert(false);
+            }
+            let Some(has_gone) = self.spares.get_mut(&spare.guid) else { continue };
+            match (std::mem::replace(has_gone, !is_there), is_there) {
+                (false, false) => {
+                    telling.pool(events::REMOVED, of_leaf(spare));
+                    telling.state_changed(spare, HEALTHY, REMOVED);
+                }
+                (true, true) => telling.state_changed(spare, REMOVED, HEALTHY),
+                _ => {}
+            }
+        }
+    }
 }
 
 impl WatchedLeaf {
@@ -226,9 +256,9 @@ impl WatchedLeaf {
             let before = std::mem::replace(&mut self.seen, seen);
             leaf.verdict.set(seen);
             if seen == Seen::Removed {
-                telling.pool(events::REMOVED, of_leaf(leaf));
+                telling.pool(events::REMOVED, of_leaf(&leaf.config));
             }
-            telling.state_changed(leaf, state_number(before), state_number(seen));
+            telling.state_changed(&leaf.config, state_number(before), state_number(seen));
         }
     }
 
@@ -237,7 +267,7 @@ impl WatchedLeaf {
         if self.seen == Seen::Faulted {
             (self.seen, self.failed) = (Seen::Fine, Recent::default());
             leaf.verdict.set(Seen::Fine);
-            telling.state_changed(leaf, FAULTED, HEALTHY);
+            telling.state_changed(&leaf.config, FAULTED, HEALTHY);
         }
     }
 
@@ -302,7 +332,7 @@ impl Telling<'_> {
 
     /// Something that is wrong with a leaf.
     fn report(&self, class: &str, leaf: &Leaf) {
-        let mut values = of_leaf(leaf);
+        let mut values = of_leaf(&leaf.config);
         let counts = leaf.errors.get();
         values.put_u64("vdev_read_errors", counts.read);
         values.put_u64("vdev_write_errors", counts.write);
@@ -323,7 +353,7 @@ impl Telling<'_> {
             return;
         };
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let mut values = of_leaf(leaf);
+        let mut values = of_leaf(&leaf.config);
         values.put_u64("parent_guid", leaf.top_guid);
         values.put_string("slow_what", slow.what.name());
         values.put_u64("zio_delay", nanos(slow.time));
@@ -332,11 +362,11 @@ impl Telling<'_> {
     }
 
     /// A leaf is in state `now`, and was in state `before`.
-    fn state_changed(&self, leaf: &Leaf, before: u64, now: u64) {
+    fn state_changed(&self, leaf: &VdevConfig, before: u64, now: u64) {
         let mut values = NvList::new();
-        values.put_u64("vdev_guid", leaf.guid());
+        values.put_u64("vdev_guid", leaf.guid);
         values.put_u64("vdev_state", now);
-        if let Some(path) = &leaf.config.path {
+        if let Some(path) = &leaf.path {
             values.put_string("vdev_path", path);
         }
         values.put_u64("vdev_laststate", before);
@@ -352,11 +382,11 @@ fn told(pool: &str, news: &News) -> String {
     }
 }
 
-fn of_leaf(leaf: &Leaf) -> NvList {
+fn of_leaf(leaf: &VdevConfig) -> NvList {
     let mut values = NvList::new();
-    values.put_u64("vdev_guid", leaf.guid());
-    values.put_string("vdev_type", leaf.config.kind.name());
-    if let Some(path) = &leaf.config.path {
+    values.put_u64("vdev_guid", leaf.guid);
+    values.put_string("vdev_type", leaf.kind.name());
+    if let Some(path) = &leaf.path {
         values.put_string("vdev_path", path);
     }
     values
