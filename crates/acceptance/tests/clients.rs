@@ -7,14 +7,17 @@ use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use acceptance::engine::Session;
-use acceptance::{Server, assert_verified, thumper};
+use acceptance::{Server, Stage, assert_verified, thumper};
 use client::{Client, Open, Options, Subject};
 use format::acl::{self, Ace, AceMask};
+use format::label::DATA_AT;
+use format::scan::Bookmark;
 use format::znode::Pflags;
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex};
@@ -23,7 +26,7 @@ use testkit::random::Rng;
 use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
 use wire::pipe::{Lender, pipe};
 use wire::trays::Trays;
-use wire::{Answer, FILES, Head, Inbox, Reply, Request, Stat};
+use wire::{Answer, Entry, FILES, Head, Inbox, Reply, Request, Stat};
 
 const ROOT: Subject = Subject::ROOT;
 const READ: Open = Open::READ;
@@ -1075,6 +1078,56 @@ fn data_sets_come_and_go() {
     assert_eq!(here(b"/a"), 0);
     drop(client);
     site.end();
+}
+
+/// File systems whose beginning is lost are directories that nobody can enter, and nothing beside them is gone for that.
+#[test]
+fn what_is_beside_a_damaged_file_system_is_listed() {
+    let stage = Stage::new(1, 256 << 20);
+    drop(stage.ok("zpool create tank $D/d00"));
+    for name in ["a", "headless", "ruined", "z"] {
+        drop(stage.ok(&format!("zfs create tank/{name}")));
+    }
+    std::fs::write(stage.aside("file"), b"beside them").unwrap();
+    drop(stage.ok("put file tank:/file"));
+    drop(stage.ok("zpool export tank"));
+    let mut session = Session::open(stage.images.path(), "tank", "tank").unwrap();
+    let pool = session.pool().clone();
+    // The block that an object set begins with, and that of its first objects.
+    let lost = [("tank/headless", -1), ("tank/ruined", 0)].map(|(name, level)| {
+        let objset = pool.dataset(name).unwrap().object;
+        let at = Bookmark { objset, object: 0, level, block: 0 };
+        pool.store().parts(&pool.pointer_at(at).unwrap().unwrap()).unwrap()
+    });
+    drop(pool);
+    session.close().unwrap();
+    let disk = std::fs::File::options().write(true).open(stage.images.disk(0)).unwrap();
+    for part in lost.iter().flatten() {
+        for copy in part.copies() {
+            disk.write_all_at(&noise(2, part.size()), DATA_AT + copy.offset).unwrap();
+        }
+    }
+    let server = Server::start(&stage.aside("pools"));
+    // It says that it can only be read.
+    drop(stage.run("zpool import -d $D tank").expect_ok());
+    let client = Client::connect(Options::new(server.socket(), "tank")).unwrap();
+    for subject in [ROOT, who(1000)] {
+        let (mut found, next) = client.list(&subject, b"/", 0).unwrap();
+        let rest = client.list(&subject, b"/", next.expect("file systems come last")).unwrap();
+        assert!(rest.1.is_none());
+        found.extend(rest.0);
+        let kind = |entry: &Entry| {
+            let is_dir = entry.stat.mode & 0o170_000 == 0o040_000;
+            format!("{}{}", String::from_utf8_lossy(&entry.name), if is_dir { "/" } else { "" })
+        };
+        let found: Vec<_> = found.iter().map(kind).collect();
+        assert_eq!(found, ["file", "a/", "headless/", "ruined/", "z/"]);
+    }
+    for path in [&b"/headless"[..], b"/ruined"] {
+        assert_eq!(errno(client.stat(&ROOT, path, true)), 5, "{path:?}");
+    }
+    assert_eq!(errno(client.list(&ROOT, b"/headless", 0)), 5);
+    drop((client, server.stop()));
 }
 
 /// What somebody was told is written, and that may be lost, nobody goes on with unawares.

@@ -615,8 +615,7 @@ fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Repl
         let next = passed + ENTRIES_MAX;
         let is_last = next >= below.len();
         for (name, place) in below.into_iter().skip(passed).take(ENTRIES_MAX) {
-            let stat = if goes { stat(&place)? } else { kind_alone(&place, mode::DIR) };
-            entries.push(Entry { name, stat });
+            entries.push(Entry { name, stat: stat_below(place.as_ref(), goes)? });
         }
         return Ok(Reply::Entries(entries, (!is_last).then(|| FILE_SYSTEMS - next as u64)));
     }
@@ -646,6 +645,16 @@ fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Repl
     }
     let next = last.or_else(|| (!below.is_empty()).then_some(FILE_SYSTEMS));
     Ok(Reply::Entries(entries, next))
+}
+
+/// What is told of a file system, if its directory may be gone through. One that cannot be read is there all the same.
+fn stat_below(place: Option<&Place>, goes: bool) -> Result<Stat> {
+    let Some(place) = place else { return Ok(Stat { mode: mode::DIR, ..Stat::default() }) };
+    match goes.then(|| stat(place)).transpose() {
+        Err(failure) if failure.errno != code::IO => Err(failure),
+        Ok(Some(stat)) => Ok(stat),
+        _ => Ok(kind_alone(place, mode::DIR)),
+    }
 }
 
 /// What the name of something tells of it.

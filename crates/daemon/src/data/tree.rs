@@ -144,16 +144,19 @@ impl Tree {
         }
     }
 
-    /// Names of the file systems right below the one that `dir` is the root of.
-    pub(super) fn file_systems_in(&self, dir: &Place) -> Result<Vec<(Vec<u8>, Place)>> {
+    /// The file systems right below the one that `dir` is the root of, by name; `None`: it is damaged, and nobody can enter.
+    pub(super) fn file_systems_in(&self, dir: &Place) -> Result<Vec<(Vec<u8>, Option<Place>)>> {
         if dir.object != dir.fs.root() {
             return Ok(Vec::new());
         }
         let mut out = Vec::new();
         for name in &self.system(&dir.fs.name())?.below {
-            if let Some(place) = self.below(dir, name.as_bytes())? {
-                out.push((name.clone().into_bytes(), place));
-            }
+            let place = match self.below(dir, name.as_bytes()) {
+                Ok(None) => continue,
+                Err(failure) if failure.errno == code::IO => None,
+                found => found?,
+            };
+            out.push((name.clone().into_bytes(), place));
         }
         Ok(out)
     }
