@@ -10,6 +10,7 @@
 //! second look at a name after waiting for its lock.
 #![allow(clippy::unwrap_used)]
 
+mod armed;
 mod lists;
 mod reader;
 mod stale;
