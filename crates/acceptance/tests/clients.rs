@@ -872,6 +872,45 @@ fn what_was_told_and_not_heard_is_told_again() {
     server.join();
 }
 
+/// A connection breaks, and somebody else is making the next one: who lets go of a file waits for it, since nobody else says so.
+#[test]
+fn who_lets_go_of_a_file_waits_for_who_connects() {
+    for write in [false, true] {
+        let (_aside, options, server) = made_up(move |listener| {
+            let (mut stream, _) = welcomed(listener, &[]);
+            assert!(matches!(hear(&mut stream), Request::Open { .. }));
+            say(&mut stream, Reply::Opened { handle: 7, stat: Stat::default(), kept_since_ms: 1 });
+            drop(stream);
+            // Somebody asks, and is not greeted yet.
+            rt::time::sleep(Duration::from_millis(600));
+            let (mut stream, _) = welcomed(listener, &[]);
+            let mut closed = false;
+            for _ in 0..2 {
+                match hear(&mut stream) {
+                    Request::Stat { .. } => say(&mut stream, Reply::Stat(Stat::default())),
+                    heard => {
+                        assert!(matches!(heard, Request::Close { handle: 7, .. }), "{heard:?}");
+                        closed = true;
+                        say(&mut stream, Reply::Done);
+                    }
+                }
+            }
+            drop(stream.read_to_end(&mut Vec::new()));
+            closed
+        });
+        let client = Client::connect(options).unwrap();
+        let file = client.open(&ROOT, b"/file", Open { write, ..READ }, 0).unwrap();
+        std::thread::scope(|scope| {
+            rt::time::sleep(Duration::from_millis(100));
+            scope.spawn(|| client.stat(&ROOT, b"/other", true).unwrap());
+            rt::time::sleep(Duration::from_millis(200));
+            drop(file);
+        });
+        drop(client);
+        assert!(server.join(), "it is open for ever");
+    }
+}
+
 /// Who reads much, and goes on at once, holds nothing of it while he waits for more: all of the memory would be held so.
 #[test]
 fn readers_that_take_all_memory_come_to_their_end() {

@@ -166,6 +166,11 @@ impl Lane {
         Ok(())
     }
 
+    /// Was all that was told heard?
+    pub(crate) fn is_heard(&self) -> bool {
+        self.owed.is_empty()
+    }
+
     /// What was told, and maybe not heard.
     pub(crate) fn into_untold(self) -> VecDeque<Vec<u8>> {
         self.owed

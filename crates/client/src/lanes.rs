@@ -255,7 +255,7 @@ impl Client {
             {
                 return Ok(self.of_few(lane, &state));
             }
-            if state.count == lanes_max && state.is_in_doubt && state.idle.pop().is_some() {
+            if state.count == lanes_max && state.is_in_doubt && state.forget_idle() {
                 state.count -= 1;
             }
             let mut why = None;
@@ -286,7 +286,9 @@ impl Client {
             if let Some(error) = why.filter(|_| is_late) {
                 return Err(error);
             }
-            if is_late && state.is_in_doubt {
+            // Somebody is connecting, and finds out whether there is one: also who would not wait for a server waits for that.
+            let is_silent = start.elapsed() >= patience.max(self.options.patience);
+            if is_silent && state.is_in_doubt {
                 return Err(Error::new(code::ENOTCONN, "the server does not answer"));
             }
             (state, _) = self.free.wait_timeout(state, LOOK);
@@ -396,6 +398,12 @@ impl Client {
 }
 
 impl State {
+    /// Forgets a connection that is idle, if there is one on which nothing was told that may not have been heard.
+    fn forget_idle(&mut self) -> bool {
+        let heard = self.idle.iter().rposition(Lane::is_heard);
+        heard.map(|lane| self.idle.swap_remove(lane)).is_some()
+    }
+
     fn forget_session(&mut self) {
         self.count -= self.idle.len();
         self.idle.clear();
