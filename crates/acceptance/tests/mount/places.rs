@@ -214,6 +214,51 @@ fn what_keeps_its_place_is_not_unmounted_for_its_properties() {
     drop(server.stop());
 }
 
+/// Seen red: somebody in what has a place of its own stopped the move of what is above it by its name.
+#[test]
+fn what_has_a_place_of_its_own_stays_when_others_move() {
+    if !wanted("what has a place of its own stays when what is above it moves") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    drop(stage.ok("zfs create -o mountpoint=$A/t/own tank/a/own"));
+    drop(stage.ok("zfs create tank/a/own/below"));
+    drop(stage.ok("zfs create -o mountpoint=$A/t/a/inner tank/a/inner"));
+    let own = stage.aside("t/own/below");
+    std::fs::write(own.join("file"), "here").unwrap();
+    let inside = File::open(own.join("file")).unwrap();
+    let number = || mounted(&own).split(' ').next().unwrap().to_string();
+    let before = number();
+    let at = |name: &str| {
+        let list = stage.ok("zfs mount").out;
+        let line = list.lines().find(|line| line.split(' ').next() == Some(name));
+        line.map(|line| line.rsplit('/').next().unwrap().to_string())
+    };
+    for (words, a) in [
+        ("zfs set mountpoint=$A/t/moved tank/a", Some("moved")),
+        ("zfs set canmount=off tank/a", None),
+        ("zfs set canmount=on tank/a", None),
+        ("zfs mount tank/a", Some("moved")),
+    ] {
+        if words == "zfs mount tank/a" {
+            // It would be mounted over what is inside.
+            drop(stage.ok("zfs unmount tank/a/b"));
+        }
+        drop(stage.ok(words));
+        assert_eq!(at("tank/a").as_deref(), a, "{words}");
+        // What lay inside of what has moved is where it belongs, too.
+        assert_eq!(at("tank/a/inner").as_deref(), Some("inner"), "{words}");
+        assert_eq!((number(), at("tank/a/own/below").as_deref()), (before.clone(), Some("below")));
+    }
+    // With `-r` it has no place of its own any more, and who is inside says no.
+    let ran = stage.run("zfs inherit -r mountpoint tank/a");
+    assert!(ran.status == 1 && ran.err.contains("pool or dataset is busy"), "{ran}");
+    drop(inside);
+    drop(stage.ok("zfs inherit -r mountpoint tank/a"));
+    assert_eq!(std::fs::read_to_string(stage.aside("t/a/own/below/file")).unwrap(), "here");
+    drop(server.stop());
+}
+
 /// Seen red: the new mount went with the last open file of the old one.
 #[test]
 fn what_is_mounted_after_a_lazy_unmount_stays() {

@@ -433,12 +433,14 @@ impl Engine for Local {
     fn dataset_set(&mut self, request: &datasets::Set) -> Result<datasets::SetReport> {
         let properties = request.properties.iter();
         let properties: Vec<_> = properties.map(|(k, v)| (k.as_bytes(), Some(&v[..]))).collect();
-        self.replaced(&request.names, &properties, |ours| properties::set(&ours.here, request))
+        self.replaced((&request.names, false), &properties, |ours| {
+            properties::set(&ours.here, request)
+        })
     }
 
     fn dataset_inherit(&mut self, request: &datasets::Inherit) -> Result<datasets::SetReport> {
         let key = request.key.name();
-        self.replaced(&request.names, &[(key.as_bytes(), None)], |ours| {
+        self.replaced((&request.names, request.recursive), &[(key.as_bytes(), None)], |ours| {
             properties::inherit(&ours.here, request)
         })
     }

@@ -7,7 +7,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use pool::props::{Key, Kind, Kinds, Prop, Value};
+use pool::props::{Key, Kind, Kinds, Prop, Source, Value};
 
 use super::Local;
 use super::filesystems::pool_of;
@@ -36,6 +36,8 @@ struct Due {
     name: String,
     place: Place,
     canmount: u64,
+    /// Has it its place from the data set that was asked for, or is it that one?
+    follows: bool,
 }
 
 impl Due {
@@ -94,7 +96,13 @@ impl Local {
                 _ => Place::Nowhere,
             };
             let canmount = dataset.number(Prop::Canmount).unwrap_or(CANMOUNT_OFF);
-            Due { name: dataset.name, place, canmount }
+            let follows = dataset.name == name
+                || match dataset.property(&Key::Native(Prop::Mountpoint)) {
+                    Some((_, Source::Local | Source::Received | Source::Temporary)) => false,
+                    Some((_, Source::Inherited(from))) => is_below(name, from),
+                    _ => true,
+                };
+            Due { name: dataset.name, place, canmount, follows }
         };
         let mut all: Vec<Due> = report.datasets.into_iter().map(due).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
@@ -202,11 +210,25 @@ impl Local {
         Ok(())
     }
 
-    /// As [`Local::unplaced`], for a change of properties of data sets: what had no place before and has one now is
-    /// mounted, too. What keeps its place is not unmounted.
+    /// Of what is mounted, what moves with a data set: what has its place from it, and what lies inside of that.
+    fn moving(&mut self, name: &str) -> Vec<String> {
+        let due = self.due(name).unwrap_or_default();
+        let follows = |one: &str| due.iter().any(|due| due.follows && due.name == one);
+        let there = self.placed();
+        let left: Vec<&Path> =
+            there.iter().filter(|(one, _)| follows(one)).map(|(_, dir)| &**dir).collect();
+        let moves = |(one, dir): &(String, PathBuf)| {
+            is_below(one, name) && left.iter().any(|above| dir.starts_with(above))
+        };
+        there.iter().filter(|one| moves(one)).map(|(one, _)| one.clone()).collect()
+    }
+
+    /// As [`Local::unplaced`], for a change of properties of data sets, and, if `all`, of those below them: what had no
+    /// place before and has one now is mounted, too. What keeps its place is not unmounted, unless it lies inside of
+    /// something that does not.
     pub(super) fn replaced<T>(
         &mut self,
-        names: &[String],
+        (names, all): (&[String], bool),
         properties: &[Changed<'_>],
         change: impl FnOnce(&mut Local) -> Result<T>,
     ) -> Result<T> {
@@ -227,7 +249,13 @@ impl Local {
             let due = self.due(name).unwrap_or_default().into_iter();
             homeless.extend(due.filter(|d| !matches!(d.place, Place::At(_))).map(|d| d.name));
         }
-        let changed = self.unplaced(false, &doomed, &str::to_string, change)?;
+        let moving: Vec<String> = match all {
+            true => Vec::new(),
+            false => names.iter().flat_map(|name| self.moving(name)).collect(),
+        };
+        let moves =
+            |name: &str| if all { doomed(name) } else { moving.iter().any(|one| one == name) };
+        let changed = self.unplaced(false, &moves, &str::to_string, change)?;
         for name in names {
             drop(self.settle(name, &|due| homeless.iter().any(|name| name == due)));
         }
