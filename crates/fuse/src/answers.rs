@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use fs::{CONTROL_NAME, MountProps, NAME_MAX, NewObject, Who, acl, mode};
-use fuser::{Errno, FileAttr, Generation, INodeNo, RenameFlags, ReplyEntry, Request};
+use fuser::{
+    Errno, FileAttr, Generation, INodeNo, OpenAccMode, OpenFlags, RenameFlags, ReplyEntry, Request,
+};
 use rt::sync::Mutex;
 
 use crate::attr::{file_attr, unknown};
@@ -160,6 +162,15 @@ impl Door {
         match place.is_live() {
             true => place.fs.hold(place.object).map_err(|e| errno(&e)),
             false => Ok(()),
+        }
+    }
+
+    /// A file is opened. What cannot be written is not opened for that: what is mapped is changed in the kernel's pages,
+    /// for whoever reads it there, and only then are we asked.
+    pub(crate) fn opened(&self, place: &Place, flags: OpenFlags) -> Answer<()> {
+        match flags.acc_mode() != OpenAccMode::O_RDONLY && !place.fs.can_change() {
+            true => Err(Errno::EROFS),
+            false => self.hold(place),
         }
     }
 

@@ -269,8 +269,8 @@ impl fuser::Filesystem for Door {
         self.made(linked(), reply);
     }
 
-    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        match self.spaces.place(ino).and_then(|place| self.hold(&place)) {
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.spaces.place(ino).and_then(|place| self.opened(&place, flags)) {
             // What the kernel has of the file is right as long as its time and size are.
             Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
             Err(e) => reply.error(e),

@@ -110,6 +110,9 @@ fn snapshots_are_under_zfs_and_cannot_be_changed() {
     ] {
         assert_eq!(refused.err().and_then(|e| e.raw_os_error()).unwrap_or(0), number);
     }
+    // What is mapped would be changed for all readers, without a request that could be refused.
+    let opened = File::options().read(true).write(true).open(served.at(".zfs/snapshot/one/d/f"));
+    assert_eq!(opened.map(drop).unwrap_err().raw_os_error(), Some(30));
     served.unmount(&stage);
     // By itself; and shown where that is wanted.
     let served = serve(&stage, "tank@one", "m");
