@@ -8,7 +8,7 @@ use fs::{CONTROL_NAME, MountProps, NAME_MAX, NewObject, Who, acl, mode};
 use fuser::{
     Errno, FileAttr, Generation, INodeNo, OpenAccMode, OpenFlags, RenameFlags, ReplyEntry, Request,
 };
-use rt::sync::Mutex;
+use rt::sync::{Arc, Mutex};
 
 use crate::attr::{file_attr, unknown};
 use crate::control::SNAPSHOT_NAME;
@@ -33,7 +33,7 @@ impl Door {
         let folds = spaces.live.folds_names();
         let entry_ttl = if folds { Duration::ZERO } else { options.names_for };
         let props = Mutex::new((rt::time::now(), props));
-        Door { spaces, attr_ttl: options.attrs_for, entry_ttl, props }
+        Door { spaces, opened: Arc::default(), attr_ttl: options.attrs_for, entry_ttl, props }
     }
 
     /// The properties of the file system, at most a second old.
@@ -160,14 +160,14 @@ impl Door {
     /// Keeps an object for who opens it.
     pub(crate) fn hold(&self, place: &Place) -> Answer<()> {
         match place.is_live() {
-            true => place.fs.hold(place.object).map_err(|e| errno(&e)),
+            true => self.opened.hold(&place.fs, place.object).map_err(|e| errno(&e)),
             false => Ok(()),
         }
     }
 
     /// A file is opened. What cannot be written is not opened for that: what is mapped is changed in the kernel's pages,
     /// for whoever reads it there, and only then are we asked.
-    pub(crate) fn opened(&self, place: &Place, flags: OpenFlags) -> Answer<()> {
+    pub(crate) fn open_as(&self, place: &Place, flags: OpenFlags) -> Answer<()> {
         match flags.acc_mode() != OpenAccMode::O_RDONLY && !place.fs.can_change() {
             true => Err(Errno::EROFS),
             false => self.hold(place),
@@ -177,7 +177,7 @@ impl Door {
     pub(crate) fn released(&self, ino: INodeNo) -> Answer<()> {
         match self.spaces.node(ino)? {
             Node::Object(place) if place.is_live() => {
-                place.fs.let_go(place.object).map_err(|e| errno(&e))
+                self.opened.let_go(&place.fs, place.object).map_err(|e| errno(&e))
             }
             _ => Ok(()),
         }

@@ -16,10 +16,11 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
     TimeOrNow, WriteFlags,
 };
-use rt::sync::Mutex;
+use rt::sync::{Arc, Mutex};
 
 use crate::attr::{asked_time, unpacked};
 use crate::nodes::{CONTROL_DIR, Node, SNAPSHOT_DIR, Spaces};
+use crate::opened::Opened;
 
 /// Bytes of the longest request and answer.
 pub(crate) const IO_MAX: u32 = 1 << 20;
@@ -39,6 +40,8 @@ pub(crate) fn errno(error: &FsError) -> Errno {
 /// A mounted file system.
 pub(crate) struct Door {
     pub(crate) spaces: Spaces,
+    /// What the kernel has open.
+    pub(crate) opened: Arc<Opened>,
     /// How long the kernel may take attributes for right.
     pub(crate) attr_ttl: Duration,
     /// How long it may take names for right, also those that are not there.
@@ -270,7 +273,7 @@ impl fuser::Filesystem for Door {
     }
 
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.spaces.place(ino).and_then(|place| self.opened(&place, flags)) {
+        match self.spaces.place(ino).and_then(|place| self.open_as(&place, flags)) {
             // What the kernel has of the file is right as long as its time and size are.
             Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
             Err(e) => reply.error(e),

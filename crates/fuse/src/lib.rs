@@ -14,6 +14,7 @@ mod dirs;
 mod door;
 mod mounted;
 mod nodes;
+mod opened;
 mod signals;
 mod xattrs;
 

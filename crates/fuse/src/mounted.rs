@@ -107,6 +107,7 @@ pub fn mount(
     let memory =
         pool.memory().of(rt::mem::Holder::Mounts).take(options.threads as u64 * THREAD_BYTES);
     let door = Door::new(Spaces::new(live.clone()), props, options);
+    let opened = door.opened.clone();
     let flags = attach::flags(&props, options.read_only);
     let session = attach::attach(door, (&live.name(), &dir), flags, options.threads);
     let session = session.map_err(|e| match e.kind() {
@@ -125,6 +126,7 @@ pub fn mount(
             // The kernel has not ended it, and nobody answers there any more.
             drop(unmount_as(&on, true));
         }
+        opened.end(&fs);
         fs.unmounted();
         // Nobody may be left who wants to know.
         drop(ended.send(result));

@@ -446,6 +446,42 @@ fn snapshots_in_a_mount_are_those_of_their_names_now() {
     judged(&stage);
 }
 
+/// Seen red: the file kept its space after it was removed, as long as the server ran.
+#[test]
+fn what_was_open_when_a_mount_is_cut_off_is_not_kept() {
+    if !wanted("what was open when a mount is cut off is not kept") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let dir = stage.aside("t/a/b");
+    let path = dir.join("big");
+    let noise: Vec<u8> =
+        (0..4u32 << 20).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    std::fs::write(&path, &noise).unwrap();
+    let file = File::open(&path).unwrap();
+    let referenced = || {
+        drop(stage.ok("zfs snapshot tank/a/b@now"));
+        drop(stage.ok("zfs destroy tank/a/b@now"));
+        let out = stage.ok("zfs get -Hpo value referenced tank/a/b").out;
+        out.trim().parse::<u64>().unwrap()
+    };
+    assert!(referenced() > 4 << 20);
+    // It says that it is busy, and has broken off the connection by then.
+    drop(Ran::of(Command::new("umount").arg("-f").arg(&dir)));
+    drop(file);
+    let start = rt::time::now();
+    while stage.ok("zfs get -Ho value mounted tank/a/b").out.trim() == "yes" {
+        assert!(start.elapsed() < Duration::from_secs(20), "it is still mounted");
+        rt::time::sleep(Duration::from_millis(50));
+    }
+    drop(stage.ok("zfs mount tank/a/b"));
+    assert!(std::fs::read(&path).unwrap() == noise);
+    std::fs::remove_file(&path).unwrap();
+    assert!((0..20).any(|_| referenced() < 1 << 20), "{}", referenced());
+    drop(server.stop());
+    judged(&stage);
+}
+
 #[test]
 fn who_mounts_nothing_says_who_does() {
     let stage = Stage::new(1, 128 << 20);
