@@ -58,7 +58,8 @@ impl Door {
             // Before the kernel hears of it, and before it is looked at: what goes in between keeps its number.
             place.know();
             let (attr, generation, ttl) = match self.told(place) {
-                Ok((attr, generation)) => (attr, generation, self.attr_ttl),
+                // One time for both: of a name nothing is to be remembered where another is the same name.
+                Ok((attr, generation)) => (attr, generation, self.attr_ttl.min(self.entry_ttl)),
                 // What is wrong with it is said to who asks for it by its name.
                 Err(_) => (unknown(found.number, found.kind), Generation(0), Duration::ZERO),
             };

@@ -127,6 +127,40 @@ fn snapshots_are_under_zfs_and_cannot_be_changed() {
     judged(&stage);
 }
 
+/// Seen red: a name that was listed was still there when it had been moved away in another case.
+#[test]
+fn a_name_in_another_case_is_the_same_name() {
+    if !wanted("names in another case in a mount") {
+        return;
+    }
+    let stage = stage(256 << 20, "-O casesensitivity=insensitive");
+    let served = serve(&stage, "tank", "m");
+    fs::create_dir(served.at("d")).unwrap();
+    let there = |name: &str| served.at(&format!("d/{name}"));
+    let listed = || {
+        // Open anew: the kernel asks for attributes with the names then.
+        let entries = fs::read_dir(there("")).unwrap().map(|entry| entry.unwrap());
+        let each =
+            |entry: fs::DirEntry| (entry.file_name().into_string().unwrap(), entry.metadata());
+        entries.map(each).map(|(name, meta)| (name, meta.unwrap().len())).collect::<Vec<_>>()
+    };
+    for round in 0..3 {
+        fs::write(there("Name"), "one").unwrap();
+        assert_eq!(listed(), [("Name".to_string(), 3)]);
+        fs::rename(there("nAME"), there("Other")).unwrap();
+        assert!(!there("Name").exists() && !there("name").exists(), "{round}");
+        assert_eq!(listed(), [("Other".to_string(), 3)]);
+        fs::write(there("OTHER"), "longer").unwrap();
+        assert_eq!(fs::read_to_string(there("Other")).unwrap(), "longer");
+        let exists = File::options().write(true).create_new(true).open(there("oTHER"));
+        assert_eq!(exists.unwrap_err().raw_os_error(), Some(17));
+        fs::remove_file(there("otheR")).unwrap();
+        assert!(!there("Other").exists() && listed().is_empty(), "{round}");
+    }
+    served.unmount(&stage);
+    judged(&stage);
+}
+
 #[test]
 fn quotas_and_full_pools_are_told_as_such() {
     if !wanted("quotas in a mount") {
