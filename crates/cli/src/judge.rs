@@ -62,11 +62,16 @@ fn judge(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     };
     request.places = door.places(places);
     let err = &mut *door.err;
-    let mut shown = false;
+    let (mut shown, mut there) = (false, Ok(()));
     let show = !quiet && std::io::IsTerminal::is_terminal(&std::io::stderr());
     let report = door.engine.verify(&request, &mut |progress| {
         shown |= show && tell(err, progress.done, progress.total);
-    })?;
+        // A served command's outputs are gone when the command is.
+        there = err.flush();
+        there.is_ok()
+    });
+    there?;
+    let report = report?;
     if shown {
         door.complain("")?;
     }

@@ -279,14 +279,14 @@ pub trait Engine {
     /// `top`: who holds the memory of the server; nothing if this is none.
     fn memory(&mut self) -> Option<memory::Report>;
 
-    /// `verify`. `progress` hears of it now and then.
+    /// `verify`. `progress` hears of it now and then, until it gives false: then there is no report.
     ///
     /// # Errors
     /// See [`Engine::pool_create`].
     fn verify(
         &mut self,
         request: &judge::Verify,
-        progress: &mut dyn FnMut(judge::Progress),
+        progress: &mut dyn FnMut(judge::Progress) -> bool,
     ) -> Result<judge::VerifyReport>;
 
     /// `dump`: each fact, until `sink` gives false. What cannot be read is told among them.

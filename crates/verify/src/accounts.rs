@@ -34,7 +34,7 @@ pub(crate) type Counts = Vec<Counted>;
 
 /// Recounts one data set, just after its walk.
 pub(crate) fn dataset(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     datasets: &Datasets,
     (number, place): (u32, usize),
     counts: &mut Counts,
@@ -63,7 +63,7 @@ pub(crate) fn dataset(
             origin_until: origin.map_or(0, |origin| origin.phys.bp.birth()),
             gone,
             hole_births: walk.hole_births,
-            left: walk.progress.blocks.saturating_mul(4).saturating_add(DIFF_MIN),
+            left: walk.blocks.progress.blocks.saturating_mul(4).saturating_add(DIFF_MIN),
             walk: &mut *walk,
         };
         diff.roots(&prev.phys.bp, &dataset.phys.bp)?;
@@ -86,7 +86,7 @@ fn origin<'d>(datasets: &'d Datasets, dir: Option<&Dir>) -> Option<&'d Dataset> 
 }
 
 /// Compares what a data set says of itself.
-fn referred(walk: &mut Walk<'_, '_>, dataset: &Dataset, refers: Charge, born: Charge) {
+fn referred(walk: &mut Walk<'_>, dataset: &Dataset, refers: Charge, born: Charge) {
     let (name, phys) = (&dataset.name, &dataset.phys);
     let mut expect = |what: &str, said: u64, counted: u64| {
         if said != counted {
@@ -105,7 +105,7 @@ fn referred(walk: &mut Walk<'_, '_>, dataset: &Dataset, refers: Charge, born: Ch
 
 /// Recounts the directories: each one's parts, and what it has from its children.
 pub(crate) fn dirs(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     mos: &Mos,
     datasets: &Datasets,
     counts: &Counts,
@@ -121,7 +121,7 @@ pub(crate) fn dirs(
 }
 
 /// What only a snapshot has: what the next one lacks and was born in it.
-fn unique(walk: &mut Walk<'_, '_>, datasets: &Datasets, counts: &Counts) {
+fn unique(walk: &mut Walk<'_>, datasets: &Datasets, counts: &Counts) {
     for snapshot in datasets.list.iter().filter(|dataset| dataset.snapshot) {
         let next = snapshot.next.and_then(|next| counts.get(next));
         let Some(next) = next.filter(|next| next.known) else { continue };
@@ -135,7 +135,7 @@ fn unique(walk: &mut Walk<'_, '_>, datasets: &Datasets, counts: &Counts) {
 }
 
 fn directory(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     mos: &Mos,
     datasets: &Datasets,
     counts: &Counts,
@@ -221,7 +221,7 @@ fn held(datasets: &Datasets, counts: &Counts, dir: &Dir) -> Option<Charge> {
 }
 
 /// The property that keeps space for the head.
-fn refreservation(walk: &mut Walk<'_, '_>, mos: &Mos, props: u64) -> Result<u64> {
+fn refreservation(walk: &mut Walk<'_>, mos: &Mos, props: u64) -> Result<u64> {
     if props == 0 {
         return Ok(0);
     }

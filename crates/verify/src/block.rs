@@ -5,15 +5,20 @@
 //! if the pointer's checksum holds. Encrypted blocks are checked as they are stored: of their
 //! checksum only two words are one, the others are a MAC (FORMAT: section 14).
 
+use crate::report::Progress;
 use codec::checksum::{self, Salt};
 use codec::embedded::{self, Place};
 use format::gang::{GANG_DEPTH_MAX, GANG_SIZE, GangHeader};
 use format::indirect::{self, MappingEntry};
 use format::{BLOCK_SIZE_MAX, BlkPtr, Checksum, Compress, Dva, ObjectType, SECTOR};
 use rt::sync::Arc;
+use rt::time::Instant;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use vdev::{Fault, FaultKind, ReadScratch, Tree};
 
+/// How often whoever waits for the judgement is asked whether he still does, at least.
+const PULSE: Duration = Duration::from_millis(200);
 /// Bytes of blocks that are kept for readers of metadata.
 const CACHE_BYTES_MAX: usize = 16 << 20;
 
@@ -53,8 +58,21 @@ impl Audit {
     }
 }
 
+/// Whoever waits for the judgement.
+struct Waiting<'a> {
+    /// Tells him how far it is; `false`: he has gone.
+    tell: &'a mut dyn FnMut(Progress) -> bool,
+    /// When he was told last.
+    told: Instant,
+}
+
 /// Reads blocks.
 pub(crate) struct Blocks<'a> {
+    waiting: Option<Waiting<'a>>,
+    /// Nobody waits any more: nothing more is read.
+    is_over: bool,
+    /// How far the judgement is.
+    pub progress: Progress,
     tree: &'a Tree,
     salt: Salt,
     scratch: ReadScratch,
@@ -68,6 +86,9 @@ pub(crate) struct Blocks<'a> {
 impl<'a> Blocks<'a> {
     pub(crate) fn new(tree: &'a Tree) -> Blocks<'a> {
         Blocks {
+            waiting: None,
+            is_over: false,
+            progress: Progress::default(),
             tree,
             salt: [0; 32],
             scratch: ReadScratch::default(),
@@ -76,6 +97,37 @@ impl<'a> Blocks<'a> {
             cached: 0,
             spare: Vec::new(),
         }
+    }
+
+    /// The same, for whoever is told by `tell`, and waits until that gives false.
+    pub(crate) fn waited_for(
+        tree: &'a Tree,
+        tell: &'a mut dyn FnMut(Progress) -> bool,
+    ) -> Blocks<'a> {
+        let waiting = Some(Waiting { tell, told: rt::time::now() });
+        Blocks { waiting, ..Blocks::new(tree) }
+    }
+
+    /// Has whoever waited for the judgement gone?
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Tells him how far it is.
+    pub(crate) fn tell(&mut self) {
+        if let Some(waiting) = self.waiting.as_mut().filter(|_| !self.is_over) {
+            self.is_over = !(waiting.tell)(self.progress);
+            waiting.told = rt::time::now();
+        }
+    }
+
+    /// Before anything is read: is it still wanted?
+    fn pulse(&mut self) -> Result<(), String> {
+        let is_due = |waiting: &Waiting<'_>| waiting.told.elapsed() >= PULSE;
+        if self.waiting.as_ref().is_some_and(is_due) {
+            self.tell();
+        }
+        if self.is_over { Err("nobody waits for the judgement any more".into()) } else { Ok(()) }
     }
 
     pub(crate) fn tree(&self) -> &'a Tree {
@@ -111,6 +163,7 @@ impl<'a> Blocks<'a> {
 
     /// The logical bytes of a block of metadata, from its first good copy.
     pub(crate) fn read(&mut self, bp: &BlkPtr) -> Result<Arc<Vec<u8>>, String> {
+        self.pulse()?;
         let words = bp.words();
         // With the checksum: another pointer to the place must not get what this one found good.
         let key = [words[0], words[1], words[6], words[10], words[12], words[13]];
@@ -143,6 +196,7 @@ impl<'a> Blocks<'a> {
         audit: &mut Audit,
     ) -> Result<(), String> {
         audit.clear();
+        self.pulse()?;
         self.bytes_of(bp, out, Some(audit))
     }
 

@@ -13,7 +13,7 @@ use format::zap::{NormFlags, Reader};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Examines all links. `txg` is that of the uberblock.
-pub(crate) fn check(walk: &mut Walk<'_, '_>, mos: &Mos, datasets: &Datasets, txg: u64) {
+pub(crate) fn check(walk: &mut Walk<'_>, mos: &Mos, datasets: &Datasets, txg: u64) {
     // What grew from a snapshot beside what comes next: heads and first snapshots of clones.
     let mut clones: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
     // Heads of directories that were cloned from a snapshot of a directory.
@@ -44,11 +44,11 @@ pub(crate) fn check(walk: &mut Walk<'_, '_>, mos: &Mos, datasets: &Datasets, txg
     }
 }
 
-fn unread(walk: &mut Walk<'_, '_>, name: &str, what: &str, why: &Unread) {
+fn unread(walk: &mut Walk<'_>, name: &str, what: &str, why: &Unread) {
     walk.findings.add(FindingKind::Structure, || format!("{name}: {what}: {why}"));
 }
 
-fn expect(walk: &mut Walk<'_, '_>, name: &str, what: &str, said: u64, due: u64) {
+fn expect(walk: &mut Walk<'_>, name: &str, what: &str, said: u64, due: u64) {
     if said != due {
         walk.findings
             .add(FindingKind::Snapshots, || format!("{name}: {what} {said}, expected {due}"));
@@ -56,7 +56,7 @@ fn expect(walk: &mut Walk<'_, '_>, name: &str, what: &str, said: u64, due: u64) 
 }
 
 /// What one data set says of those beside it.
-fn links(walk: &mut Walk<'_, '_>, datasets: &Datasets, dataset: &Dataset, txg: u64) {
+fn links(walk: &mut Walk<'_>, datasets: &Datasets, dataset: &Dataset, txg: u64) {
     let (name, phys) = (&dataset.name, &dataset.phys);
     let at = |place: Option<usize>| place.and_then(|place| datasets.list.get(place));
     let (prev, next) = (at(dataset.prev), at(dataset.next));
@@ -95,7 +95,7 @@ fn links(walk: &mut Walk<'_, '_>, datasets: &Datasets, dataset: &Dataset, txg: u
 
 /// What a data set says of what grew from it.
 fn children(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     mos: &Mos,
     dataset: &Dataset,
     grown: &BTreeSet<u64>,
@@ -117,7 +117,7 @@ fn children(
 
 /// A list of objects, each under its number as a name.
 fn listed(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     name: &str,
     what: &str,
     list: &BTreeMap<Vec<u8>, u64>,
@@ -144,7 +144,7 @@ fn listed(
 
 /// What a directory says of its place and its clones.
 fn directory(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     mos: &Mos,
     datasets: &Datasets,
     dir: &Dir,

@@ -17,12 +17,7 @@ use vdev::label::Labels;
 use vdev::{LeafState, Tree};
 
 /// Does the config agree with itself, with the uberblock and with the vdevs that are open?
-pub(crate) fn check(
-    walk: &mut Walk<'_, '_>,
-    mos: &Mos,
-    config: &PoolConfig,
-    uberblock: &Uberblock,
-) {
+pub(crate) fn check(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig, uberblock: &Uberblock) {
     let (sum, said) = (config.vdev_tree.guid_sum(), uberblock.guid_sum.get());
     if sum != said {
         walk.findings.add(FindingKind::Account, || {
@@ -86,7 +81,7 @@ type LeafLabels = (String, u64, [Option<Box<PoolConfig>>; LABELS]);
 
 /// What there is to say of each leaf. `judged`: the config and the txg that were judged by.
 pub(crate) fn leaves(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     tree: &Tree,
     judged: Option<(&Mos, &PoolConfig, u64)>,
 ) -> Vec<DeviceDamage> {
@@ -129,7 +124,7 @@ pub(crate) fn leaves(
 }
 
 /// Features that labels must list.
-fn active(walk: &mut Walk<'_, '_>, mos: &Mos) -> BTreeSet<Vec<u8>> {
+fn active(walk: &mut Walk<'_>, mos: &Mos) -> BTreeSet<Vec<u8>> {
     let counts = features::counts(&mut walk.blocks, mos).unwrap_or_default();
     let known = format::features::Feature::ALL.iter().map(|feature| feature.info());
     let listed = known.filter(|info| info.is_in_label());
@@ -139,7 +134,7 @@ fn active(walk: &mut Walk<'_, '_>, mos: &Mos) -> BTreeSet<Vec<u8>> {
 
 /// Holds all good labels against each other and the config.
 fn compare(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     all: &[LeafLabels],
     config: &PoolConfig,
     active: &BTreeSet<Vec<u8>>,

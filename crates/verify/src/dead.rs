@@ -29,7 +29,7 @@ pub(crate) struct Dead {
 
 /// Examines the deadlist of a data set.
 pub(crate) fn list(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     mos: &Mos,
     datasets: &Datasets,
     (number, dataset): (u32, &Dataset),
@@ -87,7 +87,7 @@ pub(crate) fn list(
 
 /// One sublist: blocks born in `(after, until]`. Gives what its header says.
 fn sublist(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     mos: &Mos,
     list: u64,
     name: &str,
@@ -118,7 +118,7 @@ fn sublist(
 
 /// Are the keys those of the snapshots before?
 fn keys(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     datasets: &Datasets,
     dataset: &Dataset,
     keys: &[u64],
@@ -156,7 +156,7 @@ fn keys(
 }
 
 /// Holds what the deadlists have against what is gone.
-pub(crate) fn compare(walk: &mut Walk<'_, '_>) {
+pub(crate) fn compare(walk: &mut Walk<'_>) {
     let records = std::mem::replace(&mut walk.dead, Sorter::new(0, std::path::Path::new("")));
     if walk.dead_incomplete {
         return;

@@ -38,8 +38,8 @@ pub(crate) struct Gone {
 }
 
 /// One comparison.
-pub(crate) struct Diff<'w, 'a, 'p> {
-    pub walk: &'w mut Walk<'a, 'p>,
+pub(crate) struct Diff<'w, 'a> {
+    pub walk: &'w mut Walk<'a>,
     /// Number of the data set.
     pub dataset: u32,
     /// What was born until then may be shared.
@@ -66,7 +66,7 @@ struct At<'d> {
     kept: bool,
 }
 
-impl Diff<'_, '_, '_> {
+impl Diff<'_, '_> {
     /// Compares two object sets by their roots.
     pub(crate) fn roots(&mut self, old: &BlkPtr, new: &BlkPtr) -> Result<()> {
         if self.same(old, new) {

@@ -18,7 +18,7 @@ use crate::walk::Walk;
 const RANGES_MAX: usize = 1 << 16;
 
 /// Tells the leaves of `tree` what they lack.
-pub(crate) fn load(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig, tree: &Tree) {
+pub(crate) fn load(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig, tree: &Tree) {
     for leaf in config.vdev_tree.leaves() {
         let Some(object) = leaf.dtl.filter(|object| *object != 0) else { continue };
         let place = tree.leaf_by_guid(leaf.guid).map(|place| &tree.leaves()[place]);

@@ -71,7 +71,7 @@ pub(crate) struct Marks {
 
 impl Marks {
     /// Reads all bookmarks.
-    pub(crate) fn read(walk: &mut Walk<'_, '_>, mos: &Mos, datasets: &Datasets) -> Marks {
+    pub(crate) fn read(walk: &mut Walk<'_>, mos: &Mos, datasets: &Datasets) -> Marks {
         let mut marks = Marks::default();
         for dataset in datasets.list.iter().filter(|dataset| dataset.zapified) {
             if let Err(why) = marks.of(walk, mos, dataset.object) {
@@ -83,7 +83,7 @@ impl Marks {
         marks
     }
 
-    fn of(&mut self, walk: &mut Walk<'_, '_>, mos: &Mos, dataset: u64) -> Result<()> {
+    fn of(&mut self, walk: &mut Walk<'_>, mos: &Mos, dataset: u64) -> Result<()> {
         let zap = mos.expect(&mut walk.blocks, dataset)?;
         let list = object::zap_get(&mut walk.blocks, &zap, DS_BOOKMARKS.as_bytes())?;
         let Some(list) = list.and_then(|value| value.as_u64()) else { return Ok(()) };
@@ -127,7 +127,7 @@ pub(crate) fn counts(blocks: &mut Blocks<'_>, mos: &Mos) -> Result<BTreeMap<Vec<
 /// Compares the counts of features. `uses` is by the places of the data sets, `empty` the number of
 /// keys of deadlists that lead to the shared empty bpobj, if that is known.
 pub(crate) fn check(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     mos: &Mos,
     datasets: &Datasets,
     uses: &[Uses],
@@ -140,7 +140,7 @@ pub(crate) fn check(
 }
 
 fn compare(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     mos: &Mos,
     datasets: &Datasets,
     uses: &[Uses],
@@ -245,7 +245,7 @@ fn compare(
 }
 
 /// Every feature must have a description: tools that do not know it show that.
-fn described(walk: &mut Walk<'_, '_>, mos: &Mos, said: &BTreeMap<Vec<u8>, u64>) -> Result<()> {
+fn described(walk: &mut Walk<'_>, mos: &Mos, said: &BTreeMap<Vec<u8>, u64>) -> Result<()> {
     let Some(object) = mos.find("feature_descriptions") else { return Ok(()) };
     let zap = mos.expect(&mut walk.blocks, object)?;
     let mut names = BTreeSet::new();

@@ -10,14 +10,14 @@ use format::history::{HistoryHeader, LENGTH_SIZE, parse_record};
 const RECORD_MAX: u64 = 16 << 20;
 
 /// Reads all records.
-pub(crate) fn check(walk: &mut Walk<'_, '_>, mos: &Mos) {
+pub(crate) fn check(walk: &mut Walk<'_>, mos: &Mos) {
     let Some(object) = mos.find("history") else { return };
     if let Err(why) = records(walk, mos, object) {
         walk.findings.add(FindingKind::Structure, || format!("history: {why}"));
     }
 }
 
-fn records(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<()> {
+fn records(walk: &mut Walk<'_>, mos: &Mos, object: u64) -> Result<()> {
     let dnode = mos.expect(&mut walk.blocks, object)?;
     let header = HistoryHeader::parse(dnode.bonus())?;
     let mut read = |at: u64, len: u64| -> Result<Vec<u8>> {

@@ -68,6 +68,9 @@ pub enum VerifyError {
         /// What is wrong with it.
         why: std::io::Error,
     },
+    /// Whoever waited for the judgement has gone.
+    #[error("nobody waited for the judgement to its end")]
+    Abandoned,
 }
 
 impl Default for Options {
@@ -84,7 +87,7 @@ impl Default for Options {
 pub fn verify_pool(
     pool: &FoundPool,
     options: &Options,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(Progress) -> bool,
 ) -> std::result::Result<Report, VerifyError> {
     let tree = pool.open_tree()?;
     let config = {
@@ -112,23 +115,23 @@ pub fn verify_pool(
 /// Judges the pool on the vdevs of `tree`, at the newest of `uberblocks` (newest first) that leads
 /// to a MOS.
 ///
-/// What is wrong with the pool, even if it is all, is in the report. `progress` hears of it often.
+/// What is wrong with the pool, even if it is all, is in the report. `progress` hears of it often, until it gives false.
 ///
 /// # Errors
-/// [`VerifyError::Keep`].
+/// [`VerifyError::Keep`], [`VerifyError::Abandoned`].
 pub fn verify(
     tree: &Tree,
     uberblocks: &[Uberblock],
     options: &Options,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(Progress) -> bool,
 ) -> std::result::Result<Report, VerifyError> {
     let memory = if options.memory == 0 { MEMORY_DEFAULT } else { options.memory.max(MEMORY_MIN) };
     let reach = Sorter::new(memory as usize / 4, &options.scratch);
     let dead = Sorter::new(memory as usize / 8, &options.scratch);
-    let mut blocks = Blocks::new(tree);
+    let mut blocks = Blocks::waited_for(tree, progress);
     let mut findings = Findings::default();
     let opened = open(&mut blocks, uberblocks, &mut findings);
-    let mut walk = Walk::new(blocks, reach, dead, progress);
+    let mut walk = Walk::new(blocks, reach, dead);
     walk.findings = findings;
     let mut summary = Summary::default();
     match &opened {
@@ -143,7 +146,12 @@ pub fn verify(
             walk.findings.add(FindingKind::LostMetadata, || "no uberblock leads to a MOS".into());
         }
     }
-    walk.tell();
+    walk.blocks.tell();
+    if walk.blocks.is_over() {
+        // What was learnt until then is kept, if that was asked for.
+        walk.kept.take().iter().for_each(Kept::leave);
+        return Err(VerifyError::Abandoned);
+    }
     Ok(finish(walk, tree, opened, summary, options.past))
 }
 
@@ -195,7 +203,7 @@ fn open(
 }
 
 fn judge(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     tree: &Tree,
     mos: &Mos,
     uberblock: &Uberblock,
@@ -224,7 +232,7 @@ fn judge(
         }
         slabs = spacemaps::metaslabs(&mut walk.blocks, mos, config, &mut walk.findings);
         let totals = slabs.iter().map(|slabs| slabs.allocated(&mut walk.blocks, mos));
-        walk.progress.bytes_total = totals.fold(0, u64::saturating_add);
+        walk.blocks.progress.bytes_total = totals.fold(0, u64::saturating_add);
     }
     walk.objset(Scope::whole(MOS), &uberblock.root);
     let mos_used = walk.born;
@@ -249,6 +257,9 @@ fn judge(
         let number = place as u32 + 1;
         if let Some(kept) = &mut walk.kept {
             kept.next_dataset();
+        }
+        if walk.blocks.is_over() {
+            return;
         }
         walk.born = Default::default();
         walk.uses = dataset.prev.and_then(|prev| uses.get(prev).copied()).unwrap_or_default();
@@ -276,7 +287,7 @@ fn judge(
         features::check(walk, mos, &datasets, &uses, &marks, empty);
         dead::compare(walk);
     }
-    if config.is_none() {
+    if config.is_none() || walk.blocks.is_over() {
         return;
     }
     history::check(walk, mos);
@@ -288,7 +299,7 @@ fn judge(
 
 /// Walks one data set.
 fn one_dataset(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     datasets: &Datasets,
     place: usize,
     summary: &mut Summary,
@@ -324,7 +335,7 @@ fn one_dataset(
 
 /// Examines the files of one data set.
 fn files_of(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     datasets: &Datasets,
     place: usize,
     projects_since: u64,
@@ -351,7 +362,7 @@ fn files_of(
 }
 
 /// What cannot be read again after the walk: it has been told of as lost.
-fn lost_account(walk: &mut Walk<'_, '_>, name: &str, why: &Unread) {
+fn lost_account(walk: &mut Walk<'_>, name: &str, why: &Unread) {
     walk.incomplete = true;
     walk.findings.add(FindingKind::Unjudged, || format!("{name}: its accounts: {why}"));
 }
@@ -364,7 +375,7 @@ pub(crate) fn read_objset(blocks: &mut Blocks<'_>, bp: &format::BlkPtr) -> Resul
 }
 
 /// Reads where the space of a removed vdev is now.
-fn load_mapping(walk: &mut Walk<'_, '_>, mos: &Mos, id: u32, child: &VdevConfig) -> Result<()> {
+fn load_mapping(walk: &mut Walk<'_>, mos: &Mos, id: u32, child: &VdevConfig) -> Result<()> {
     let Some(indirect) = &child.indirect else { return Ok(()) };
     if child.kind != VdevKind::Indirect || indirect.object == 0 {
         return Ok(());
@@ -385,7 +396,7 @@ fn load_mapping(walk: &mut Walk<'_, '_>, mos: &Mos, id: u32, child: &VdevConfig)
 
 /// Compares what is allocated with what was reached.
 pub(crate) fn compare_space(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     mos: &Mos,
     slabs: &[Metaslabs],
     memory: u64,
@@ -468,7 +479,7 @@ fn owner_name(names: &[String], owner: u64) -> String {
 }
 
 /// Gives damaged objects their paths.
-fn name_files(walk: &mut Walk<'_, '_>, mos: &Mos, datasets: &Datasets) -> Vec<FileDamage> {
+fn name_files(walk: &mut Walk<'_>, mos: &Mos, datasets: &Datasets) -> Vec<FileDamage> {
     let damage = std::mem::take(&mut walk.damage);
     let mut out = Vec::with_capacity(damage.len());
     let mut rest: Vec<((u32, u64), ObjectDamage)> = damage.into_iter().collect();
@@ -492,7 +503,7 @@ fn name_files(walk: &mut Walk<'_, '_>, mos: &Mos, datasets: &Datasets) -> Vec<Fi
 
 /// Paths of the damaged objects of one data set, sorted by number.
 fn paths_of(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     mos: &Mos,
     dataset: u64,
     damage: &[(u64, ObjectDamage)],
@@ -544,7 +555,7 @@ fn add_file(
 
 /// What there is to say of each leaf, then the verdict.
 fn finish(
-    mut walk: Walk<'_, '_>,
+    mut walk: Walk<'_>,
     tree: &Tree,
     opened: Option<(Mos, Uberblock)>,
     summary: Summary,
@@ -571,8 +582,8 @@ fn finish(
         name: summary.name,
         verdict,
         txg: summary.txg,
-        blocks: walk.progress.blocks,
-        bytes: walk.progress.bytes,
+        blocks: walk.blocks.progress.blocks,
+        bytes: walk.blocks.progress.bytes,
         datasets: summary.datasets,
         encrypted: summary.encrypted,
         devices,

@@ -165,6 +165,12 @@ impl Kept {
         }
     }
 
+    /// The judgement ends before it is done: another one may go on from here.
+    pub(crate) fn leave(&self) {
+        // What cannot be written was written some time before.
+        drop(self.write());
+    }
+
     /// The judgement is done: the file goes. What is to be said about it.
     pub(crate) fn end(mut self) -> Vec<String> {
         if let Err(error) = fs::remove_file(&self.keep.file) {
@@ -213,7 +219,7 @@ pub(crate) enum Found {
     Bad,
 }
 
-impl Walk<'_, '_> {
+impl Walk<'_> {
     /// Looks at a block of a file's or a volume's contents, but at one that is known to be good.
     pub(crate) fn look_at_contents(
         &mut self,
@@ -234,7 +240,8 @@ impl Walk<'_, '_> {
             return Ok(());
         }
         let result = self.look(scope, object, bp, bytes);
-        if let Some(kept) = &mut self.kept {
+        // What was not read for want of anybody who waits is not bad.
+        if let Some(kept) = self.kept.as_mut().filter(|_| !self.blocks.is_over()) {
             let audit = &self.audit;
             let bad = result.is_err() || audit.is_damaged() || !audit.oddities.is_empty();
             let found = match audit.missing {

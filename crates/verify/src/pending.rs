@@ -40,7 +40,7 @@ pub(crate) type Sums = [u64; 3];
 
 /// Claims the space of all that is pending in the MOS. Gives the space of what is being freed by
 /// and by, which has an account of its own.
-pub(crate) fn claim(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig) -> Option<u64> {
+pub(crate) fn claim(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig) -> Option<u64> {
     let mut freeing = Some(0u64);
     for name in ["sync_bplist", "free_bpobj", "com.delphix:obsolete_bpobj"] {
         let Some(object) = mos.find(name) else { continue };
@@ -83,7 +83,7 @@ pub(crate) fn claim(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig) -> 
     freeing
 }
 
-fn unread(walk: &mut Walk<'_, '_>, text: impl FnOnce() -> String) {
+fn unread(walk: &mut Walk<'_>, text: impl FnOnce() -> String) {
     walk.incomplete = true;
     walk.findings.add(FindingKind::Structure, text);
 }
@@ -91,12 +91,12 @@ fn unread(walk: &mut Walk<'_, '_>, text: impl FnOnce() -> String) {
 /// Calls `each` with all entries of a bpobj and those below it; gives the sums of the header. Every
 /// header is held against its own entries and the headers of those right below it.
 pub(crate) fn each_entry(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     mos: &Mos,
     object: u64,
     kind: FindingKind,
     what: &dyn Fn() -> String,
-    mut each: impl FnMut(&mut Walk<'_, '_>, &BlkPtr),
+    mut each: impl FnMut(&mut Walk<'_>, &BlkPtr),
 ) -> Result<Sums> {
     let mut seen = BTreeSet::new();
     let mut todo = vec![object];
@@ -173,7 +173,7 @@ fn covered(dnode: &DnodePhys, count: u64, size: u64) -> Result<()> {
 }
 
 /// Claims the blocks of a bpobj, and checks its sums. Gives the space of its blocks.
-fn list(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64, claims: Option<&str>) -> Result<u64> {
+fn list(walk: &mut Walk<'_>, mos: &Mos, object: u64, claims: Option<&str>) -> Result<u64> {
     let mut counted: Sums = [0; 3];
     let what = || claims.unwrap_or("obsolete blocks").to_owned();
     each_entry(walk, mos, object, FindingKind::Account, &what, |walk, bp| {
@@ -186,7 +186,7 @@ fn list(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64, claims: Option<&str>) -
 }
 
 /// Adds a pointer to sums.
-pub(crate) fn add(walk: &Walk<'_, '_>, sums: &mut Sums, bp: &BlkPtr) {
+pub(crate) fn add(walk: &Walk<'_>, sums: &mut Sums, bp: &BlkPtr) {
     let parts = [walk.blocks.dsize(bp), bp.compressed_size(), bp.uncompressed_size()];
     for (sum, part) in sums.iter_mut().zip(parts) {
         *sum = sum.wrapping_add(part);
@@ -195,7 +195,7 @@ pub(crate) fn add(walk: &Walk<'_, '_>, sums: &mut Sums, bp: &BlkPtr) {
 
 /// Reports sums that are not what was counted.
 pub(crate) fn compare(
-    walk: &mut Walk<'_, '_>,
+    walk: &mut Walk<'_>,
     kind: FindingKind,
     what: impl FnOnce() -> String,
     said: Sums,
@@ -212,7 +212,7 @@ pub(crate) fn compare(
 }
 
 /// Claims the space of a block without looking at it.
-fn claim_pointer(walk: &mut Walk<'_, '_>, dataset: u32, object: u64, bp: &BlkPtr) {
+fn claim_pointer(walk: &mut Walk<'_>, dataset: u32, object: u64, bp: &BlkPtr) {
     if !bp.has_space() {
         return;
     }
@@ -225,7 +225,7 @@ fn claim_pointer(walk: &mut Walk<'_, '_>, dataset: u32, object: u64, bp: &BlkPtr
 }
 
 /// Walks the trees of destroyed data sets. Gives the space that the list says they have left.
-fn trees(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<u64> {
+fn trees(walk: &mut Walk<'_>, mos: &Mos, object: u64) -> Result<u64> {
     let dnode = mos.expect(&mut walk.blocks, object)?;
     let phys = *BptreePhys::parse(dnode.bonus())?;
     if phys.pending() > TREES_MAX {
@@ -248,7 +248,7 @@ fn trees(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<u64> {
 
 /// Claims the blocks of clones that are being deleted: those that their livelists have left.
 /// Gives how many blocks that are.
-fn deleted_clones(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<u64> {
+fn deleted_clones(walk: &mut Walk<'_>, mos: &Mos, object: u64) -> Result<u64> {
     let mut left = 0;
     let mut lists = Vec::new();
     let zap = mos.expect(&mut walk.blocks, object)?;
@@ -287,7 +287,7 @@ fn deleted_clones(walk: &mut Walk<'_, '_>, mos: &Mos, object: u64) -> Result<u64
 }
 
 /// Claims what only the checkpoint holds: frees that were put off.
-fn checkpoint(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig) {
+fn checkpoint(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig) {
     walk.findings.add(FindingKind::Unjudged, || {
         "the pool has a checkpoint: blocks that only it holds are counted, not examined".into()
     });
@@ -320,7 +320,7 @@ fn checkpoint(walk: &mut Walk<'_, '_>, mos: &Mos, config: &PoolConfig) {
 
 /// Claims the blocks of a data set's intent log that are in the space maps already: those born
 /// until the last txg, and all that were claimed.
-pub(crate) fn intent_log(walk: &mut Walk<'_, '_>, dataset: u32, objset: &ObjsetPhys, txg: u64) {
+pub(crate) fn intent_log(walk: &mut Walk<'_>, dataset: u32, objset: &ObjsetPhys, txg: u64) {
     let header = ZilHeader::parse(&objset.zil_header);
     let claim_txg = header.claim_txg.get();
     let mut bp = header.log;

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const LOOKS_MAX: usize = 1 << 20;
 
 /// Adds the damage of lost blocks to the data sets that share them.
-pub(crate) fn spread(walk: &mut Walk<'_, '_>, datasets: &Datasets) {
+pub(crate) fn spread(walk: &mut Walk<'_>, datasets: &Datasets) {
     let mut by_dataset: BTreeMap<u32, Vec<LostBlock>> = BTreeMap::new();
     for lost in std::mem::take(&mut walk.lost) {
         if lost.dataset != MOS {
@@ -85,7 +85,7 @@ fn has(blocks: &mut Blocks<'_>, objset: &ObjsetPhys, lost: &LostBlock) -> Result
     Ok(bp.same_block(&lost.bp))
 }
 
-fn add(walk: &mut Walk<'_, '_>, dataset: u32, lost: &LostBlock) {
+fn add(walk: &mut Walk<'_>, dataset: u32, lost: &LostBlock) {
     let dnodes = lost.object == 0;
     let first = if dnodes && lost.level == 0 {
         lost.block.saturating_mul(DNODES_PER_BLOCK)

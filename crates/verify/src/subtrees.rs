@@ -60,7 +60,7 @@ fn key(bp: &BlkPtr) -> [u64; 3] {
     [words[0], words[1], bp.birth()]
 }
 
-impl Walk<'_, '_> {
+impl Walk<'_> {
     /// Sum over a subtree that belongs to an older data set, which was walked before.
     pub(crate) fn known(
         &mut self,
@@ -78,7 +78,7 @@ impl Walk<'_, '_> {
         }
         let lost = Sum { dsize, end: 0, complete: false };
         // Not for ever: hostile trees could have more than there is.
-        let limit = self.progress.blocks.saturating_mul(4).saturating_add(LOOKS_MIN);
+        let limit = self.blocks.progress.blocks.saturating_mul(4).saturating_add(LOOKS_MIN);
         if self.subtrees.looks > limit || bp.is_embedded() || !bp.is_little_endian() {
             return lost;
         }

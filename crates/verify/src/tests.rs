@@ -25,7 +25,7 @@ fn found(dir: &Path) -> FoundPool {
 }
 
 fn judge(dir: &Path) -> Report {
-    verify_pool(&found(dir), &Options::default(), &mut |_| {}).unwrap()
+    verify_pool(&found(dir), &Options::default(), &mut |_| true).unwrap()
 }
 
 /// A byte of an image, changed.
@@ -189,8 +189,7 @@ fn space_if(times: impl Fn(usize) -> usize) -> (SpaceTotals, Vec<FindingKind>) {
     let root = pool.uberblocks[0].root;
     let mos = Mos::open(&mut blocks, &root).unwrap();
     let options = Options::default();
-    let mut ignore = |_| {};
-    let mut walk = Walk::new(blocks, Sorter::new(0, &options.scratch), no_dead(), &mut ignore);
+    let mut walk = Walk::new(blocks, Sorter::new(0, &options.scratch), no_dead());
     let config = mos.config(&mut walk.blocks).unwrap();
     let datasets = Datasets::list(&mut walk.blocks, &mos, "single");
     walk.names.extend(datasets.list.iter().map(|dataset| dataset.name.clone()));

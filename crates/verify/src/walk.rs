@@ -9,7 +9,7 @@ use crate::block::{self, Audit, Blocks, Segment};
 use crate::diff::Side;
 use crate::features::Uses;
 use crate::kept::Kept;
-use crate::report::{FILES_MAX, FindingKind, Findings, Progress};
+use crate::report::{FILES_MAX, FindingKind, Findings};
 use crate::sorter::Sorter;
 use crate::space::{OWNER_DEDUP, OWNER_DYING};
 use crate::subtrees::{Subtrees, Sum};
@@ -114,7 +114,7 @@ pub(crate) struct Object<'d> {
 }
 
 /// The state of all walks.
-pub(crate) struct Walk<'a, 'p> {
+pub(crate) struct Walk<'a> {
     pub blocks: Blocks<'a>,
     pub findings: Findings,
     /// Names of the data sets, by their numbers.
@@ -123,10 +123,8 @@ pub(crate) struct Walk<'a, 'p> {
     pub reach: Sorter,
     /// Per leaf: reads that failed, wrong pieces.
     pub leaf_errors: Vec<(u64, u64)>,
-    pub progress: Progress,
     /// What an earlier judgement examined, if the state is kept.
     pub kept: Option<Kept>,
-    report_progress: &'p mut dyn FnMut(Progress),
     /// Damage by data set and object.
     pub damage: BTreeMap<(u32, u64), ObjectDamage>,
     pub damage_unlisted: u64,
@@ -156,13 +154,8 @@ pub(crate) struct Walk<'a, 'p> {
     buffers: Vec<Vec<u8>>,
 }
 
-impl<'a, 'p> Walk<'a, 'p> {
-    pub(crate) fn new(
-        blocks: Blocks<'a>,
-        reach: Sorter,
-        dead: Sorter,
-        report_progress: &'p mut dyn FnMut(Progress),
-    ) -> Walk<'a, 'p> {
+impl<'a> Walk<'a> {
+    pub(crate) fn new(blocks: Blocks<'a>, reach: Sorter, dead: Sorter) -> Walk<'a> {
         let tree = blocks.tree();
         let capacity = tree.tops().iter().map(|top| top.asize()).fold(0, u64::saturating_add);
         Walk {
@@ -170,9 +163,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             names: vec!["MOS".into()],
             reach,
             leaf_errors: vec![(0, 0); tree.leaves().len()],
-            progress: Progress::default(),
             kept: None,
-            report_progress,
             damage: BTreeMap::new(),
             damage_unlisted: 0,
             lost: Vec::new(),
@@ -299,6 +290,9 @@ impl<'a, 'p> Walk<'a, 'p> {
         (level, number): (u8, u64),
         parent_birth: u64,
     ) -> Sum {
+        if self.blocks.is_over() {
+            return Sum { complete: false, ..Sum::EMPTY };
+        }
         let birth = bp.birth();
         if birth > parent_birth {
             self.odd(scope, object, (level, number), || {
@@ -496,9 +490,9 @@ impl<'a, 'p> Walk<'a, 'p> {
 
     /// One more block is done with.
     pub(crate) fn count_block(&mut self) {
-        self.progress.blocks += 1;
-        if self.progress.blocks.is_multiple_of(PROGRESS_EVERY) {
-            (self.report_progress)(self.progress);
+        self.blocks.progress.blocks += 1;
+        if self.blocks.progress.blocks.is_multiple_of(PROGRESS_EVERY) {
+            self.blocks.tell();
         }
     }
 
@@ -514,7 +508,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
         for (top, offset, size) in segments {
             self.reach.push([u64::from(*top), *offset, *size, owner]);
-            self.progress.bytes = self.progress.bytes.saturating_add(*size);
+            self.blocks.progress.bytes = self.blocks.progress.bytes.saturating_add(*size);
             if !dedup {
                 self.claimed = self.claimed.saturating_add(*size);
             }
@@ -637,11 +631,6 @@ impl<'a, 'p> Walk<'a, 'p> {
             });
         }
         self.incomplete = true;
-    }
-
-    /// Tells how far the walk is, whatever the count of blocks.
-    pub(crate) fn tell(&mut self) {
-        (self.report_progress)(self.progress);
     }
 }
 

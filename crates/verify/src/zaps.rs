@@ -11,7 +11,7 @@ use format::zap::check::{Problem, check};
 use format::zap::{Kind, Reader};
 
 /// Examines the ZAP in an object that the walk has seen.
-pub(crate) fn check_object(walk: &mut Walk<'_, '_>, scope: Scope, number: u64, dnode: &DnodePhys) {
+pub(crate) fn check_object(walk: &mut Walk<'_>, scope: Scope, number: u64, dnode: &DnodePhys) {
     let blocks = &mut walk.blocks;
     let table = Reader::open(|number| object::block(blocks, dnode, number)).ok().and_then(|zap| {
         let head = (zap.kind() == Kind::Fat).then(|| zap.header().copied()).flatten()?;

@@ -7,9 +7,11 @@ fn judge(dir: &Path) -> Report {
     let scan = vdev::import::scan(&[dir.to_owned()]).expect("the directory can be read");
     let pool = scan.pools.first().expect("a pool is there");
     let mut told = Vec::new();
-    let report =
-        verify::verify_pool(pool, &Options::default(), &mut |progress| told.push(progress))
-            .expect("its labels describe vdevs");
+    let report = verify::verify_pool(pool, &Options::default(), &mut |progress| {
+        told.push(progress);
+        true
+    })
+    .expect("its labels describe vdevs");
     assert!(told.is_sorted_by_key(|progress| progress.blocks));
     assert_eq!(told.last().map(|progress| progress.blocks), Some(report.blocks));
     report
@@ -112,7 +114,7 @@ fn features_is_whole_with_a_disk_offline_and_space_adds_up() {
 fn draid_is_not_judged() {
     let scan = vdev::import::scan(&[testkit::golden("draid")]).expect("it can be read");
     let pool = scan.pools.first().expect("a pool is there");
-    let refused = verify::verify_pool(pool, &Options::default(), &mut |_| {});
+    let refused = verify::verify_pool(pool, &Options::default(), &mut |_| true);
     assert_eq!(refused.map(|_| ()).unwrap_err().to_string(), "vdev 0: kind draid is not supported");
 }
 

@@ -29,6 +29,7 @@ fn stopped_after(dir: &Path, keep: Option<Keep>, bytes: u64) -> Result<Report, V
         if progress.bytes >= bytes {
             resume_unwind(Box::new(STOPPED));
         }
+        true
     })
 }
 
@@ -80,6 +81,35 @@ fn a_judgement_in_pieces_says_what_one_in_a_piece_says() {
         let [note] = &last.notes[..] else { panic!("{name}: {:?}", last.notes) };
         let before: u64 = note.split(' ').next().unwrap().parse().unwrap();
         // Where a disk is noise, nearly all has to be read again.
+        let least = if name == "rz2" { whole.bytes / 4 } else { 1 };
+        assert!(before > least && before < whole.bytes, "{name}: {note} of {}", whole.bytes);
+    }
+}
+
+/// Who does not wait any more is told nothing more, and leaves behind all that was learnt until then.
+#[test]
+fn a_judgement_that_nobody_waits_for_ends_and_another_goes_on() {
+    for name in ["rz2", "hurt"] {
+        let (images, keep) = copy(name);
+        // It is written at the end alone.
+        let keep = Keep { every: u64::MAX, ..keep };
+        let whole = judge(images.path(), None).unwrap();
+        let scan = vdev::import::scan(&[images.path().to_owned()]).unwrap();
+        for share in 1..8 {
+            let (mut told, mut gone) = (0, 0);
+            let options = Options { keep: Some(keep.clone()), ..Options::default() };
+            let judged = verify::verify_pool(&scan.pools[0], &options, &mut |progress| {
+                told += 1;
+                gone += u64::from(progress.bytes >= whole.bytes * share / 8);
+                gone == 0
+            });
+            assert!(matches!(judged, Err(VerifyError::Abandoned)), "{name}");
+            assert!(told > 0 && gone == 1, "{name}: told {told} times, {gone} after he had gone");
+        }
+        let last = judge(images.path(), Some(keep)).unwrap();
+        assert_eq!(told(&last), told(&whole), "{name}");
+        let [note] = &last.notes[..] else { panic!("{name}: {:?}", last.notes) };
+        let before: u64 = note.split(' ').next().unwrap().parse().unwrap();
         let least = if name == "rz2" { whole.bytes / 4 } else { 1 };
         assert!(before > least && before < whole.bytes, "{name}: {note} of {}", whole.bytes);
     }

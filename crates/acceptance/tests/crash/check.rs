@@ -101,7 +101,8 @@ pub(crate) fn report(set: &SimSet, disks: &[usize]) -> Result<verify::Report, St
 
 fn report_found(scan: &Scan) -> Result<verify::Report, String> {
     let found = scan.pools.iter().find(|pool| pool.name() == rig::POOL).ok_or("no pool")?;
-    verify::verify_pool(found, &verify::Options::default(), &mut |_| {}).map_err(|e| e.to_string())
+    verify::verify_pool(found, &verify::Options::default(), &mut |_| true)
+        .map_err(|e| e.to_string())
 }
 
 /// The judge finds nothing but labels, and no disk that gives anything wrong or not at all, those in want aside.

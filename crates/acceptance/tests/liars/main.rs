@@ -117,7 +117,7 @@ fn ask_all(dir: &Path, aside: &Path) -> usize {
     }
     let verify = judge::Verify { name: "tank".into(), places: dirs, ..Default::default() };
     let clean = |report: judge::VerifyReport| report.verdict == judge::Verdict::Clean;
-    count(engine.verify(&verify, &mut |_| {}).is_ok_and(clean));
+    count(engine.verify(&verify, &mut |_| true).is_ok_and(clean));
     answered
 }
 

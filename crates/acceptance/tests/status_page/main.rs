@@ -6,6 +6,7 @@
 mod browser;
 mod disks;
 mod events;
+mod judged;
 mod page;
 mod site;
 mod stuck;

@@ -342,7 +342,7 @@ impl Engine for Told {
     fn verify(
         &mut self,
         request: &judge::Verify,
-        _: &mut dyn FnMut(judge::Progress),
+        _: &mut dyn FnMut(judge::Progress) -> bool,
     ) -> Result<judge::VerifyReport> {
         self.asked.push(format!("{request:?}"));
         Err(Error::open(&request.name, verbs::Why::NoPool))

@@ -10,7 +10,7 @@ use super::session::{locate, pool_error};
 pub(super) fn verify(
     here: &Here,
     request: &Verify,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<VerifyReport> {
     let mut located = locate(here, &request.name, &request.places)?;
     if located.is_held() {
@@ -30,6 +30,7 @@ pub(super) fn verify(
     let mut told = |p: verify::Progress| progress(Progress { done: p.bytes, total: p.bytes_total });
     let report = verify::verify_pool(found, &options, &mut told).map_err(|error| match error {
         verify::VerifyError::Vdev(error) => pool_error(doing(), error.into()),
+        verify::VerifyError::Abandoned => Error::Other(error.to_string()),
         kept => Error::cannot(Doing::Verify(request.name.clone()), Why::Damaged(kept.to_string())),
     })?;
     let files = report.lost_files().map(|file| FileDamage {

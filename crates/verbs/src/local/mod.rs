@@ -512,7 +512,7 @@ impl Engine for Local {
     fn verify(
         &mut self,
         request: &Verify,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<VerifyReport> {
         judge::verify(&self.here, request, progress)
     }
