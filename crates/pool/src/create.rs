@@ -12,6 +12,7 @@ use format::config::{
     AuxLabel, PoolConfig, PoolState, TopConfig, VdevConfig, VdevKind, aux_to_nvlist,
 };
 use format::features::Feature;
+use format::master_node::{CASE_SENSITIVITY, NORMALIZATION, UTF8_ONLY};
 use format::objset::{ObjsetFlags, ObjsetType};
 use format::zap::Value;
 use format::{Compress, ObjectType};
@@ -136,7 +137,9 @@ pub(crate) fn properties(
     dir: u64,
     props: &BTreeMap<String, Stored>,
 ) -> Result<()> {
-    for (name, value) in props {
+    // What is fixed when a file system is made is in itself.
+    let is_own = |name: &str| [CASE_SENSITIVITY, NORMALIZATION, UTF8_ONLY].contains(&name);
+    for (name, value) in props.iter().filter(|(name, _)| !is_own(name)) {
         property::set(making.mos, making.tx, dir, name, value)?;
     }
     Ok(())

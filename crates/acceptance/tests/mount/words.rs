@@ -161,6 +161,46 @@ fn a_name_in_another_case_is_the_same_name() {
     judged(&stage);
 }
 
+/// What man zfsprops says. Seen red: a file system below one that ignores case told case apart, and normalized names need
+/// not have been text.
+#[test]
+fn names_are_the_same_below_as_above() {
+    let stage = stage(256 << 20, "-O casesensitivity=insensitive");
+    let fixed = |name: &str| {
+        let ran =
+            stage.ok(&format!("zfs get -Ho value casesensitivity,normalization,utf8only {name}"));
+        ran.out.lines().collect::<Vec<_>>().join(" ")
+    };
+    for words in [
+        "zfs create tank/a",
+        "zfs create -o normalization=formD tank/text",
+        "zfs create -p -o casesensitivity=sensitive tank/text/b/c",
+        "zfs create -o utf8only=on tank/plain",
+        "zfs create -o normalization=none tank/text/none",
+        "zfs snapshot tank/a@s",
+        "zfs clone -p tank/a@s tank/text/d/fork",
+    ] {
+        drop(stage.ok(words));
+    }
+    for (name, is) in [
+        ("tank", "insensitive none off"),
+        ("tank/a", "insensitive none off"),
+        ("tank/text", "insensitive formD on"),
+        ("tank/text/b", "insensitive formD on"),
+        ("tank/text/b/c", "sensitive formD on"),
+        ("tank/text/d", "insensitive formD on"),
+        ("tank/text/d/fork", "insensitive none off"),
+        ("tank/text/none", "insensitive none on"),
+        ("tank/plain", "insensitive none on"),
+    ] {
+        assert_eq!(fixed(name), is, "{name}");
+    }
+    let ran = stage.run("zfs create -o normalization=formD -o utf8only=off tank/bytes");
+    let why = "cannot create 'tank/bytes': 'utf8only' must be set 'on' if normalization chosen\n";
+    assert_eq!((ran.status, ran.err.as_str()), (1, why));
+    judged(&stage);
+}
+
 #[test]
 fn quotas_and_full_pools_are_told_as_such() {
     if !wanted("quotas in a mount") {

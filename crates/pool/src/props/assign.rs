@@ -217,6 +217,9 @@ pub enum PropError {
     /// A copy's room is taken by the authentication of encrypted blocks.
     #[error("encrypted datasets cannot have 3 copies")]
     CopiesOfEncrypted,
+    /// Names cannot be normalized that need not be text.
+    #[error("'utf8only' must be set 'on' if normalization chosen")]
+    NormalizedBytes,
     /// The part after the `@` is no user, group or project.
     #[error("'{0}' has an invalid user/group name")]
     Who(String),

@@ -10,6 +10,7 @@ use super::Here;
 use super::bookmarks;
 use super::dependents::dependents;
 use super::filesystems::{destroy_all, may_snapshot, pool_of, session};
+use super::naming;
 use super::properties::assigned;
 use super::session::{For, Session, open, pool_error};
 use crate::branches::{
@@ -156,7 +157,10 @@ fn parents(session: &Session, name: &str, doing: &Doing) -> Result<()> {
         above = parent;
     }
     for parent in missing.iter().rev() {
-        let made = session.pool.create_filesystem(parent, BTreeMap::new(), fs::make_filesystem);
+        let mut props = BTreeMap::new();
+        let above = parent.rsplit_once('/').map(|(above, _)| (&session.pool, above));
+        naming::complete(above, &mut props).map_err(failed)?;
+        let made = session.pool.create_filesystem(parent, props, fs::make_filesystem);
         made.map_err(failed)?;
     }
     Ok(())

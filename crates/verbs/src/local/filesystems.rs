@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pool::PoolError;
 use pool::dsl::lookup::{self, Found};
 use pool::props::{Kind, Target};
+use pool::{PoolError, Stored};
 
 use super::Here;
 use super::dependents::{Dependent, dependents};
 use super::limits::{Limit, limits, set_limits};
+use super::naming;
 use super::properties::{assigned, set_quotas};
 use super::session::{For, Session, locate, open_located, pool_error};
 use super::volumes;
@@ -44,6 +45,8 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
         Some(plan) => (plan.assigned, Some((plan.size, plan.block)), plan.notes),
         None => (assigned(&session.pool, &request.properties, &target, &doing)?, None, Vec::new()),
     };
+    let asked = assigned.stored.iter().cloned().collect();
+    naming::check(&asked).map_err(|e| cannot(Why::Prop(e)))?;
     let exists = |name: &str| match lookup::find_dir(session.pool.mos(), name) {
         Ok(found) => Ok(found.is_some()),
         Err(e) => Err(pool_error(doing.clone(), e)),
@@ -69,7 +72,9 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
     if request.dry_run {
         return Ok(notes);
     }
-    let make = |name: &str, props| {
+    let make = |name: &str, mut props: BTreeMap<String, Stored>| {
+        let above = name.rsplit_once('/').map(|(above, _)| (&session.pool, above));
+        naming::complete(above, &mut props).map_err(|e| pool_error(doing.clone(), e))?;
         let made = session.pool.create_filesystem(name, props, fs::make_filesystem);
         made.map_err(|e| pool_error(doing.clone(), e))
     };

@@ -13,7 +13,7 @@ use rt::sync::Arc;
 use super::Here;
 use super::limits::{Limit, limits, set_limits};
 use super::session::{self, For, Located, locate, open_located, pool_error};
-use super::{capacity, pool_props};
+use super::{capacity, naming, pool_props};
 use crate::layout::{Class, GroupKind, LayoutError};
 use crate::pools::{Clear, Create, Destroy, Export, Import, Imported, Which};
 use crate::state::Known;
@@ -119,7 +119,10 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
             pool_props.insert(key.name(), stored(value));
         }
     }
-    let (limits, root) = limits(request.root_properties.iter().map(|(k, v)| (k.name(), stored(v))));
+    let (limits, mut root) =
+        limits(request.root_properties.iter().map(|(k, v)| (k.name(), stored(v))));
+    naming::check(&root).map_err(|e| cannot(Why::Prop(e)))?;
+    naming::complete(None, &mut root).map_err(|e| pool_error(doing.clone(), e))?;
     let pool = Pool::create(NewPool {
         name: name.clone(),
         tops,

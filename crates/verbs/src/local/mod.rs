@@ -24,6 +24,7 @@ mod lifecycle;
 mod limits;
 mod lookout;
 mod mount;
+mod naming;
 mod places;
 mod placing;
 mod pool_props;
