@@ -16,6 +16,7 @@ const SECURITY: &[u8] = b"security.";
 const CREATE: i32 = 1;
 /// setxattr(2): the attribute must be there.
 const REPLACE: i32 = 2;
+const BOTH: i32 = CREATE | REPLACE;
 
 /// What a name is for.
 enum Name<'a> {
@@ -38,6 +39,10 @@ impl Door {
         }
         if !self.props().xattr {
             return Err(Errno::EOPNOTSUPP);
+        }
+        // A namespace is no name.
+        if [USER, TRUSTED, SECURITY].contains(&name) {
+            return Err(Errno::EINVAL);
         }
         match name.strip_prefix(USER) {
             Some(rest) => Ok(Name::User(rest)),
@@ -92,6 +97,8 @@ impl Door {
             0 => None,
             CREATE => Some(false),
             REPLACE => Some(true),
+            // Nothing is both; which of them it is not is told.
+            BOTH => return self.xattr(place, name).and(Err(Errno::EEXIST)),
             _ => return Err(Errno::EINVAL),
         };
         let (fs, object) = (&place.fs, place.object);

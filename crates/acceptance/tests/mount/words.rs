@@ -462,6 +462,15 @@ os.mkdir('hands/d/deeper', 0o700)
 show('deeper', [mode('hands/d/deeper'), lists('hands/d/deeper')])
 attempt('remove', lambda: os.removexattr('hands', 'system.posix_acl_default'))
 attempt('remove again', lambda: os.removexattr('hands', 'system.posix_acl_default'))
+# attributes that cannot be
+for name in ('user.', 'trusted.', 'security.', 'system.', 'user', 'other.x'):
+    attempt('set ' + name, lambda: os.setxattr('hands', name, b'1'))
+    attempt('get ' + name, lambda: os.getxattr('hands', name))
+    attempt('remove ' + name, lambda: os.removexattr('hands', name))
+for value in (b'1', b'2'):
+    attempt('both', lambda: os.setxattr('hands', 'user.both', value, os.XATTR_CREATE | os.XATTR_REPLACE))
+    os.setxattr('hands', 'user.both', b'0')
+show('both', os.getxattr('hands', 'user.both'))
 show('hands', [mode('hands'), lists('hands')])
 show('all', sorted(os.listxattr('hands/f')))
 ";
