@@ -446,6 +446,36 @@ fn snapshots_in_a_mount_are_those_of_their_names_now() {
     judged(&stage);
 }
 
+/// Seen red: a directory was not known by another way to it, nor was it told that what could not be mounted was made.
+#[test]
+fn places_are_named_as_openzfs_names_them() {
+    if !wanted("places are named as OpenZFS names them") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let (real, link, file) = (stage.aside("t/real"), stage.aside("t/link"), stage.aside("t/file"));
+    drop(stage.ok("zfs create -o mountpoint=$A/t/real tank/real"));
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let _nothing = stage.ok(&format!("zfs unmount {}", link.display()));
+    assert_eq!(stage.ok("zfs get -Ho value mounted tank/real").out.trim(), "no");
+    let ran = stage.run(&format!("zfs unmount {}", link.display()));
+    let why = format!("cannot unmount '{}': not a mountpoint\n", link.display());
+    assert_eq!((ran.status, ran.err), (1, why));
+    std::fs::write(&file, "").unwrap();
+    let made = "filesystem successfully created, but not mounted\n";
+    let below = file.join("below").display().to_string();
+    for words in [
+        format!("zfs create -o mountpoint={below} tank/made"),
+        format!("zfs clone -o mountpoint={below} tank/a@s tank/cloned"),
+    ] {
+        let ran = stage.run(&words);
+        let why = format!("cannot mount '{below}': failed to create mountpoint: Not a directory\n");
+        assert_eq!((ran.status, ran.err), (1, why + made));
+    }
+    assert_eq!(stage.ok("zfs list -Ho name tank/made tank/cloned").out, "tank/cloned\ntank/made\n");
+    drop(server.stop());
+}
+
 /// Seen red: the file kept its space after it was removed, as long as the server ran.
 #[test]
 fn what_was_open_when_a_mount_is_cut_off_is_not_kept() {

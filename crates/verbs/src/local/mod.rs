@@ -331,7 +331,7 @@ impl Engine for Local {
         if !request.dry_run && !request.unmounted && request.volume.is_none() {
             let (pool, name) = (filesystems::pool_of(&request.name), &request.name);
             let made = |due: &str| due == name || request.parents && placing::is_below(name, due);
-            all_right(self.settle(pool, &made))?;
+            all_right(self.settle(pool, &made)).map_err(placing::not_mounted)?;
         }
         Ok(notes)
     }
@@ -421,7 +421,8 @@ impl Engine for Local {
             }
             Branch::Clone(fork) => {
                 branches::change(&self.here, request)?;
-                all_right(self.settle(&fork.name, &|due| due == fork.name))
+                let mounted = all_right(self.settle(&fork.name, &|due| due == fork.name));
+                mounted.map_err(placing::not_mounted)
             }
             _ => branches::change(&self.here, request),
         }

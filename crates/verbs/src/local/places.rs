@@ -12,6 +12,7 @@ use fuse::{MountError, Mounted, Options};
 use pool::Pool;
 use rt::sync::{Arc, Mutex};
 
+use super::copying::without_code;
 use super::mount::mount_error;
 use crate::{Doing, Error, Result, Why};
 
@@ -58,12 +59,16 @@ impl Places {
             let why = format!("'{other}' is mounted on {}", dir.display());
             return Err(cannot_mount(name, Why::Host(why)));
         }
-        let host = |e: std::io::Error| Why::Host(format!("{}: {e}", dir.display()));
         if dir.read_dir().is_err_and(|e| e.kind() == std::io::ErrorKind::NotConnected) {
             // A server that was killed has left its mount there. (Attributes may come from the kernel's cache.)
             drop(fuse::unmount(dir, true));
         }
-        std::fs::create_dir_all(dir).map_err(|e| cannot_mount(name, host(e)))?;
+        if dir.symlink_metadata().is_err() {
+            std::fs::create_dir_all(dir).map_err(|e| {
+                let why = format!("failed to create mountpoint: {}", without_code(&e));
+                cannot_mount(&dir.display().to_string(), Why::Host(why))
+            })?;
+        }
         // Clients of the server change names, too, and the kernel does not hear of it.
         let (read_only, names_for) = (pool.read_only_reason().is_some(), NAMES_FOR);
         let options = Options { read_only, names_for, threads: THREADS, ..Options::default() };

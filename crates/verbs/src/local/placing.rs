@@ -59,6 +59,17 @@ fn moves((key, value): &Changed<'_>) -> bool {
     is(Prop::Mountpoint) || is(Prop::Canmount) && value.is_none_or(|value| value == b"off")
 }
 
+/// Why a file system that was just made is not mounted. It is there all the same.
+pub(super) fn not_mounted(error: Error) -> Error {
+    match error {
+        Error::Cannot { doing, why } => {
+            let why = format!("{why}\nfilesystem successfully created, but not mounted");
+            Error::cannot(doing, Why::Host(why))
+        }
+        other => other,
+    }
+}
+
 /// Is it the data set, or below it?
 pub(super) fn is_below(name: &str, above: &str) -> bool {
     name.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -309,6 +320,12 @@ impl Local {
     /// `zfs unmount`.
     pub(super) fn unmount_placed(&mut self, request: &Detach) -> Result<Vec<Error>> {
         let here = self.here.clone();
+        // By another way to the same directory, if it is not known by this one.
+        let found = |dir: &Path| self.placed().into_iter().find(|(_, on)| on == dir);
+        let at = match &request.what {
+            What::At(dir) => found(dir).or_else(|| found(&dir.canonicalize().ok()?)),
+            What::All | What::Named(_) => None,
+        };
         let nothing = Places::default();
         let places = here.held.as_ref().and_then(|held| held.places()).unwrap_or(&nothing);
         let _alone = places.changing.lock();
@@ -322,7 +339,7 @@ impl Local {
                 name
             }
             What::At(dir) => {
-                let found = places.list().into_iter().find(|(_, on)| on == dir);
+                let found = at.filter(|at| places.list().contains(at));
                 found.ok_or_else(|| cannot_unmount(dir, Why::NoMountpoint))?.0
             }
         };
