@@ -159,6 +159,8 @@ pub(crate) struct Replaying {
     last: u64,
     /// All that goes with the log: vdev, offset, size.
     places: BTreeSet<(u32, u64, u64)>,
+    /// All of it is done: it goes with the next sync.
+    ends: bool,
 }
 
 impl Dataset {
@@ -170,6 +172,19 @@ impl Dataset {
         {
             replaying.done.insert(tx.txg(), seq);
         }
+    }
+
+    /// Is all of the log worked off, so that it goes with the next sync?
+    pub(crate) fn ends_replay(&self) -> bool {
+        self.replaying.lock().as_ref().is_some_and(|replaying| replaying.ends)
+    }
+
+    /// What goes with a log that is worked off, in the sync with which it does. Not by itself: what is freed a portion in each
+    /// txg may change the object set in the same one, which is written once.
+    pub(crate) fn ended_replay(&self) -> Option<impl Iterator<Item = Dva> + use<>> {
+        let replaying = self.replaying.lock().take_if(|replaying| replaying.ends)?;
+        let dva = |(vdev, offset, asize)| Dva { vdev, offset, asize, gang: false };
+        Some(replaying.places.into_iter().map(dva))
     }
 
     /// The header that says how far the log is worked off in `txg`; `None`: it is not being worked off.
@@ -257,19 +272,12 @@ impl Pool {
     /// # Errors
     /// Those of a sync.
     pub fn end_replay(&self, dataset: &Arc<Dataset>) -> Result<()> {
-        // Nothing of it is dirty then: the root is written by itself.
         self.sync()?;
-        let head = dataset.clone();
-        self.task(move |cx| {
-            let replaying = head.replaying.lock().take().unwrap_or_default();
-            for (vdev, offset, asize) in replaying.places {
-                let dva = Dva { vdev, offset, asize, gang: false };
-                cx.writing.writer.allocator().free_dva(dva)?;
-            }
-            head.objset.change_phys(|phys| phys.zil_header.fill(0));
-            cx.sync_objset(head.object, &head.objset, head.refreservation())
-        })?;
-        self.heads.lock().remove(&dataset.object);
+        if let Some(replaying) = &mut *dataset.replaying.lock() {
+            replaying.ends = true;
+        }
+        self.sync()?;
+        self.let_go_of(dataset.object)?;
         self.logs_to_replay.lock().retain(|name| *name != dataset.name());
         Ok(())
     }
@@ -285,8 +293,7 @@ impl Pool {
         if self.heads.lock().contains_key(&found.object) {
             self.sync()?;
         }
-        // Whoever opens it next finds that it is read-only.
-        self.heads.lock().remove(&found.object);
+        self.let_go_of(found.object)?;
         let phys = self.objset_phys(&lookup::find(&self.mos, name)?);
         let header = phys.map(|phys| ZilHeader::parse(&phys.zil_header));
         // Of what is beyond a block that cannot be read nobody knows.
@@ -295,6 +302,14 @@ impl Pool {
             self.are_allocated(name, &chain)?;
         }
         self.logs_left.lock().insert(found.object, reason.into());
+        Ok(())
+    }
+
+    /// Whoever opens a head next, of which nothing is dirty, opens it anew. A sync may free of it what was removed, also where
+    /// nobody asked for one: it must be done with that.
+    fn let_go_of(&self, head: u64) -> Result<()> {
+        let _between = self.writing()?.syncing.lock();
+        self.heads.lock().remove(&head);
         Ok(())
     }
 

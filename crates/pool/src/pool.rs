@@ -409,7 +409,9 @@ impl Pool {
     pub(crate) fn dirty_heads(&self, txg: u64) -> Vec<Arc<Dataset>> {
         let heads = self.heads.lock();
         let ends = self.logs_end();
-        let changed = |d: &&Arc<Dataset>| d.objset.is_dirty(txg) || d.log.changes_header(txg, ends);
+        let changed = |d: &&Arc<Dataset>| {
+            d.objset.is_dirty(txg) || d.log.changes_header(txg, ends) || d.ends_replay()
+        };
         heads.values().filter(changed).cloned().collect()
     }
 

@@ -148,7 +148,12 @@ impl Pool {
     ) -> Result<()> {
         let phys = head.objset.phys();
         let header = phys.zil_header;
-        if let Some(header) = head.replayed_until(tx.txg(), &phys) {
+        if let Some(places) = head.ended_replay() {
+            for dva in places {
+                writing.writer.allocator().free_dva(dva)?;
+            }
+            head.objset.change_phys(|phys| phys.zil_header.fill(0));
+        } else if let Some(header) = head.replayed_until(tx.txg(), &phys) {
             head.objset.change_phys(|phys| phys.zil_header = header.to_bytes());
         } else {
             let strange = header.iter().any(|byte| *byte != 0) && !head.log.owns_header();

@@ -136,3 +136,30 @@ fn what_was_replayed_before_a_record_that_fails_is_not_done_twice() {
     pool.sync().unwrap();
     assert_eq!(header(&pool, WAITS).replay_seq.get(), 1);
 }
+
+/// What is large and was removed is freed a portion in each txg, also while the log of its data set is worked off.
+#[test]
+fn a_log_is_worked_off_beside_what_is_freed() {
+    let set = SimSet::new(MIRROR.disks, MIRROR.disk_bytes);
+    let pool = rig::create(&set, MIRROR).unwrap();
+    let small = [("recordsize".to_string(), Stored::Number(4096))].into();
+    pool.create_filesystem(WAITS, small, fs::make_filesystem).unwrap();
+    pool.set_freeing(1, false).unwrap();
+    let fs = Filesystem::open(&pool, WAITS).unwrap();
+    fs.create_with(fs.root(), b"large", &file(), &vec![7; 2 << 20]).unwrap();
+    pool.sync().unwrap();
+    fs.unlink(fs.root(), b"large").unwrap();
+    (0..FILES).for_each(|number| make(&fs, number));
+    let set = SimSet::from_images(set.crash(Cut::Dropped, 1));
+    drop((fs, pool));
+
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    pool.set_freeing(1, false).unwrap();
+    assert!(fs::replay_logs(&pool).unwrap().is_empty());
+    holds(&pool, WAITS, FILES);
+    assert!(pool.is_freeing().unwrap());
+    pool.finish_freeing(|_| true).unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    check::verified(&set, &rig::all(&set)).unwrap();
+}
