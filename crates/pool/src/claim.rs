@@ -157,6 +157,10 @@ pub(crate) struct Replaying {
     done: BTreeMap<u64, u64>,
     /// The last record that is done.
     last: u64,
+    /// The last record of which a header has said that it is done.
+    told: u64,
+    /// It has failed since: the next header says so.
+    takes_back: bool,
     /// All that goes with the log: vdev, offset, size.
     places: BTreeSet<(u32, u64, u64)>,
     /// All of it is done: it goes with the next sync.
@@ -174,9 +178,10 @@ impl Dataset {
         }
     }
 
-    /// Is all of the log worked off, so that it goes with the next sync?
-    pub(crate) fn ends_replay(&self) -> bool {
-        self.replaying.lock().as_ref().is_some_and(|replaying| replaying.ends)
+    /// Is there something that the next header has to say, whatever else is written?
+    pub(crate) fn replay_changes_header(&self) -> bool {
+        let replaying = self.replaying.lock();
+        replaying.as_ref().is_some_and(|replaying| replaying.ends || replaying.takes_back)
     }
 
     /// What goes with a log that is worked off, in the sync with which it does. Not by itself: what is freed a portion in each
@@ -194,8 +199,10 @@ impl Dataset {
         let mut header = ZilHeader::parse(&phys.zil_header);
         let later = replaying.done.split_off(&(txg + 1));
         let done = std::mem::replace(&mut replaying.done, later);
-        if let Some((_, seq)) = done.last_key_value() {
-            header.replay_seq = (*seq).into();
+        let takes_back = std::mem::take(&mut replaying.takes_back).then_some(replaying.last);
+        if let Some(seq) = done.last_key_value().map(|(_, seq)| *seq).or(takes_back) {
+            replaying.told = seq;
+            header.replay_seq = seq.into();
         }
         Some(header)
     }
@@ -261,6 +268,8 @@ impl Pool {
                     let last = replaying.last;
                     let this = replaying.done.values_mut().filter(|done| **done == seq);
                     this.for_each(|done| *done = last);
+                    // A txg may have come to the disk since its change ended, and with it all that was done before.
+                    replaying.takes_back = replaying.told == seq;
                 }
             }
         }

@@ -410,7 +410,7 @@ impl Pool {
         let heads = self.heads.lock();
         let ends = self.logs_end();
         let changed = |d: &&Arc<Dataset>| {
-            d.objset.is_dirty(txg) || d.log.changes_header(txg, ends) || d.ends_replay()
+            d.objset.is_dirty(txg) || d.log.changes_header(txg, ends) || d.replay_changes_header()
         };
         heads.values().filter(changed).cloned().collect()
     }

@@ -137,6 +137,28 @@ fn what_was_replayed_before_a_record_that_fails_is_not_done_twice() {
     assert_eq!(header(&pool, WAITS).replay_seq.get(), 1);
 }
 
+/// A txg that nobody asked for may come to the disk before it is known that a record has failed.
+#[test]
+fn a_record_that_failed_is_not_done_for_good_though_its_txg_is_on_disk() {
+    let set = crashed();
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    let dataset = pool.begin_replay(WAITS).unwrap();
+    let enter = || pool.admit(&dataset, 0).map(drop);
+    pool.replay_record(&dataset, (1, true), enter).unwrap();
+    let fs = Filesystem::open(&pool, WAITS).unwrap();
+    // So that there is something to write.
+    fs.create(fs.root(), b"dirty", &file()).unwrap();
+    let fails = || {
+        enter()?;
+        pool.sync()?;
+        Err(PoolError::NoSpace { name: WAITS.into() })
+    };
+    pool.replay_record(&dataset, (2, true), fails).unwrap_err();
+    drop((fs, dataset));
+    pool.leave_log(WAITS, "it cannot be done").unwrap();
+    assert_eq!(header(&pool, WAITS).replay_seq.get(), 1);
+}
+
 /// What is large and was removed is freed a portion in each txg, also while the log of its data set is worked off.
 #[test]
 fn a_log_is_worked_off_beside_what_is_freed() {
