@@ -84,6 +84,26 @@ fn lies_of_the_pool_are_told() {
     tell_all(pool::LIES);
 }
 
+/// Seen red: of the names after it none was listed.
+#[test]
+fn a_name_that_leads_nowhere_hides_no_other() {
+    let list = |images: &Images| {
+        let state = testkit::temp_dir();
+        let mut command = acceptance::thumper(&state.path().join("pools"));
+        testkit::Ran::of(command.args(["ls", "-d"]).arg(images.path()).arg("rz1:/"))
+    };
+    let before = list(&testkit::golden_copy("rz1")).expect_ok();
+    let mut forge = Forge::of("rz1");
+    let os = forge::Os::Set(forge.dataset("rz1"));
+    let root = forge.file(os, "");
+    forge.set_zap(os, root, "big", 99_999 | 8 << 60);
+    let ran = list(&forge.close());
+    let others: Vec<&str> = before.out.lines().filter(|name| *name != "big").collect();
+    assert!(others.len() > 3, "{before}");
+    assert_eq!(ran.out.lines().collect::<Vec<_>>(), others);
+    assert!(ran.status == 2 && ran.err.starts_with("cannot access 'rz1:/big': "), "{ran}");
+}
+
 #[test]
 fn there_are_many() {
     let all = [dsl::LIES, files::LIES, pool::LIES];

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use fs::{Attrs, Filesystem, FsError, NewObject, Replay, Volume, Who, mode};
+use fs::{Attrs, DirEntry, Filesystem, FsError, NewObject, Replay, Volume, Who, mode};
 
 use super::Here;
 use super::session::{For, Session, open, pool_error};
@@ -227,33 +227,65 @@ pub(super) fn list(
                 continue;
             }
         };
-        let fs = &opened.fs;
-        let mut told = || -> std::result::Result<(), FsError> {
-            let number = fs.resolve(&place.path)?;
-            if request.directory || !fs.attrs(number)?.is_dir() {
-                each(Listed::File(Box::new(report(fs, &place.text(), number)?)));
-                return Ok(());
-            }
-            let mut stack = vec![(place.text(), number)];
-            while let Some((path, dir)) = stack.pop() {
-                each(Listed::Directory(path.clone()));
-                let mut entries = fs.read_dir(dir)?;
-                entries.sort_by(|a, b| a.name.cmp(&b.name));
-                for entry in &entries {
-                    each(Listed::File(Box::new(report(fs, &entry.name, entry.object)?)));
-                }
-                if request.recursive {
-                    let dirs = entries.iter().rev().filter(|e| e.kind == mode::DIR);
-                    stack.extend(dirs.map(|e| (join(&path, &e.name), e.object)));
-                }
-            }
-            Ok(())
-        };
-        if let Err(e) = told() {
+        if let Err(e) = list_place(&opened.fs, request, place, each, &mut errors) {
             errors.push(fs_error("access", &shown(place), e));
         }
     }
     Ok(errors)
+}
+
+fn list_place(
+    fs: &Filesystem,
+    request: &List,
+    place: &Place,
+    each: &mut dyn FnMut(Listed),
+    errors: &mut Vec<Error>,
+) -> std::result::Result<(), FsError> {
+    let number = fs.resolve(&place.path)?;
+    if request.directory || !fs.attrs(number)?.is_dir() {
+        each(Listed::File(Box::new(report(fs, &place.text(), number)?)));
+        return Ok(());
+    }
+    let mut stack = vec![(place.text(), number)];
+    while let Some((path, dir)) = stack.pop() {
+        match list_dir(fs, (&path, dir), each, errors) {
+            Ok(dirs) if request.recursive => {
+                stack.extend(dirs.into_iter().rev().map(|e| (join(&path, &e.name), e.object)));
+            }
+            Ok(_) => {}
+            Err(e) if dir == number => return Err(e),
+            Err(e) => errors.push(fs_error("access", &String::from_utf8_lossy(&path), e)),
+        }
+    }
+    Ok(())
+}
+
+/// Tells of what is in a directory, and returns the directories there. What cannot be looked at hides nothing beside it,
+/// and what was removed meanwhile is not there.
+fn list_dir(
+    fs: &Filesystem,
+    (path, dir): (&[u8], u64),
+    each: &mut dyn FnMut(Listed),
+    errors: &mut Vec<Error>,
+) -> std::result::Result<Vec<DirEntry>, FsError> {
+    let mut entries = fs.read_dir(dir)?;
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    each(Listed::Directory(path.to_vec()));
+    let mut dirs = Vec::new();
+    for entry in entries {
+        match report(fs, &entry.name, entry.object) {
+            Ok(report) => {
+                each(Listed::File(Box::new(report)));
+                dirs.extend((entry.kind == mode::DIR).then_some(entry));
+            }
+            Err(_) if fs.lookup(dir, &entry.name)?.as_ref() != Some(&entry) => {}
+            Err(e) => {
+                let path = join(path, &entry.name);
+                errors.push(fs_error("access", &String::from_utf8_lossy(&path), e));
+            }
+        }
+    }
+    Ok(dirs)
 }
 
 pub(super) fn cat(here: &Here, request: &Cat, out: &mut dyn Write) -> Result<Vec<Error>> {
