@@ -521,7 +521,7 @@ impl TaskContext<'_> {
     /// Whoever has a head open has it no more. Was its header that of a log that was written here? Then that is
     /// gone.
     fn revoke(&self, found: &Found) -> Result<bool> {
-        let Some(head) = self.pool.heads.lock().remove(&found.object) else { return Ok(false) };
+        let Some(head) = self.pool.upheave(found.object) else { return Ok(false) };
         head.revoked.store(true, Ordering::Relaxed);
         let Some((in_header, dying)) = head.log.revoke() else { return Ok(false) };
         logs_died(self.writing, self.tx.txg(), dying)?;

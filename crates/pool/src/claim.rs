@@ -219,10 +219,10 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Damaged`] if the log is not all allocated, as claimed ones are; what reading it says.
     pub fn begin_replay(&self, name: &str) -> Result<Arc<Dataset>> {
-        let found = lookup::find(&self.mos, name)?;
-        self.heads.lock().remove(&found.object);
-        self.open_object(found.object, || {
-            let mut dataset = self.make_dataset(&found)?;
+        self.heads.lock().remove(&lookup::find(&self.mos, name)?.object);
+        let find = || lookup::find(&self.mos, name);
+        self.open_object(find, |found| {
+            let mut dataset = self.make_dataset(found)?;
             let phys = dataset.objset.phys();
             let header = ZilHeader::parse(&phys.zil_header);
             let chain = intent::chain(&self.mos, &header, |_| Ok(true))?;
@@ -234,7 +234,7 @@ impl Pool {
                 ..Replaying::default()
             };
             *dataset.replaying.get_mut() = Some(replaying);
-            dataset.read_only_because = self.reason_beside_log(&found, &phys)?;
+            dataset.read_only_because = self.reason_beside_log(found, &phys)?;
             Ok(dataset)
         })
     }

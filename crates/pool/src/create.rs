@@ -417,6 +417,7 @@ impl Pool {
             logs_left: Mutex::default(),
             in_memory: false,
             heads: Mutex::default(),
+            upheavals: AtomicU64::new(0),
             random: Mutex::new(random.into_inner()),
             last_txg: Mutex::new(TXG_INITIAL - 1),
             tasks: AtomicU64::new(0),

@@ -193,13 +193,7 @@ pub(crate) fn owner_of(kind: ObjectType, bonus: &[u8]) -> Option<Owner> {
 impl Pool {
     /// Opens the data set or snapshot called `name`.
     pub fn dataset(&self, name: &str) -> Result<Arc<Dataset>> {
-        let found = lookup::find(&self.mos, name)?;
-        self.open_found(&found)
-    }
-
-    /// Opens a data set that was looked up.
-    pub fn open_found(&self, found: &Found) -> Result<Arc<Dataset>> {
-        self.open_object(found.object, || self.make_dataset(found))
+        self.open_object(|| lookup::find(&self.mos, name), |found| self.make_dataset(found))
     }
 
     pub(crate) fn make_dataset(&self, found: &Found) -> Result<Dataset> {

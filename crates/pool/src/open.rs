@@ -325,6 +325,7 @@ impl Pool {
             read_only_because,
             in_memory,
             heads: Mutex::default(),
+            upheavals: AtomicU64::new(0),
             logs_to_replay: Mutex::new(left.claimed),
             logs_left: Mutex::default(),
             random: Mutex::new(rt::random::Rng::new(rt::random::seed_from_system())),

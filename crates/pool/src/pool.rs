@@ -17,6 +17,7 @@ use store::{Gate, Store, Writer};
 
 use crate::dataset::Dataset;
 use crate::disks;
+use crate::dsl::lookup::Found;
 use crate::error::{PoolError, Result};
 use crate::features::Features;
 use crate::mos::Mos;
@@ -154,6 +155,8 @@ pub struct Pool {
     pub(crate) in_memory: bool,
     /// Open heads and snapshots by data set object.
     pub(crate) heads: Mutex<BTreeMap<u64, Arc<Dataset>>>,
+    /// Syncs that changed where data sets begin that are not open, twice; odd while one does.
+    pub(crate) upheavals: AtomicU64,
     /// Names of data sets whose intent logs are claimed, and not worked off.
     pub(crate) logs_to_replay: Mutex<Vec<String>>,
     /// Why they were not worked off, by data set object.
@@ -421,17 +424,57 @@ impl Pool {
         !active || self.writing.as_ref().is_some_and(Writing::leaves_no_logs)
     }
 
-    /// Opens the data set object `object` called `name`, once.
+    /// Opens the data set that `find` finds, once; `make` makes it of what was found.
     pub(crate) fn open_object(
         &self,
-        object: u64,
-        make: impl FnOnce() -> Result<Dataset>,
+        find: impl Fn() -> Result<Found>,
+        make: impl Fn(&Found) -> Result<Dataset>,
     ) -> Result<Arc<Dataset>> {
-        if let Some(open) = self.heads.lock().get(&object) {
-            return Ok(open.clone());
+        let before = self.upheavals.load(Ordering::SeqCst);
+        let is_quiet =
+            || before.is_multiple_of(2) && self.upheavals.load(Ordering::SeqCst) == before;
+        match self.open_while(&find, &make, is_quiet) {
+            Ok(Some(open)) => return Ok(open),
+            Err(error) if is_quiet() => return Err(error),
+            // What was found may be gone, or begin elsewhere.
+            _ => {}
         }
-        let made = Arc::new(make()?);
-        Ok(self.heads.lock().entry(object).or_insert(made).clone())
+        let _between = self.writing()?.syncing.lock();
+        let opened = self.open_while(&find, &make, || true)?;
+        Ok(opened.expect("nobody changes where data sets begin but a sync"))
+    }
+
+    /// The same; `None` if it is not so any more, by the time that it is made, that nobody changes where it begins.
+    fn open_while(
+        &self,
+        find: &impl Fn() -> Result<Found>,
+        make: &impl Fn(&Found) -> Result<Dataset>,
+        is_quiet: impl Fn() -> bool,
+    ) -> Result<Option<Arc<Dataset>>> {
+        let found = find()?;
+        if let Some(open) = self.heads.lock().get(&found.object) {
+            return Ok(Some(open.clone()));
+        }
+        let made = Arc::new(make(&found)?);
+        let mut heads = self.heads.lock();
+        Ok(is_quiet().then(|| heads.entry(found.object).or_insert(made).clone()))
+    }
+
+    /// The sync that is under way changes where a data set begins, or takes it away: it is not open any more.
+    pub(crate) fn upheave(&self, object: u64) -> Option<Arc<Dataset>> {
+        let mut heads = self.heads.lock();
+        self.upheavals.fetch_or(1, Ordering::SeqCst);
+        heads.remove(&object)
+    }
+
+    /// A data set that is open; where it is not, the sync that is under way changes where it begins.
+    pub(crate) fn open_or_upheave(&self, object: u64) -> Option<Arc<Dataset>> {
+        let heads = self.heads.lock();
+        let open = heads.get(&object).cloned();
+        if open.is_none() {
+            self.upheavals.fetch_or(1, Ordering::SeqCst);
+        }
+        open
     }
 
     /// The account of its memory (INV-5), as what is read ahead sees it.

@@ -66,7 +66,11 @@ impl Pool {
             return Ok(());
         }
         let txg = writing.txgs.freeze();
-        match self.sync_frozen(writing, txg) {
+        let done = self.sync_frozen(writing, txg);
+        // Whoever opens a data set from here on finds where it begins.
+        let changed = self.upheavals.load(Ordering::SeqCst);
+        self.upheavals.store(changed.next_multiple_of(2), Ordering::SeqCst);
+        match done {
             Ok(()) => {
                 writing.txgs.synced(txg);
                 let heads: Vec<_> = self.heads.lock().values().cloned().collect();

@@ -16,6 +16,7 @@ mod faults;
 mod fsyncs;
 mod gone;
 mod left;
+mod opened;
 mod rig;
 mod scans;
 mod story;

@@ -113,7 +113,7 @@ fn free_empty_logs(cx: &TaskContext<'_>, top: u32) -> Result<()> {
             continue;
         }
         let found = lookup::find(cx.making.mos, &format!("{}{path}", pool.name()))?;
-        let open = pool.heads.lock().get(&found.object).cloned();
+        let open = pool.open_or_upheave(found.object);
         let objset = match open {
             Some(head) if head.log.owns_header() || head.replaying.lock().is_some() => continue,
             Some(head) => head.objset.clone(),
