@@ -402,8 +402,7 @@ impl Pool {
 
     /// Open data sets below `from` are told their new names.
     fn renamed(&self, from: &str, to: &str) -> Result<()> {
-        let open: Vec<_> = self.heads.lock().values().cloned().collect();
-        for dataset in open {
+        for dataset in self.upheave_all() {
             let name = dataset.name();
             if let Some(rest) = name.strip_prefix(from)
                 && (rest.is_empty() || rest.starts_with(['/', '@']))

@@ -181,8 +181,7 @@ impl TaskContext<'_> {
             _ => {}
         }
         // Children may inherit.
-        let open: Vec<_> = self.pool.heads.lock().values().cloned().collect();
-        for dataset in open {
+        for dataset in self.pool.upheave_all() {
             let own = dataset.name();
             let below = own == name || own.starts_with(&format!("{name}/"));
             if below && !own.contains('@') {

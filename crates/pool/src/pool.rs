@@ -155,7 +155,7 @@ pub struct Pool {
     pub(crate) in_memory: bool,
     /// Open heads and snapshots by data set object.
     pub(crate) heads: Mutex<BTreeMap<u64, Arc<Dataset>>>,
-    /// Syncs that changed where data sets begin that are not open, twice; odd while one does.
+    /// Syncs that changed what somebody may be opening, where it begins or what it obeys, twice; odd while one does.
     pub(crate) upheavals: AtomicU64,
     /// Names of data sets whose intent logs are claimed, and not worked off.
     pub(crate) logs_to_replay: Mutex<Vec<String>>,
@@ -436,15 +436,15 @@ impl Pool {
         match self.open_while(&find, &make, is_quiet) {
             Ok(Some(open)) => return Ok(open),
             Err(error) if is_quiet() => return Err(error),
-            // What was found may be gone, or begin elsewhere.
+            // What was found may be gone, begin elsewhere, or obey something else.
             _ => {}
         }
         let _between = self.writing()?.syncing.lock();
         let opened = self.open_while(&find, &make, || true)?;
-        Ok(opened.expect("nobody changes where data sets begin but a sync"))
+        Ok(opened.expect("nobody changes what is opened but a sync"))
     }
 
-    /// The same; `None` if it is not so any more, by the time that it is made, that nobody changes where it begins.
+    /// The same; `None` if somebody may have changed by the time that it is made what was found.
     fn open_while(
         &self,
         find: &impl Fn() -> Result<Found>,
@@ -465,6 +465,13 @@ impl Pool {
         let mut heads = self.heads.lock();
         self.upheavals.fetch_or(1, Ordering::SeqCst);
         heads.remove(&object)
+    }
+
+    /// The data sets that are open; the sync that is under way changes what any is called, or obeys.
+    pub(crate) fn upheave_all(&self) -> Vec<Arc<Dataset>> {
+        let heads = self.heads.lock();
+        self.upheavals.fetch_or(1, Ordering::SeqCst);
+        heads.values().cloned().collect()
     }
 
     /// A data set that is open; where it is not, the sync that is under way changes where it begins.

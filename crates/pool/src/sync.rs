@@ -67,7 +67,7 @@ impl Pool {
         }
         let txg = writing.txgs.freeze();
         let done = self.sync_frozen(writing, txg);
-        // Whoever opens a data set from here on finds where it begins.
+        // Whoever opens a data set from here on finds it as it is.
         let changed = self.upheavals.load(Ordering::SeqCst);
         self.upheavals.store(changed.next_multiple_of(2), Ordering::SeqCst);
         match done {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use device::sim::{Fault, Kind, On, SimSet};
 use fs::Volume;
+use pool::Stored;
 
 use crate::check;
 use crate::rig::{self, STRIPE};
@@ -53,5 +54,34 @@ fn who_opens_what_goes_has_it_as_it_is_or_is_told() {
         pool.close().unwrap();
         drop(pool);
         check::verified(&set, &rig::all(&set)).unwrap();
+    }
+}
+
+/// What is set meanwhile, and what it is called, it has as all others.
+#[test]
+fn who_opens_what_changes_obeys_what_it_is_told() {
+    let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+    let pool = rig::create(&set, STRIPE).unwrap();
+    pool.create_volume(NAME, BTreeMap::new(), 8 * BLOCK, BLOCK as u32).unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    for renamed in [false, true] {
+        let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+        let slow = Fault::new(Kind::Slow(Duration::from_millis(700)), On::Reads);
+        set.disk(0).inject(slow.times(1));
+        let theirs = pool.clone();
+        let opener = rt::thread::spawn("opener", move || theirs.dataset(NAME));
+        rt::time::sleep(Duration::from_millis(100));
+        match renamed {
+            true => pool.rename(NAME, "tank/other").unwrap(),
+            false => pool.set_property(NAME, "copies", Some(Stored::Number(2))).unwrap(),
+        }
+        match opener.join() {
+            Ok(opened) => {
+                assert_eq!((opened.objset.policy().copies, renamed), (2, false));
+            }
+            Err(error) => assert!(renamed, "{error}"),
+        }
+        pool.close().unwrap();
     }
 }
