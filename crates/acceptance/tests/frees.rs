@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use acceptance::{SHAPES, Session, Shape, engine, judge};
 use format::label::DATA_AT;
@@ -396,6 +397,23 @@ fn what_is_freed_leaves_the_cache() {
     assert!(after + (3 << 20) <= full, "{before} {full} {after}");
     session.close().unwrap();
     judge(&images, engine::POOL, 0, 0);
+}
+
+/// Who looks for data passes over what was cut out at once, and not block by block: for half a minute.
+#[test]
+fn what_is_cut_out_is_passed_over_at_once() {
+    let (_images, mut session) = Session::create(&SHAPES[0], RECORD);
+    let (fs, end) = (session.filesystem(), 1 << 40);
+    let file = put(fs, "file", 2);
+    fs.write(file, end - 100, &[1; 100]).unwrap();
+    session.pool().sync().unwrap();
+    fs.punch_hole(file, 0, end).unwrap();
+    fs.write(file, end / 2, &[2; 100]).unwrap();
+    let start = rt::time::now();
+    assert_eq!(fs.seek(file, 0, true).unwrap(), Some(end / 2));
+    assert_eq!(fs.seek(file, end / 2 + RECORD, true).unwrap(), None);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    session.close().unwrap();
 }
 
 /// What was removed while somebody had it gets no name any more, and nothing gets a name in it: with him it is gone.

@@ -52,7 +52,12 @@ impl Extents {
 
     /// Is `block` in the set?
     pub(crate) fn contains(&self, block: u64) -> bool {
-        self.0.range(..=block).next_back().is_some_and(|(_, e)| *e > block)
+        self.end_of(block).is_some()
+    }
+
+    /// Where the extent ends that `block` is in, if it is in the set.
+    pub(crate) fn end_of(&self, block: u64) -> Option<u64> {
+        self.0.range(..=block).next_back().map(|(_, end)| *end).filter(|end| *end > block)
     }
 
     /// The first member of `[from, to)`.
@@ -91,6 +96,8 @@ mod tests {
             }
             let probe = rng.below(200);
             assert_eq!(extents.contains(probe), model[probe as usize]);
+            let end = (probe as usize..200).find(|i| !model[*i]).unwrap_or(200) as u64;
+            assert_eq!(extents.end_of(probe).unwrap_or(probe), end);
             let next = (probe as usize..200).find(|i| model[*i]).map(|i| i as u64);
             assert_eq!(extents.first_in(probe, 200), next);
         }

@@ -60,15 +60,21 @@ impl Object {
         let state = self.state.lock();
         let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
         let size = head.dnode.block_size();
-        for changes in state.changes.iter().rev() {
+        let limit = block.saturating_add(count);
+        for (newer, changes) in state.changes.iter().rev().enumerate() {
             if let Some(record) = changes.records.get(&block) {
                 return Ok((Source::Memory(record.clone()), size, 1));
             }
-            if changes.freed.contains(block) {
-                return Ok((Source::Hole, size, 1));
+            if let Some(freed) = changes.freed.end_of(block) {
+                // As far as nobody has written since.
+                let end = freed.min(limit);
+                let since = state.changes.iter().rev().take(newer + 1);
+                let written = since.filter_map(|c| c.records.range(block..end).next());
+                let end = written.map(|(written, _)| *written).min().unwrap_or(end);
+                return Ok((Source::Hole, size, (end - block).max(1)));
             }
         }
-        let mut end = block.saturating_add(count);
+        let mut end = limit;
         for changes in &state.changes {
             if let Some((changed, _)) = changes.records.range(block..end).next() {
                 end = *changed;
