@@ -10,7 +10,7 @@ use crate::getopt::{Opt, sort};
 /// What is said besides the words of `mount`.
 pub(crate) const HELP: &str = "
 Serves the file system in the foreground until it is unmounted (with unmount, umount or
-fusermount3 -u), or is sent SIGINT or SIGTERM. Meanwhile it holds the pool.
+fusermount3 -u), or is sent SIGINT, SIGTERM or, but under nohup, SIGHUP. Meanwhile it holds the pool.
 With -r, and of a snapshot, nothing can be changed, and the pool is only read.
 ";
 

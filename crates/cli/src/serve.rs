@@ -14,8 +14,8 @@ use crate::getopt::{Opt, sort};
 
 /// What `-h` says besides.
 pub(crate) const HELP: &str = "
-Owns the pools (all that are remembered, or those named) until it gets SIGTERM or SIGINT, and runs every command
-that is typed meanwhile. In the foreground; it tells systemd (Type=notify) when it is ready.
+Owns the pools (all that are remembered, or those named) until it gets SIGTERM, SIGINT or, but under nohup, SIGHUP, and
+runs every command that is typed meanwhile. In the foreground; it tells systemd (Type=notify) when it is ready.
 
 \t--hooks dir  runs the programs there on events, as OpenZFS's event daemon does its zedlets: all-* on every
 \t            event, statechange-* on those of that class; what they are to know is in the environment

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rt::sync::Arc;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use verbs::{Engine, Held, Local};
 use watch::{Door, Hooks};
@@ -90,7 +90,7 @@ pub enum ServeError {
     Pool(#[from] verbs::Error),
 }
 
-/// Serves pools until SIGTERM or SIGINT. `engine` knows the remembered pools; `run` runs the commands that are
+/// Serves pools until SIGTERM, SIGINT or, unless that is ignored, SIGHUP. `engine` knows the remembered pools; `run` runs the commands that are
 /// forwarded. True: every pool was closed.
 ///
 /// # Errors
@@ -98,7 +98,9 @@ pub enum ServeError {
 pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, ServeError> {
     let log = options.log;
     verbs::on_suspended(move |line| log.say(line));
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(ServeError::Signals)?;
+    let ends = [SIGTERM, SIGINT, SIGHUP].into_iter();
+    let ends = ends.filter(|signal| *signal != SIGHUP || !rt::signals::is_ignored(SIGHUP));
+    let mut signals = Signals::new(ends).map_err(ServeError::Signals)?;
     let _lock = take_place(&options.socket)?;
     let hooks = options
         .hooks

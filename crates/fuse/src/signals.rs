@@ -2,7 +2,7 @@
 
 use nix::sys::signal::{SigSet, Signal};
 
-/// SIGTERM, SIGINT and SIGHUP of this process, held back from all threads that are started from now on.
+/// SIGTERM, SIGINT and, unless the process was started with it ignored, SIGHUP of this process, held back from all threads that are started from now on.
 #[derive(Debug)]
 pub struct Signals(SigSet);
 
@@ -14,7 +14,10 @@ impl Signals {
     pub fn hold_back() -> std::io::Result<Signals> {
         let mut set = SigSet::empty();
         for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-            set.add(signal);
+            // What is held back is waited for, also where it would be ignored.
+            if signal != Signal::SIGHUP || !rt::signals::is_ignored(signal as i32) {
+                set.add(signal);
+            }
         }
         set.thread_block()?;
         Ok(Signals(set))

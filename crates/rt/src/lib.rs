@@ -11,6 +11,7 @@ pub mod buf;
 pub mod machine;
 pub mod mem;
 pub mod random;
+pub mod signals;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod sync;

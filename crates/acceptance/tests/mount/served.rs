@@ -47,10 +47,14 @@ pub(crate) fn stage(disk_bytes: u64, options: &str) -> Stage {
 
 /// Mounts a file system of the stage on a directory beside its disks.
 pub(crate) fn serve(stage: &Stage, what: &str, on: &str) -> Served {
+    serve_by(&[], stage, what, on)
+}
+
+/// The same by another program, such as nohup, which becomes ours.
+pub(crate) fn serve_by(by: &[&str], stage: &Stage, what: &str, on: &str) -> Served {
     let dir = stage.aside(on);
     std::fs::create_dir_all(&dir).unwrap();
-    let mut child = stage
-        .command(&format!("mount {what} {}", dir.display()))
+    let mut child = run_by(by, stage.command(&format!("mount {what} {}", dir.display())))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -64,6 +68,18 @@ pub(crate) fn serve(stage: &Stage, what: &str, on: &str) -> Served {
         panic!("mount {what}: {line}{said}{}", child.wait().unwrap());
     }
     Served { dir, child, out }
+}
+
+/// A command that another program runs.
+pub(crate) fn run_by(by: &[&str], command: Command) -> Command {
+    let Some((program, words)) = by.split_first() else { return command };
+    let mut outer = Command::new(program);
+    outer.args(words).arg(command.get_program()).args(command.get_args());
+    outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(dir) = command.get_current_dir() {
+        outer.current_dir(dir);
+    }
+    outer
 }
 
 impl Served {

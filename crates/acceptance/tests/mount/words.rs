@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
+use acceptance::mounts::Tidy;
 use testkit::{Ran, tool};
 
-use crate::served::{judged, run_in, serve, stage, wanted};
+use crate::served::{judged, run_by, run_in, serve, serve_by, stage, wanted};
 
 #[test]
 fn what_cannot_be_mounted_is_refused() {
@@ -64,6 +65,61 @@ fn a_signal_ends_it_in_peace() {
         served.ended();
         assert_eq!(stage.ok(&format!("cat tank:/{signal}")).out, signal);
     }
+    judged(&stage);
+}
+
+/// A process that does not outlive a test that fails.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Seen red: the server was killed by a hangup, with its mounts; a mount ended by one that it was started to ignore.
+#[test]
+fn a_hangup_ends_it_in_peace_unless_it_is_to_be_ignored() {
+    if !wanted("the end of a mount by a hangup") {
+        return;
+    }
+    let stage = stage(256 << 20, "-m $A/t");
+    let tidy = Tidy(stage.aside("t"));
+    let (heard, ignored) = (["env", "--default-signal=HUP"], ["env", "--ignore-signal=HUP"]);
+    let send = |signal: &str, pid: u32| {
+        drop(Ran::of(Command::new("kill").args([signal, &pid.to_string()])).expect_ok());
+    };
+    let a_while = || rt::time::sleep(std::time::Duration::from_millis(500));
+    for (by, to_end) in [(heard, "-HUP"), (ignored, "-TERM")] {
+        let mut served = serve_by(&by, &stage, "tank", "m");
+        if by == ignored {
+            send("-HUP", served.pid());
+            a_while();
+            let device = |path: &Path| path.metadata().unwrap().dev();
+            assert_ne!(device(&served.dir), device(&stage.aside("")), "it has ended");
+            fs::write(served.at("still"), "there").unwrap();
+        }
+        send(to_end, served.pid());
+        served.ended();
+    }
+    for (by, to_end) in [(heard, "-HUP"), (ignored, "-TERM")] {
+        let mut server = Ends(run_by(&by, stage.command("serve --mount")).spawn().unwrap());
+        let start = rt::time::now();
+        while !stage.aside("t/still").exists() {
+            assert!(start.elapsed().as_secs() < 60, "it mounts nothing");
+            rt::time::sleep(std::time::Duration::from_millis(20));
+        }
+        if by == ignored {
+            send("-HUP", server.0.id());
+            a_while();
+            fs::write(stage.aside("t/still"), "there").unwrap();
+        }
+        send(to_end, server.0.id());
+        assert!(server.0.wait().unwrap().success(), "{by:?}");
+        assert!(!stage.aside("t/still").exists(), "its mount is left");
+    }
+    drop(tidy);
     judged(&stage);
 }
 
