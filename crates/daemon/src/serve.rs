@@ -223,7 +223,7 @@ fn allow_files() {
     }
 }
 
-/// Opens the pools.
+/// Opens the pools, and mounts what is in them.
 fn take(engine: &Local, held: &Held, options: &Options) -> Result<(), ServeError> {
     let named = !options.pools.is_empty();
     let names = match named {
@@ -242,9 +242,9 @@ fn take(engine: &Local, held: &Held, options: &Options) -> Result<(), ServeError
             }
             Err(error) => options.log.say(format!("pool '{name}' is not served: {error}")),
         }
-        let mut engine = engine.clone();
-        engine.mount_all(&name).iter().for_each(|error| options.log.say(error.to_string()));
     }
+    // All at once: what is in one pool may belong inside what is in another.
+    engine.clone().mount_all().iter().for_each(|error| options.log.say(error.to_string()));
     Ok(())
 }
 

@@ -476,6 +476,31 @@ fn places_are_named_as_openzfs_names_them() {
     drop(server.stop());
 }
 
+/// Seen red, with `mount -a`: what was inside was mounted first, and the other over it.
+#[test]
+fn what_is_inside_of_another_pool_s_is_mounted_after_it() {
+    if !wanted("what is inside of another pool's is mounted after it") {
+        return;
+    }
+    let stage = Stage::new(2, 128 << 20);
+    let _tidy = Tidy(stage.aside("t"));
+    let start = || Server::start_with(&stage.aside("pools"), &["--mount"]);
+    let server = start();
+    drop(stage.ok("zpool create -m $A/t outer $D/d00"));
+    drop(stage.ok("zpool create -m $A/t/inside inner $D/d01"));
+    let file = stage.aside("t/inside/file");
+    std::fs::write(&file, "of the inner one").unwrap();
+    drop(stage.ok("zfs unmount -a"));
+    assert!(!file.exists());
+    drop(stage.ok("zfs mount -a"));
+    assert!(file.exists());
+    drop(server.stop());
+    let server = start();
+    let _answered = stage.ok("zfs mount");
+    assert!(file.exists());
+    drop(server.stop());
+}
+
 /// Seen red: the file kept its space after it was removed, as long as the server ran.
 #[test]
 fn what_was_open_when_a_mount_is_cut_off_is_not_kept() {

@@ -126,9 +126,10 @@ impl Local {
         Ok(reason)
     }
 
-    /// Mounts the file systems of a pool that is held, if that is done here. What could not be.
-    pub fn mount_all(&mut self, pool: &str) -> Vec<Error> {
-        self.settle(pool, &|_| true)
+    /// Mounts the file systems of the pools that are held, if that is done here. What could not be.
+    pub fn mount_all(&mut self) -> Vec<Error> {
+        let pools = self.here.held.as_ref().map(|held| held.names()).unwrap_or_default();
+        self.settle_all(&pools, &|_| true)
     }
 
     /// The list of remembered pools.

@@ -128,6 +128,15 @@ impl Local {
 
     /// Mounts what is below a data set, or in a pool, and wanted, as far as it is not and is to be by itself.
     pub(super) fn settle(&mut self, below: &str, wanted: &dyn Fn(&str) -> bool) -> Vec<Error> {
+        self.settle_all(&[below.to_string()], wanted)
+    }
+
+    /// The same below several, which may lie inside each other, whatever they are called.
+    pub(super) fn settle_all(
+        &mut self,
+        below: &[String],
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Vec<Error> {
         let here = self.here.clone();
         let Some(places) = here.held.as_ref().and_then(|held| held.places()) else {
             return Vec::new();
@@ -142,18 +151,20 @@ impl Local {
     fn settle_alone(
         &mut self,
         places: &Places,
-        below: &str,
+        below: &[String],
         wanted: &dyn Fn(&str) -> bool,
     ) -> Vec<Error> {
-        let due = match self.due(below) {
-            Ok(due) => due,
-            Err(error) => return vec![error],
-        };
+        let (mut due, mut errors) = (Vec::new(), Vec::new());
+        for name in below {
+            match self.due(name) {
+                Ok(more) => due.extend(more),
+                Err(error) => errors.push(error),
+            }
+        }
         let there = places.list();
         let missing = due.iter().filter(|due| !there.iter().any(|(name, _)| *name == due.name));
         let mut missing: Vec<&Due> = missing.filter(|due| wanted(&due.name)).collect();
         missing.sort_by_key(|due| due.by_itself());
-        let mut errors = Vec::new();
         for one in missing {
             if let Some(dir) = one.by_itself()
                 && let Err(error) = self.place(places, &one.name, dir)
@@ -285,7 +296,7 @@ impl Local {
         };
         let Some(name) = &request.name else {
             let pools = held.names();
-            return Ok(pools.iter().flat_map(|pool| self.settle(pool, &|_| true)).collect());
+            return Ok(self.settle_all(&pools, &|_| true));
         };
         let _alone = places.changing.lock();
         let due = self.due_alone(name)?;
