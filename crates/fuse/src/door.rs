@@ -335,12 +335,14 @@ impl fuser::Filesystem for Door {
                 buf.resize(size, 0);
             }
             let part = buf.get_mut(..size).unwrap_or_default();
-            match place.fs.read(place.object, offset, part) {
+            let read = place.fs.read(place.object, offset, part);
+            // Before the answer: who has it may set the time himself, as backups do, and that is to stay.
+            self.accessed(&place);
+            match read {
                 Ok(count) => reply.data(part.get(..count).unwrap_or_default()),
                 Err(e) => reply.error(errno(&e)),
             }
         });
-        self.accessed(&place);
     }
 
     fn write(

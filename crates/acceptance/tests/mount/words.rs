@@ -393,6 +393,38 @@ fn files_without_names_live_until_they_are_closed() {
     assert!(!leaked.out.contains("3M"), "files without names are still there: {leaked}");
 }
 
+/// Seen red: in some of these rounds it was the time of the read after all.
+#[test]
+fn a_time_that_is_set_after_reading_stays() {
+    use rustix::fs::{self as sys, AtFlags, OFlags, StatxFlags, Timespec, Timestamps};
+    if !wanted("times of access that are set") {
+        return;
+    }
+    let stage = stage(256 << 20, "");
+    let served = serve(&stage, "tank", "m");
+    let path = served.at("file");
+    fs::write(&path, vec![1; 5000]).unwrap();
+    let old = Timespec { tv_sec: 999_000_000, tv_nsec: 0 };
+    let times = Timestamps { last_access: old, last_modification: old };
+    // Past the cache of the kernel, and its memory of attributes.
+    let file = File::from(sys::open(&path, OFlags::RDONLY | OFlags::DIRECT, 0.into()).unwrap());
+    for round in 0..1000 {
+        sys::futimens(&file, &times).unwrap();
+        assert_eq!(file.read_at(&mut [0; 8192], 0).unwrap(), 5000);
+        sys::futimens(&file, &times).unwrap();
+        rt::time::sleep(std::time::Duration::from_millis(1));
+        let seen = sys::statx(
+            &file,
+            "",
+            AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC,
+            StatxFlags::ATIME,
+        );
+        assert_eq!(seen.unwrap().stx_atime.tv_sec, old.tv_sec, "round {round}");
+    }
+    drop(file);
+    served.unmount(&stage);
+}
+
 /// Asks the same of a directory of the mount and of a tmpfs, as root and as others: permissions, access control
 /// lists, what is inherited, and which bits go when.
 const PERMISSIONS: &str = r"
