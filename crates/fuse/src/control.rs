@@ -49,7 +49,11 @@ impl Door {
     pub(crate) fn snapshot_root(&self, name: &[u8]) -> Answer<Option<Place>> {
         let Ok(name) = str::from_utf8(name) else { return Ok(None) };
         match self.spaces.has_snapshot(name)? {
-            true => Ok(Some(self.spaces.snapshot(name)?)),
+            true => match self.spaces.snapshot(name) {
+                // It was destroyed just now.
+                Err(_) if !self.spaces.has_snapshot(name)? => Ok(None),
+                found => found.map(Some),
+            },
             false => Ok(None),
         }
     }

@@ -146,9 +146,12 @@ impl Door {
         let entries = self.control_entries(number)?;
         for (at, entry) in entries.iter().enumerate().skip(from as usize) {
             let (name, next) = (&entry.name[..], at as u64 + 1);
-            // Who is told of attributes is told of the snapshot itself.
+            // Who is told of attributes is told of the snapshot itself; one that was destroyed just now is not there.
             let place = match plus && entry.is_snapshot {
-                true => self.snapshot_root(name)?,
+                true => match self.snapshot_root(name)? {
+                    None => continue,
+                    there => there,
+                },
                 false => None,
             };
             let number = place.as_ref().map_or(entry.number, Place::number);

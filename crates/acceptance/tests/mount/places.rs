@@ -13,6 +13,7 @@ use std::time::Duration;
 use acceptance::mounts::Tidy;
 use acceptance::{Server, Stage};
 use client::{Client, Open, Options, Subject};
+use rt::sync::atomic::{AtomicBool, Ordering};
 use testkit::Ran;
 
 use crate::served::{judged, wanted};
@@ -535,6 +536,36 @@ fn what_was_open_when_a_mount_is_cut_off_is_not_kept() {
     assert!((0..20).any(|_| referenced() < 1 << 20), "{}", referenced());
     drop(server.stop());
     judged(&stage);
+}
+
+/// Seen red: the list was empty, or could not be read, when a snapshot was destroyed meanwhile.
+#[test]
+fn snapshots_that_come_and_go_hide_no_others() {
+    if !wanted("snapshots that come and go hide no others") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let dir = stage.aside("t/a/.zfs/snapshot");
+    drop(stage.ok("zfs snapshot tank/a@t"));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..40 {
+                drop(stage.ok("zfs snapshot tank/a@u"));
+                drop(stage.ok("zfs destroy tank/a@u"));
+            }
+            done.store(true, Ordering::Release);
+        });
+        while !done.load(Ordering::Acquire) {
+            let names: Vec<_> = dir.read_dir().unwrap().map(|e| e.unwrap().file_name()).collect();
+            let stays = |name: &str| names.iter().any(|there| there == name);
+            if !(stays("s") && stays("t")) {
+                done.store(true, Ordering::Release);
+                panic!("{names:?}");
+            }
+        }
+    });
+    drop(server.stop());
 }
 
 #[test]

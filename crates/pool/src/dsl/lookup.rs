@@ -84,8 +84,14 @@ pub fn snapshots(mos: &Mos, head: &DslDatasetPhys) -> Result<Vec<(String, u64, D
         let more = ruins.datasets(dir, &out);
         out.extend(more.into_iter().filter(|(_, object)| *object != heads));
     }
-    let read = |(name, object)| match mos.dataset(object) {
+    let is_named = |name: &str, object| {
+        let named = Zap::open(&mos.objset, names).and_then(|zap| zap.get_u64(name.as_bytes()));
+        named.is_ok_and(|named| named == Some(object))
+    };
+    let read = |(name, object): (String, u64)| match mos.dataset(object) {
         Err(_) if mos.ruins.is_some() => None,
+        // It was destroyed just now.
+        Err(_) if !is_named(&name, object) => None,
         phys => Some(phys.map(|phys| (name, object, phys))),
     };
     let mut out: Vec<_> = out.into_iter().filter_map(read).collect::<Result<_>>()?;
