@@ -9,7 +9,7 @@ use std::path::Path;
 
 use acceptance::{SHAPES, Session, assert_verified};
 use device::{Device, WriteDevice, WriteFile};
-use fs::{Algorithm, Filesystem, NewObject, Owed, Setattr, Time, When, Who, make_filesystem, mode};
+use fs::{Algorithm, Filesystem, NewObject, Setattr, Time, When, Who, make_filesystem, mode};
 use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicU64, Ordering};
@@ -85,17 +85,6 @@ fn upload(fs: &Filesystem, number: u64, write: impl FnOnce()) {
     fs.watch(number).unwrap();
     write();
     fs.unwatch(number);
-}
-
-/// Writes what is given away; its digests are owed.
-fn write_given(fs: &Filesystem, number: u64, at: u64, bytes: &[u8]) -> Owed {
-    let (mut pieces, mut rest) = (fs.buffers_for(at, bytes.len()), bytes);
-    for piece in &mut pieces {
-        let (now, later) = rest.split_at(piece.len());
-        piece.copy_from_slice(now);
-        rest = later;
-    }
-    fs.write_given(number, at, pieces).unwrap()
 }
 
 fn set_mtime(fs: &Filesystem, number: u64, mtime: Time) {
@@ -343,7 +332,6 @@ fn random_operations_leave_no_stale_digest() {
         let mut numbers: Vec<u64> =
             (0..3u8).map(|i| create(session.filesystem(), &[b'a' + i])).collect();
         let mut open = [0u32; 3];
-        let mut debts: Vec<Owed> = Vec::new();
         let time = Time { secs: 1_000_000_000, nanos: 5 };
         for step in 0..400 {
             let fs = session.filesystem();
@@ -357,17 +345,7 @@ fn random_operations_leave_no_stale_digest() {
                     // Zeros now and then: blocks of them become holes.
                     let bytes =
                         if rng.below(5) == 0 { vec![0; length] } else { noise(rng.word(), length) };
-                    match rng.below(2) {
-                        0 => fs.write(number, at, &bytes).unwrap(),
-                        _ => debts.push(write_given(fs, number, at, &bytes)),
-                    }
-                    // Some later, in any order, and some not at all.
-                    for _ in 0..debts.len().min(rng.below(3) as usize) {
-                        let debt = debts.swap_remove(rng.below(debts.len() as u64) as usize);
-                        if rng.below(4) > 0 {
-                            fs.pay(debt);
-                        }
-                    }
+                    fs.write(number, at, &bytes).unwrap();
                 }
                 9 => drop(fs.append(number, b"tail").unwrap()),
                 10 => fs.truncate(number, at).unwrap(),
@@ -383,7 +361,6 @@ fn random_operations_leave_no_stale_digest() {
                 16 => fs.keep_digests(number).unwrap(),
                 17 => drop(session.pool().sync().unwrap()),
                 18 if open == [0; 3] => {
-                    debts.clear();
                     session.close().unwrap();
                     session = Session::open(images.path(), "tank", "tank").unwrap();
                 }
@@ -405,7 +382,6 @@ fn random_operations_leave_no_stale_digest() {
                 assert!(std::panic::catch_unwind(asked).is_ok(), "seed {seed}, step {step}");
             }
         }
-        drop(debts);
         session.close().unwrap();
         assert_verified(images.path(), "tank");
     }
@@ -431,10 +407,7 @@ fn many_at_once_leave_what_is_there() {
                                 1 => {
                                     fs.watch(number).unwrap();
                                     let bytes = noise(at, 1 + rng.below(90_000) as usize);
-                                    match rng.below(2) {
-                                        0 => fs.write(number, at, &bytes).unwrap(),
-                                        _ => fs.pay(write_given(fs, number, at, &bytes)),
-                                    }
+                                    fs.write(number, at, &bytes).unwrap();
                                     fs.unwatch(number);
                                 }
                                 _ => fs.punch_hole(number, at, rng.below(300_000)).unwrap(),

@@ -316,7 +316,7 @@ impl Object {
                 let mut buf = self.store.buffers().get(size);
                 buf.copy_from_slice(now);
                 let _writer = self.writer.lock();
-                self.put_record(tx, block, Arc::new(buf))?;
+                self.put_record(tx, block, buf)?;
             } else {
                 self.with_block_mut(tx, block, |bytes| {
                     bytes[inside..inside + part].copy_from_slice(now);
@@ -328,23 +328,18 @@ impl Object {
         Ok(())
     }
 
-    /// As [`Object::write`], of bytes that do not change any more: those of a whole record are not copied.
-    pub fn write_given(
-        self: &Arc<Self>,
-        tx: &Tx<'_>,
-        offset: u64,
-        data: &Arc<PooledBuf>,
-    ) -> Result<()> {
+    /// As [`Object::write`], of bytes that are given away: those of a whole record are not copied.
+    pub fn write_given(self: &Arc<Self>, tx: &Tx<'_>, offset: u64, data: PooledBuf) -> Result<()> {
         let size = u64::from(self.block_size()?);
         if data.len() as u64 != size || !offset.is_multiple_of(size) {
-            return self.write(tx, offset, data);
+            return self.write(tx, offset, &data);
         }
         let _writer = self.writer.lock();
-        self.put_record(tx, offset / size, data.clone())
+        self.put_record(tx, offset / size, data)
     }
 
     /// Puts a whole record in place; the caller holds `writer`.
-    fn put_record(self: &Arc<Self>, tx: &Tx<'_>, block: u64, buf: Record) -> Result<()> {
+    fn put_record(self: &Arc<Self>, tx: &Tx<'_>, block: u64, buf: PooledBuf) -> Result<()> {
         let mut state = self.state.lock();
         let head = state.newest.as_mut().ok_or_else(|| self.gone())?;
         if head.dnode.block_size() as usize != buf.len() {
@@ -354,7 +349,7 @@ impl Object {
         let changes = self.touch(&mut state, tx);
         tx.dirtied(buf.capacity() as u64, self.store.dsize_max(buf.len() as u64));
         changes.freed.remove(block, 1);
-        changes.records.insert(block, buf);
+        changes.records.insert(block, Arc::new(buf));
         let head = state.newest.as_mut().expect("looked at above");
         if block > head.dnode.max_block() {
             head.dnode.core_mut().max_block.set(block);
@@ -366,7 +361,7 @@ impl Object {
     pub fn fill(self: &Arc<Self>, tx: &Tx<'_>, records: Vec<PooledBuf>) -> Result<()> {
         let _writer = self.writer.lock();
         for (block, record) in (0..).zip(records) {
-            self.put_record(tx, block, Arc::new(record))?;
+            self.put_record(tx, block, record)?;
         }
         Ok(())
     }
@@ -395,7 +390,7 @@ impl Object {
             _ => self.with_block(block, |bytes| buf.copy_from_slice(bytes))?,
         }
         let result = f(&mut buf);
-        self.put_record(tx, block, Arc::new(buf))?;
+        self.put_record(tx, block, buf)?;
         Ok(result)
     }
 
@@ -527,7 +522,7 @@ impl Object {
         let head = state.newest.as_mut().ok_or_else(|| self.gone())?;
         head.dnode.core_mut().data_block_sectors.set((size / 512) as u16);
         drop(state);
-        old.map_or(Ok(()), |buf| self.put_record(tx, 0, Arc::new(buf)))
+        old.map_or(Ok(()), |buf| self.put_record(tx, 0, buf))
     }
 
     /// Frees the object with all its blocks.

@@ -10,7 +10,7 @@ use rt::buf::PooledBuf;
 use rt::sync::Arc;
 
 use crate::attrs::{mode, modified};
-use crate::digests::{Owed, Written};
+use crate::digests::Written;
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 use crate::new::Contents;
@@ -27,7 +27,7 @@ enum Chunk<'a> {
     /// They are copied.
     Shown(&'a [u8]),
     /// They may become a record.
-    Given(&'a Arc<PooledBuf>),
+    Given(PooledBuf),
 }
 
 impl Chunk<'_> {
@@ -86,8 +86,7 @@ impl Filesystem {
     pub fn write(&self, number: u64, offset: u64, data: &[u8]) -> Result<()> {
         let mut at = offset;
         for chunk in data.chunks(CHUNK) {
-            let digested = self.digest_written(number, at, chunk);
-            self.write_chunk(number, at, vec![(Chunk::Shown(chunk), digested)])?;
+            self.write_chunk(number, at, vec![Chunk::Shown(chunk)])?;
             at += chunk.len() as u64;
         }
         self.done(number)
@@ -109,36 +108,34 @@ impl Filesystem {
         cut.collect()
     }
 
-    /// Writes what is in [`Filesystem::buffers_for`] this place, in one change: whole records are not copied. The digests of
-    /// it are owed: whoever waits for the write can be told before.
+    /// Writes what is in [`Filesystem::buffers_for`] this place, in one change: whole records are not copied.
     ///
     /// # Errors
     /// As [`Filesystem::write`].
-    pub fn write_given(&self, number: u64, offset: u64, pieces: Vec<PooledBuf>) -> Result<Owed> {
-        let pieces: Vec<_> = pieces.into_iter().map(Arc::new).collect();
-        let (owed, later) = self.digest_later(number, offset, &pieces);
+    pub fn write_given(&self, number: u64, offset: u64, pieces: Vec<PooledBuf>) -> Result<()> {
         if !pieces.is_empty() {
-            self.write_chunk(number, offset, pieces.iter().map(Chunk::Given).zip(later).collect())?;
+            self.write_chunk(number, offset, pieces.into_iter().map(Chunk::Given).collect())?;
         }
-        self.done(number)?;
-        Ok(owed)
+        self.done(number)
     }
 
     /// Writes pieces, one behind the other, in one change.
-    fn write_chunk(
-        &self,
-        number: u64,
-        mut at: u64,
-        chunk: Vec<(Chunk<'_>, Written)>,
-    ) -> Result<()> {
-        let length = chunk.iter().map(|(piece, _)| piece.bytes().len() as u64).sum();
+    fn write_chunk(&self, number: u64, mut at: u64, chunk: Vec<Chunk<'_>>) -> Result<()> {
+        let length = chunk.iter().map(|piece| piece.bytes().len() as u64).sum();
+        let mut end = at;
+        let digested = chunk.into_iter().map(|piece| {
+            let digested = self.digest_written(number, end, piece.bytes());
+            end += piece.bytes().len() as u64;
+            (piece, digested)
+        });
+        let digested: Vec<_> = digested.collect();
         let _lock = self.lock(number);
         let object = self.object(number)?;
         if self.dataset.has_user_quotas() {
             self.charge(Payers::of(&self.znode_of(&object)?), length, 0)?;
         }
         let tx = self.enter(length)?;
-        for (piece, digested) in chunk {
+        for (piece, digested) in digested {
             let (size, length) = (self.file_size(&object)?, piece.bytes().len() as u64);
             self.write_digested(&tx, &object, size, at, piece, digested)?;
             self.tell_written(&tx, number, at, length);

@@ -21,7 +21,7 @@ use wire::{
 
 use super::beside::Beside;
 use super::handles::{Moved, Session, Sessions};
-use super::requests::{Bulk, Done, Goal, answer, goal};
+use super::requests::{Bulk, Goal, answer, goal};
 use super::shares::Shares;
 use super::tree::{Result, fail};
 use super::turns::Turns;
@@ -169,24 +169,24 @@ impl<'a> Lane<'a> {
             }
             let Came { head, request, memory: part_memory } = self.receive()?;
             self.turns.came(moved.requests.fetch_add(1, Ordering::Relaxed));
-            let (done, memory) = match goal(session, &request) {
+            let done = match goal(session, &request) {
                 Ok(goal) => {
                     let (bulk, memory) = self.bulk(head, goal.as_ref())?;
                     // What reads asks for its own, and must hold nothing while it waits.
                     drop(part_memory);
-                    (answer(session, request, goal, bulk, self.supply), Some(memory))
+                    let done = answer(session, request, goal, bulk, self.supply);
+                    drop(memory);
+                    done
                 }
                 Err(failure) => {
                     self.pass_over(head)?;
-                    (Err(failure), None)
+                    Err(failure)
                 }
             };
-            let (answer, read, debt) = match done {
-                Ok(Done { reply, bulk, debt }) => (Ok(reply), bulk, debt),
-                Err(failure) => (Err(failure), None, None),
+            let (answer, read) = match done {
+                Ok((reply, read)) => (Ok(reply), read),
+                Err(failure) => (Err(failure), None),
             };
-            // Of what is to be digested yet it stays.
-            let memory = memory.filter(|_| debt.is_some());
             if session.tree.is_ending() {
                 match &answer {
                     // The pool has gone before anything was done.
@@ -209,11 +209,6 @@ impl<'a> Lane<'a> {
                 Err(_) => {}
             }
             let sent = self.send(&answer, read);
-            // While the client reads its answer.
-            if let Some(debt) = debt {
-                debt.pay();
-            }
-            drop(memory);
             if let (Err(_), Ok(Reply::Opened { handle, .. })) = (&sent, &answer) {
                 // Nobody knows of it.
                 session.close(*handle);

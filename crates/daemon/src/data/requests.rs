@@ -1,9 +1,7 @@
 //! What each request does.
 
 use format::znode::Time;
-use fs::{
-    Algorithm, Attrs, FsError, Lent, NewObject, Object, Owed, Setattr, When, Who, code, mode,
-};
+use fs::{Algorithm, Attrs, FsError, Lent, NewObject, Object, Setattr, When, Who, code, mode};
 use rt::Grant;
 use rt::buf::PooledBuf;
 use rt::sync::Arc;
@@ -73,33 +71,6 @@ impl Bulk {
     }
 }
 
-/// What became of a request.
-pub(super) struct Done {
-    pub(super) reply: Reply,
-    /// What is read goes with the reply.
-    pub(super) bulk: Option<Bulk>,
-    /// What can be done when the client has its answer.
-    pub(super) debt: Option<Debt>,
-}
-
-impl Done {
-    fn with(reply: Reply, bulk: Bulk) -> Done {
-        Done { reply, bulk: Some(bulk), debt: None }
-    }
-}
-
-/// Digests that are owed of a file, which stays open for them.
-pub(super) struct Debt {
-    handle: Arc<Handle>,
-    owed: Owed,
-}
-
-impl Debt {
-    pub(super) fn pay(self) {
-        self.handle.place.fs.pay(self.owed);
-    }
-}
-
 /// Where the bulk bytes of a request go.
 pub(super) struct Goal {
     pub(super) handle: Arc<Handle>,
@@ -129,8 +100,10 @@ pub(super) fn answer(
     goal: Option<Goal>,
     bulk: Vec<PooledBuf>,
     supply: Supply<'_>,
-) -> Result<Done> {
-    let mut debt = goal.map(|goal| write(goal, bulk)).transpose()?;
+) -> Result<(Reply, Option<Bulk>)> {
+    if let Some(goal) = &goal {
+        write(goal, bulk)?;
+    }
     let reply = match request {
         Request::Open { who, path, how, mode } => {
             session.has_room()?;
@@ -150,25 +123,20 @@ pub(super) fn answer(
         }
         Request::Read { handle, offset, length } => {
             let handle = readable(session, handle)?;
-            let bulk = read(&handle, offset, length as usize, supply)?;
-            return Ok(Done::with(Reply::Bytes, bulk));
+            return Ok((Reply::Bytes, Some(read(&handle, offset, length as usize, supply)?)));
         }
         Request::ReadAll { handle, pieces } => {
             let bulk = read_all(&*readable(session, handle)?, &pieces, supply)?;
-            return Ok(Done::with(Reply::Bytes, bulk));
+            return Ok((Reply::Bytes, Some(bulk)));
         }
         Request::Get { who, path, length } => {
             let (handle, ..) = open(session, &who, &path, Open::READ, 0)?;
             let bulk = read(&handle, 0, length as usize, supply)?;
-            return Ok(Done::with(Reply::Got(stat(&handle.place)?), bulk));
+            return Ok((Reply::Got(stat(&handle.place)?), Some(bulk)));
         }
-        Request::Write { stable: false, close: false, .. } => Reply::Done,
         Request::Write { stable, .. } | Request::Put { stable, .. } => {
-            if let Some(Debt { handle, owed }) = debt.take() {
-                handle.place.fs.pay(owed);
-                if stable {
-                    sync(&handle)?;
-                }
+            if let Some(goal) = goal.filter(|_| stable) {
+                sync(&goal.handle)?;
             }
             if let Request::Write { handle, close: true, .. } = request {
                 drop(session.close(handle));
@@ -275,7 +243,7 @@ pub(super) fn answer(
             Reply::Space(Space { total: used.saturating_add(free), free, used, quota: 0 })
         }
     };
-    Ok(Done { reply, bulk: None, debt })
+    Ok((reply, None))
 }
 
 fn readable(session: &Session, number: u64) -> Result<Arc<Handle>> {
@@ -350,7 +318,7 @@ fn sync(handle: &Handle) -> Result<()> {
 }
 
 /// Writes what came of bulk bytes.
-fn write(goal: Goal, bulk: Vec<PooledBuf>) -> Result<Debt> {
+fn write(goal: &Goal, bulk: Vec<PooledBuf>) -> Result<()> {
     let Goal { handle, offset } = goal;
     let length = bulk.iter().map(|piece| piece.len() as u64).sum();
     if offset.checked_add(length).is_none_or(|end| end > i64::MAX as u64) {
@@ -359,8 +327,7 @@ fn write(goal: Goal, bulk: Vec<PooledBuf>) -> Result<Debt> {
     if handle.of_user {
         disarm(&handle.place)?;
     }
-    let owed = handle.place.fs.write_given(handle.place.object, offset, bulk).map_err(told)?;
-    Ok(Debt { handle, owed })
+    handle.place.fs.write_given(handle.place.object, *offset, bulk).map_err(told)
 }
 
 /// Opens a file for somebody; with it its attributes, and since when nothing of its pool can have been lost, in

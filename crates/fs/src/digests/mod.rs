@@ -15,8 +15,7 @@ use dmu::{Object, Tx};
 use format::nvlist::{NvList, Value};
 use format::sa::Attr;
 use format::xrdcks::{self, Kept, State};
-use rt::buf::PooledBuf;
-use rt::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use rt::sync::atomic::{AtomicUsize, Ordering};
 use rt::sync::{Arc, Mutex};
 
 use crate::attrs::{self, Attrs, mode};
@@ -35,9 +34,6 @@ const READ_AT_CLOSE: u64 = 8 << 20;
 const ATTEMPTS: usize = 4;
 /// Gaps that are looked at at once.
 const GAPS_MAX: usize = PARTS_MAX;
-/// Pieces of a file whose digests may be owed, at most: more than are written at once. Of others they are made when they
-/// are missed.
-const OWED_MAX: usize = 256;
 
 /// A digest that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,24 +82,6 @@ struct Watched {
     /// The version whose digests are kept.
     kept: u64,
     parts: Parts,
-    /// What was written and is not digested yet, if nobody has written there since.
-    owed: Vec<Piece>,
-}
-
-/// A piece of a file that was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    /// No other has this number, in any file.
-    number: u64,
-    at: u64,
-    end: u64,
-}
-
-/// What was written and is to be digested yet.
-#[must_use = "the digests of what is not paid have to be made by reading"]
-pub struct Owed {
-    file: u64,
-    pieces: Vec<(Piece, Arc<PooledBuf>)>,
 }
 
 /// The files that are watched, by number.
@@ -111,8 +89,6 @@ pub(crate) struct Digests {
     tables: Vec<Mutex<BTreeMap<u64, Watched>>>,
     files: AtomicUsize,
     entries: AtomicUsize,
-    /// Pieces that were owed so far.
-    pieces: AtomicU64,
 }
 
 impl Default for Digests {
@@ -121,7 +97,6 @@ impl Default for Digests {
             tables: (0..TABLES).map(|_| Mutex::default()).collect(),
             files: AtomicUsize::new(0),
             entries: AtomicUsize::new(0),
-            pieces: AtomicU64::new(0),
         }
     }
 }
@@ -159,38 +134,18 @@ impl Digests {
         self.with(number, |_| ()).is_some()
     }
 
-    /// Bytes of a file have changed, to those that were `written`. Its lock is held.
-    fn changed(&self, number: u64, at: u64, end: u64, written: Written) {
+    /// Bytes of a file have changed, to those of `parts`; `None`: to others. Its lock is held.
+    fn changed(&self, number: u64, at: u64, end: u64, parts: Option<Vec<(u64, Digest)>>) {
         self.with(number, |watched| {
             watched.version += 1;
-            watched.owed.retain(|piece| piece.end <= at || end <= piece.at);
-            match written {
-                Written::Digested(parts) => self.put(watched, parts),
-                Written::Unknown => watched.parts.forget(at, end),
-                Written::Later(piece) => {
-                    watched.parts.forget(at, end);
-                    if watched.owed.len() < OWED_MAX {
-                        watched.owed.push(piece);
+            match parts {
+                None => watched.parts.forget(at, end),
+                Some(parts) => {
+                    for (at, part) in parts {
+                        let room = self.room(watched.parts.count());
+                        watched.parts.put(at, part, room);
                     }
                 }
-            }
-        });
-    }
-
-    fn put(&self, watched: &mut Watched, parts: Vec<(u64, Digest)>) {
-        for (at, part) in parts {
-            let room = self.room(watched.parts.count());
-            watched.parts.put(at, part, room);
-        }
-    }
-
-    /// The digests of a piece that were owed.
-    fn paid(&self, number: u64, piece: Piece, parts: Vec<(u64, Digest)>) {
-        self.with(number, |watched| {
-            let before = watched.owed.len();
-            watched.owed.retain(|owed| *owed != piece);
-            if watched.owed.len() < before {
-                self.put(watched, parts);
             }
         });
     }
@@ -199,70 +154,32 @@ impl Digests {
     fn learned(&self, number: u64, version: u64, at: u64, part: Digest) {
         self.with(number, |watched| {
             if watched.version == version {
-                self.put(watched, vec![(at, part)]);
+                let room = self.room(watched.parts.count());
+                watched.parts.put(at, part, room);
             }
         });
     }
 }
 
-/// What is known of bytes that are about to be written.
-pub(crate) enum Written {
-    /// Nobody wants to know anything.
-    Unknown,
-    /// They were digested, before their file is locked.
-    Digested(Vec<(u64, Digest)>),
-    /// They will be, when they are written.
-    Later(Piece),
-}
+/// What is about to be written, digested before its file is locked.
+pub(crate) struct Written(Option<Vec<(u64, Digest)>>);
 
 impl Filesystem {
     /// The digests of what is about to be written, if somebody wants them.
     pub(crate) fn digest_written(&self, number: u64, at: u64, data: &[u8]) -> Written {
-        match self.shared.digests.is_watched(number) {
-            true => Written::Digested(parts::cut(at, data)),
-            false => Written::Unknown,
-        }
-    }
-
-    /// The same, of pieces one behind the other, which are digested when they were written.
-    pub(crate) fn digest_later(
-        &self,
-        number: u64,
-        mut at: u64,
-        pieces: &[Arc<PooledBuf>],
-    ) -> (Owed, Vec<Written>) {
-        let digests = &self.shared.digests;
-        let mut owed = Owed { file: number, pieces: Vec::new() };
-        if !digests.is_watched(number) {
-            return (owed, pieces.iter().map(|_| Written::Unknown).collect());
-        }
-        for bytes in pieces {
-            let number = digests.pieces.fetch_add(1, Ordering::Relaxed);
-            let piece = Piece { number, at, end: at.saturating_add(bytes.len() as u64) };
-            at = piece.end;
-            owed.pieces.push((piece, bytes.clone()));
-        }
-        let later = owed.pieces.iter().map(|(piece, _)| Written::Later(*piece)).collect();
-        (owed, later)
-    }
-
-    /// Makes the digests that are owed of a file that stays watched.
-    pub fn pay(&self, owed: Owed) {
-        for (piece, bytes) in owed.pieces {
-            let parts = parts::cut(piece.at, &bytes);
-            self.shared.digests.paid(owed.file, piece, parts);
-        }
+        let wanted = self.shared.digests.is_watched(number);
+        Written(wanted.then(|| parts::cut(at, data)))
     }
 
     /// It was written, in the change that has just been made; or that failed, and nobody knows.
     pub(crate) fn note_written(&self, number: u64, at: u64, end: u64, what: Written, done: bool) {
-        let what = if done { what } else { Written::Unknown };
-        self.shared.digests.changed(number, at, end, what);
+        let parts = what.0.filter(|_| done);
+        self.shared.digests.changed(number, at, end, parts);
     }
 
     /// Bytes from `at` to `end` are zeros now, or beyond the end of the file.
     pub(crate) fn note_cut(&self, number: u64, at: u64, end: u64) {
-        self.shared.digests.changed(number, at, end, Written::Unknown);
+        self.shared.digests.changed(number, at, end, None);
     }
 
     /// The contents of an object are about to change: what is kept of them goes in the same change.
