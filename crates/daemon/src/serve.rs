@@ -90,8 +90,8 @@ pub enum ServeError {
     Pool(#[from] verbs::Error),
 }
 
-/// Serves pools until SIGTERM, SIGINT or, unless that is ignored, SIGHUP. `engine` knows the remembered pools; `run` runs the commands that are
-/// forwarded. True: every pool was closed.
+/// Serves pools until SIGTERM, SIGINT or, unless that is ignored, SIGHUP. `engine` knows the remembered pools; `run`
+/// runs the commands that are forwarded. True: every pool was closed.
 ///
 /// # Errors
 /// It did not come to serving.

@@ -157,7 +157,7 @@ impl Filesystem {
             }
             return match (list, is_there) {
                 (None, false) => Ok(()),
-                _ => self.change_xattr_locked(lock, number, name, list, None, |_| ()),
+                _ => self.change_xattr(lock, number, name, list, None, |_| ()),
             };
         }
         let mode = entries.as_deref().map(bits);
@@ -172,7 +172,7 @@ impl Filesystem {
         let stored = list.filter(|_| entries.as_deref().is_some_and(|e| !is_trivial(e)));
         match (stored, is_there) {
             (None, false) => self.change_attrs_locked(lock, number, set),
-            _ => self.change_xattr_locked(lock, number, name, stored, None, set),
+            _ => self.change_xattr(lock, number, name, stored, None, set),
         }
     }
 }

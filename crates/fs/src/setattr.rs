@@ -117,7 +117,7 @@ impl Filesystem {
             Some(list) => {
                 change(&mut attrs);
                 let list = acl::chmod(&list, attrs.permissions());
-                self.change_xattr_locked(lock, number, acl::ACCESS, Some(&list), None, change)
+                self.change_xattr(lock, number, acl::ACCESS, Some(&list), None, change)
             }
         }
     }

@@ -135,7 +135,7 @@ impl Filesystem {
 
     /// Sets an extended attribute; `None` removes it.
     pub fn set_xattr(&self, number: u64, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        self.change_xattr(number, name, value, None, |_| ())
+        self.set_xattr_if(number, name, value, None)
     }
 
     /// As [`Filesystem::set_xattr`]; it must be there, or must not, as `must_be` says.
@@ -143,27 +143,16 @@ impl Filesystem {
         &self,
         number: u64,
         name: &[u8],
-        value: &[u8],
-        must_be: Option<bool>,
-    ) -> Result<()> {
-        self.change_xattr(number, name, Some(value), must_be, |_| ())
-    }
-
-    /// Sets an extended attribute and, in the same change, other attributes.
-    pub(crate) fn change_xattr(
-        &self,
-        number: u64,
-        name: &[u8],
         value: Option<&[u8]>,
         must_be: Option<bool>,
-        change: impl FnOnce(&mut Attrs),
     ) -> Result<()> {
         check_attribute(name)?;
-        self.change_xattr_locked(self.lock(number), number, name, value, must_be, change)
+        self.change_xattr(self.lock(number), number, name, value, must_be, |_| ())
     }
 
-    /// The same, of one that is locked, by a name that can be.
-    pub(crate) fn change_xattr_locked(
+    /// Sets an extended attribute of an object that is locked, by a name that can be, and in the same change other
+    /// attributes.
+    pub(crate) fn change_xattr(
         &self,
         lock: Locked<'_>,
         number: u64,

@@ -2,7 +2,8 @@
 
 use nix::sys::signal::{SigSet, Signal};
 
-/// SIGTERM, SIGINT and, unless the process was started with it ignored, SIGHUP of this process, held back from all threads that are started from now on.
+/// SIGTERM, SIGINT and, unless the process was started with it ignored, SIGHUP of this process, held back from all
+/// threads that are started from now on.
 #[derive(Debug)]
 pub struct Signals(SigSet);
 

@@ -105,14 +105,14 @@ impl Door {
         let done = match self.sort(name)? {
             // Whether he is in the file's group by another one of his is not told: then he can set the bit anew.
             Name::Acl => fs.set_acl(object, name, Some(value), (req.uid(), req.gid())),
-            Name::Plain => fs.set_xattr_if(object, name, value, must_be),
+            Name::Plain => fs.set_xattr_if(object, name, Some(value), must_be),
             Name::User(bare) => {
                 let other = match has_namespace(bare) {
                     true => None,
                     false => fs.xattr(object, bare).map_err(|e| errno(&e))?,
                 };
                 match (other, must_be) {
-                    (None, _) => fs.set_xattr_if(object, name, value, must_be),
+                    (None, _) => fs.set_xattr_if(object, name, Some(value), must_be),
                     (Some(_), Some(false)) => return Err(Errno::EEXIST),
                     (Some(_), _) => fs
                         .set_xattr(object, name, Some(value))
