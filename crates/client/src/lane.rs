@@ -110,13 +110,17 @@ impl Lane {
         to: &mut [u8],
     ) -> Result<(Answer, usize), Broken> {
         // Whose answer is owed comes first, and over the socket.
-        let looks_now = self.is_of_few && self.owed.is_empty();
+        let looks_now = self.is_of_few && self.owed.is_empty() && self.look.is_likely();
         self.trays().filter(|_| looks_now).inspect(|trays| trays.look());
         self.ask(frame, bulk)?;
         self.take_owed()?;
         if self.is_of_few && self.inbox.is_empty() {
             let trays = self.beside.as_ref().map(|beside| &beside.trays);
-            let _ = self.look.over(&self.stream, trays, &mut self.inbox);
+            if self.look.over(&self.stream, trays, &mut self.inbox).is_none() {
+                let answered = self.answer(to);
+                self.look.came();
+                return answered;
+            }
         }
         self.answer(to)
     }

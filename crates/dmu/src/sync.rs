@@ -176,6 +176,7 @@ impl Syncing<'_> {
             }
             all.merge(work.tally);
             out.push(Synced { object: work.object, old: work.frozen.synced, new });
+            rt::thread::give_way();
         }
         Ok((out, all))
     }

@@ -2,6 +2,11 @@
 //!
 //! The one idea: a panic of a thread goes on in whoever joins it; no thread dies silently.
 
+use std::cell::Cell;
+use std::time::Duration;
+
+use crate::time::{self, Instant};
+
 #[derive(Debug)]
 enum Form<T> {
     System(std::thread::JoinHandle<T>),
@@ -69,6 +74,30 @@ pub fn yield_now() {
         return shuttle::thread::yield_now();
     }
     std::thread::yield_now();
+}
+
+/// So long a thread works before others may run.
+const TURN: Duration = Duration::from_micros(100);
+
+thread_local! {
+    /// When this thread last let others run.
+    static GAVE_WAY: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Lets others run, if this thread has not for a while. It belongs between the pieces of work that nobody waits for yet:
+/// the system leaves a core for some milliseconds to whoever is at work, and who asks for something small, or answers, would
+/// wait for their end.
+pub fn give_way() {
+    let now = time::now();
+    GAVE_WAY.with(|last| match last.get() {
+        Some(at) if now.saturating_since(at) < TURN => {}
+        Some(_) => {
+            yield_now();
+            // What others have run is not its own.
+            last.set(Some(time::now()));
+        }
+        None => last.set(Some(now)),
+    });
 }
 
 /// Cores that this process may use, at least 1. Obeys the affinity mask and the cgroup's quota.

@@ -6,7 +6,8 @@
 //! once, and from inside a job, without a deadlock.
 //!
 //! A worker spins for a moment after its last job before it parks, because batches come one after
-//! the other; starting a run costs about a microsecond then.
+//! the other; starting a run costs about a microsecond then. Between jobs whoever has worked for a while gives way: what is
+//! done in runs is seldom what somebody waits for, and fills all cores.
 //!
 //! `unsafe` here: the closure borrows from the caller's stack, and the workers outlive it. The
 //! proof stands at `Run`.
@@ -68,6 +69,7 @@ impl Run {
                 self.broken.store(true, Ordering::Relaxed);
                 self.panic.lock().get_or_insert(payload);
             }
+            thread::give_way();
         }
         // AcqRel: whoever sees the last count sees what all the jobs wrote.
         if called > 0 && self.done.fetch_add(called, Ordering::AcqRel) + called == self.jobs {
@@ -194,6 +196,7 @@ impl Workers {
         if self.threads.is_empty() || jobs <= 1 {
             for job in 0..jobs {
                 body(0, job);
+                thread::give_way();
             }
             return;
         }

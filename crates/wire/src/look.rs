@@ -1,35 +1,52 @@
 //! Looking for what comes, before sleeping until it does.
 //!
 //! The one idea: to sleep and to be woken takes as long as a small request. So where few ask, each side looks for the
-//! other's word for some microseconds first. It lets others run meanwhile, and looks ever more seldom where that was in
-//! vain. Where many ask nobody should look: there is always somebody who has something to do.
+//! other's word for some microseconds first, and lets others run meanwhile. But who looks in vain has a core that others
+//! would have been woken on: so only what is likely to come soon is looked for, as a processor does with its branches. What came
+//! soon, or late, after the same few times before is what is expected.
+//!
+//! Where many ask nobody should look: there is always somebody who has something to do.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
+
+use rt::time::{Instant, now};
 
 use crate::inbox::Inbox;
 use crate::trays::Trays;
 
 /// How long it is looked for, at most: about as long as a client thinks between two requests.
 const LOOK: Duration = Duration::from_micros(150);
-/// After so many times in vain, one after the other, it is not waited any longer until the next.
-const VAIN_MAX: u32 = 8;
+/// Who sleeps is woken so much later, at most.
+const WAKING: Duration = Duration::from_micros(50);
 
 /// Looks at a tray for each at a socket, which takes the system, as letting others run does.
 const GLANCES: usize = 16;
 
-/// How it went so far.
-#[derive(Debug, Default)]
+/// What is waited for, time after time.
+#[derive(Debug)]
 pub struct Look {
-    /// Times that were in vain, one after the other.
-    vain: u32,
-    /// Times that are left out until the next.
-    rest: u32,
+    expected: Expected,
+    /// When it was waited for this time, and for how long it would be soon.
+    since: Instant,
+    soon: Duration,
+}
+
+impl Default for Look {
+    fn default() -> Look {
+        Look { expected: Expected::default(), since: now(), soon: LOOK }
+    }
 }
 
 impl Look {
-    /// Looks for a while whether something has come, on a socket or on the tray, which is left then; how many bytes
-    /// have, 0 at the end. `None`: nothing has.
+    /// Is what comes next likely to come soon?
+    #[must_use]
+    pub fn is_likely(&self) -> bool {
+        self.expected.is_soon()
+    }
+
+    /// If it is likely, looks for a while whether something has come, on a socket or on the tray, which is left then; how many
+    /// bytes have, 0 at the end. `None`: nothing has, and who gets it later says so ([`Look::came`]).
     pub fn over(
         &mut self,
         socket: impl AsFd + Copy,
@@ -46,27 +63,69 @@ impl Look {
             (0..GLANCES).find_map(glance).or_else(|| inbox.fill_now(socket))
         });
         // Also where it came over the socket: who does not look must not seem to.
-        trays.leave(inbox).or(found)
+        let left = trays.leave(inbox);
+        if left.is_some() && found.is_none() {
+            self.came();
+        }
+        left.or(found)
     }
 
-    /// Looks for a while whether something has come, by `come`, which does not wait.
+    /// The same, by `come`, which does not wait.
     fn at<T>(&mut self, mut come: impl FnMut() -> Option<T>) -> Option<T> {
-        if self.rest > 0 {
-            self.rest -= 1;
+        self.since = now();
+        if !self.is_likely() {
+            self.soon = LOOK + WAKING;
             return None;
         }
-        let start = rt::time::now();
-        while start.elapsed() < LOOK {
+        self.soon = LOOK;
+        while self.since.elapsed() < LOOK {
             let found = come();
             if found.is_some() {
-                self.vain = 0;
+                self.came();
                 return found;
             }
             rt::thread::yield_now();
         }
-        self.vain = (self.vain + 1).min(VAIN_MAX);
-        self.rest = (1 << self.vain) - 1;
         None
+    }
+
+    /// What was waited for has come.
+    pub fn came(&mut self) {
+        self.expected.learn(self.since.elapsed() < self.soon);
+    }
+}
+
+/// Whether what comes next comes soon, by how it was before.
+#[derive(Debug)]
+struct Expected {
+    /// The last times, the newest in the lowest bit: whether it was soon.
+    history: usize,
+    /// After each history, how sure it is: soon from [`SOON`] on.
+    after: [u8; 1 << TIMES],
+}
+
+/// So many times before matter: those of a large file that is sent in some pieces, and a pause behind the last.
+const TIMES: u32 = 6;
+/// From here on it is expected soon.
+const SOON: u8 = 2;
+/// As sure as it gets: it takes two times in a row to change that.
+const SURE: u8 = 3;
+
+impl Default for Expected {
+    fn default() -> Expected {
+        Expected { history: 0, after: [SOON; 1 << TIMES] }
+    }
+}
+
+impl Expected {
+    fn is_soon(&self) -> bool {
+        self.after[self.history] >= SOON
+    }
+
+    fn learn(&mut self, was_soon: bool) {
+        let after = &mut self.after[self.history];
+        *after = if was_soon { (*after + 1).min(SURE) } else { after.saturating_sub(1) };
+        self.history = (self.history << 1 | usize::from(was_soon)) % self.after.len();
     }
 }
 
@@ -74,19 +133,56 @@ impl Look {
 mod tests {
     use super::*;
 
+    /// How often it was expected soon and was not, and the other way round, of the last half of `times`.
+    fn wrong(expected: &mut Expected, times: &[bool]) -> (usize, usize) {
+        let (mut vain, mut missed) = (0, 0);
+        for (at, &was_soon) in times.iter().enumerate() {
+            if at >= times.len() / 2 {
+                vain += usize::from(expected.is_soon() && !was_soon);
+                missed += usize::from(!expected.is_soon() && was_soon);
+            }
+            expected.learn(was_soon);
+        }
+        (vain, missed)
+    }
+
     #[test]
-    fn it_looks_ever_more_seldom_until_there_is_something() {
+    fn what_comes_in_turns_is_foreseen() {
+        for pattern in [
+            &[true][..],
+            &[false],
+            &[true, false],
+            &[true, true, true, false],
+            &[true, false, false, false, false],
+        ] {
+            let mut expected = Expected::default();
+            assert_eq!(wrong(&mut expected, &pattern.repeat(100)), (0, 0), "{pattern:?}");
+            // Nor does it take long to see that it has become otherwise.
+            let other: Vec<_> = pattern.iter().map(|soon| !soon).collect();
+            assert_eq!(wrong(&mut expected, &other.repeat(40)), (0, 0), "not {pattern:?}");
+        }
+        // One that is late now and then is no reason not to look.
+        let mut times = vec![true; 1000];
+        (0..1000).step_by(97).for_each(|at| times[at] = false);
+        let (vain, missed) = wrong(&mut Expected::default(), &times);
+        assert!(vain <= 6 && missed == 0, "{vain} in vain, {missed} missed");
+    }
+
+    #[test]
+    fn only_what_is_likely_is_looked_for() {
         let mut look = Look::default();
-        assert_eq!(look.at(|| None::<u8>), None);
-        assert_eq!(look.at(|| Some(1)), None, "not so soon again");
-        assert_eq!((look.at(|| Some(1)), look.at(|| Some(2))), (Some(1), Some(2)));
-        let mut look = Look::default();
-        let mut looked = |times: u32| {
-            (0..times).for_each(|_| _ = look.at(|| None::<u8>));
-            look.vain
-        };
-        assert_eq!((looked(1), looked(2), looked(4), looked(8)), (1, 2, 3, 4));
-        assert_eq!(looked(10_000), VAIN_MAX);
-        assert!((0..1 << VAIN_MAX).any(|_| look.at(|| Some(1)).is_some()));
+        assert_eq!(look.at(|| Some(1)), Some(1));
+        (0..20).for_each(|_| {
+            assert_eq!(look.at(|| None::<u8>), None);
+            look.soon = Duration::ZERO;
+            look.came();
+        });
+        assert_eq!(look.at(|| Some(1)), None, "it was always late");
+        (0..20).for_each(|_| {
+            let _ = look.at(|| Some(1));
+            look.soon = Duration::MAX;
+            look.came();
+        });
+        assert_eq!(look.at(|| Some(2)), Some(2), "it is soon again");
     }
 }

@@ -224,7 +224,8 @@ impl<'a> Lane<'a> {
             return Ok(true);
         }
         let trays = self.beside.as_ref().map(|beside| &beside.trays);
-        let found = match self.turns.are_of_few() {
+        let few_ask = self.turns.are_of_few();
+        let found = match few_ask {
             true => self.look.over(self.stream, trays, &mut self.inbox),
             false => trays.and_then(|trays| trays.leave(&mut self.inbox)),
         };
@@ -238,7 +239,11 @@ impl<'a> Lane<'a> {
         // Between two requests a client may take as long as it likes.
         let mut fds = [PollFd::new(self.stream, PollFlags::IN)];
         while !has_come && poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
-        Ok(self.inbox.fill(&mut self.clock().over(self.stream))? > 0)
+        let count = self.inbox.fill(&mut self.clock().over(self.stream))?;
+        if few_ask {
+            self.look.came();
+        }
+        Ok(count > 0)
     }
 
     /// Receives a head and the typed part that it announces, with the memory for it: little beside bulk bytes, which
@@ -337,7 +342,8 @@ impl<'a> Lane<'a> {
     /// Lays an answer where the client looks, or sends it. The client may ask again at once, so we look before.
     fn say(&self, clock: Clock<'_>, pieces: &[&[u8]]) -> std::io::Result<()> {
         let trays = self.beside.as_ref().map(|beside| &beside.trays);
-        trays.filter(|_| self.turns.are_of_few()).inspect(|trays| trays.look());
+        let looks_next = self.turns.are_of_few() && self.look.is_likely();
+        trays.filter(|_| looks_next).inspect(|trays| trays.look());
         match trays.is_some_and(|trays| trays.put(pieces)) {
             true => Ok(()),
             false => clock.write(self.stream, pieces),
