@@ -26,8 +26,6 @@ const MOVERS_MAX: usize = 64;
 const STRANGERS_MAX: usize = 8;
 /// Connections of clients, at most.
 const LANES_MAX: usize = 1024;
-/// Memory that is kept for what clients read and write, in bytes; of a small account it is a part.
-const BUFFERS_IDLE_BYTES: u64 = 32 << 20;
 /// How long nobody is taken after one could not be.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -78,8 +76,7 @@ pub(crate) fn accept(listener: &UnixListener, doors: &Arc<Doors>) {
 impl Doors {
     pub(crate) fn new(engine: Local, run: Arc<Run>, log: Form, sessions: Sessions) -> Doors {
         let memory = engine.memory().of(Holder::Clients);
-        let idle = BUFFERS_IDLE_BYTES.min(memory.cap() / 16) as usize;
-        let buffers = rt::BufPool::of(&memory, idle);
+        let buffers = rt::BufPool::of(&memory);
         let shares = Shares::of(memory.max(Class::Normal));
         let (commands, movers) = (Arc::default(), Arc::default());
         let (strangers, lanes) = (Arc::default(), Arc::default());

@@ -24,9 +24,6 @@ const DIRTY_PER_DISK_BYTES: u64 = 48 << 20;
 const AHEAD_BYTES: u64 = 4 << 30;
 /// The same where nothing is read ahead but by those who ask for it.
 const AHEAD_OF_FILES_BYTES: u64 = 768 << 20;
-/// Idle memory of recycled buffers, at most, and at most half of the account: what is dirty at a time comes back, and others
-/// get it at once.
-const BUFFERS_IDLE_BYTES: u64 = 384 << 20;
 /// Bytes that a worker takes at a time to write them: to files, and to disks at most.
 const RUN_BYTES: (u64, u64) = (1 << 20, 16 << 20);
 /// What a worker needs for each of them.
@@ -66,8 +63,6 @@ pub(crate) struct Memory {
     pub(crate) ahead: u64,
     /// Cached metadata.
     pub(crate) cache: usize,
-    /// Buffers that lie idle.
-    pub(crate) buffers_idle: usize,
 }
 
 impl Memory {
@@ -93,17 +88,8 @@ impl Memory {
         // Of the rest clients' requests are served, however many read on and on.
         let ahead = (normal / 4 * 3).min(ahead_max);
         let cache = CACHE_BYTES.min(cap / 4) as usize;
-        let buffers_idle = BUFFERS_IDLE_BYTES.min(cap / 2);
         let on_disks = disks.is_some();
-        Memory {
-            cap,
-            on_disks,
-            dirty_sync,
-            dirty_max,
-            ahead,
-            cache,
-            buffers_idle: buffers_idle as usize,
-        }
+        Memory { cap, on_disks, dirty_sync, dirty_max, ahead, cache }
     }
 
     /// Bytes that each of so many workers takes at a time to write them to disks: what all of them work with is an

@@ -94,7 +94,7 @@ pub struct OpenOptions {
 pub(crate) fn parts(present: Arc<Present>, memory: Option<&Account>) -> (Arc<Store>, Arc<Gate>) {
     let account = memory.cloned().unwrap_or_else(crate::memory::own_account);
     let memory = Memory::of(&present.get(), &account);
-    let buffers = Arc::new(BufPool::of(&account, memory.buffers_idle));
+    let buffers = Arc::new(BufPool::of(&account));
     let streams = Streams::new(&account, memory.ahead);
     (Arc::new(Store::new(present, buffers, memory.cache, streams)), Arc::default())
 }

@@ -9,6 +9,7 @@ mod memory;
 mod pool;
 
 pub use memory::ALIGN;
+pub(crate) use pool::WeakPool;
 pub use pool::{BufPool, PoolState, PooledBuf};
 
 use memory::Memory;

@@ -17,6 +17,7 @@ pub mod process;
 
 pub use holders::{Holder, Holding, Snapshot};
 
+use crate::buf::WeakPool;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use crate::time;
@@ -91,6 +92,7 @@ struct Shared {
     cap: u64,
     reserve: u64,
     members: AtomicU64,
+    buffers: Mutex<WeakPool>,
 }
 
 /// One of those who share an account: see [`Account::join`].
@@ -172,6 +174,7 @@ impl Account {
             cap: cap_bytes,
             reserve: reserve_bytes,
             members: AtomicU64::new(0),
+            buffers: Mutex::default(),
         });
         Account { shared, holder: Holder::Other }
     }
@@ -184,6 +187,11 @@ impl Account {
     /// The cap, in bytes.
     pub fn cap(&self) -> u64 {
         self.shared.cap
+    }
+
+    /// Its pool of buffers, if anybody has it.
+    pub(crate) fn buffers(&self) -> &Mutex<WeakPool> {
+        &self.shared.buffers
     }
 
     /// One more shares what is bounded for all together, as long as the member is kept.

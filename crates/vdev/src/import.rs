@@ -29,22 +29,20 @@ use std::path::{Path, PathBuf};
 /// Most top-level slots that a label is believed to count.
 const TOPS_MAX: u64 = 1 << 12;
 
-/// Bytes of idle buffers that the queues of a pool's disks keep together: so much for each, and at most this part
-/// of the machine's memory.
+/// Bytes of idle buffers that the queues of a pool's disks keep together, if they are of no account: so much for each, and at
+/// most this part of the machine's memory.
 const QUEUE_IDLE: (u64, u64) = (192 << 20, 8);
 
-/// Buffers for the queues of so many disks. What streams read ahead comes back to them, and goes out again: memory
-/// that had to come from the system each time would cost more than the copying.
-///
-/// What lies idle is leased from `memory`, if there is such an account (INV-5), and is half of it at most.
+/// Buffers for the queues of so many disks: those of `memory`, if there is such an account (INV-5). What streams read ahead
+/// comes back to them, and goes out again: memory that had to come from the system each time would cost more than the
+/// copying.
 pub fn queue_buffers(disks: usize, memory: Option<&Account>) -> BufPool {
-    let (each, part) = QUEUE_IDLE;
-    let idle = each.saturating_mul(disks as u64).min(rt::machine::memory_bytes() / part);
-    let bytes = |idle: u64| usize::try_from(idle).unwrap_or(usize::MAX);
-    match memory {
-        Some(account) => BufPool::of(account, bytes(idle.min(account.cap() / 2))),
-        None => BufPool::new(bytes(idle)),
-    }
+    let Some(account) = memory else {
+        let (each, part) = QUEUE_IDLE;
+        let idle = each.saturating_mul(disks as u64).min(rt::machine::memory_bytes() / part);
+        return BufPool::new(usize::try_from(idle).unwrap_or(usize::MAX));
+    };
+    BufPool::of(account)
 }
 
 /// A device that a scan looked at.

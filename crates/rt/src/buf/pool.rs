@@ -4,7 +4,8 @@
 //! (INV-5); the pool's cap limits only what lies idle, which the account knows of in steps. When more than
 //! that comes back, or others need the memory, idle memory goes to the system. A part of the account is the pool's for
 //! good: where everybody waits for memory, what one gives back the next one asks for, and pages that went to the system
-//! in between would have to be made anew.
+//! in between would have to be made anew. For the same reason an account has one pool of buffers, for all who share it: what
+//! a pool of disks leaves when it is exported is there for the next.
 //!
 //! Buffers are cut from regions on huge pages, several of one size from each. A region goes back to
 //! the system as a whole, when none of its buffers is in use.
@@ -27,8 +28,10 @@ const REGIONS_LEAST: usize = 256 << 20;
 const SINGLY: usize = 16 << 20;
 /// Idle bytes are leased in steps: most that go and come are no matter of the account's.
 const STEP: u64 = 4 << 20;
-/// The part of an account that is kept for what lies idle, while anybody uses buffers: one of so many, for all members of
-/// the account together.
+/// What lies idle of an account is at most one of so many parts: what is dirty at a time comes back, and others get it at
+/// once.
+const IDLE_PART: u64 = 2;
+/// The part of an account that is kept for what lies idle, while anybody uses buffers: one of so many.
 const KEPT_PART: u64 = 16;
 /// And no more than so many bytes.
 const KEPT_MAX: u64 = 64 << 20;
@@ -67,9 +70,8 @@ struct Idle {
     regions: usize,
     /// For what lies idle, if the pool belongs to an account.
     lease: Option<Grant>,
-    /// Of the lease so much is kept at most while nothing of it is needed, from the first buffer that comes back until a
-    /// rest.
-    kept_max: u64,
+    /// Of the lease so much is kept while nothing of it is needed, from the first buffer that comes back until a rest.
+    kept: u64,
 }
 
 struct Shared {
@@ -78,6 +80,10 @@ struct Shared {
     /// What lies idle belongs to an account.
     leased: bool,
 }
+
+/// A pool, as long as anybody has it.
+#[derive(Default)]
+pub(crate) struct WeakPool(Weak<Shared>);
 
 /// A pool of recycled page-aligned buffers. Clones are the same pool.
 #[derive(Clone)]
@@ -97,20 +103,28 @@ impl BufPool {
         BufPool::make(idle_bytes_max, None, 0)
     }
 
-    /// The same, with what lies idle leased from `account`: it goes to the system when others need it.
-    pub fn of(account: &Account, idle_bytes_max: usize) -> BufPool {
+    /// The one of `account`, from which what lies idle is leased: it goes to the system when others need it.
+    pub fn of(account: &Account) -> BufPool {
+        let mut slot = account.buffers().lock();
+        if let Some(shared) = slot.0.upgrade() {
+            return BufPool(shared);
+        }
+        let idle_max = account.cap() / IDLE_PART;
+        let kept = (account.cap() / KEPT_PART).min(KEPT_MAX) / STEP * STEP;
         let lease = account.of(Holder::Buffers).empty(Class::Elastic);
-        let kept_max = (account.cap() / KEPT_PART).min(KEPT_MAX).min(idle_bytes_max as u64);
-        let pool = BufPool::make(idle_bytes_max, Some(lease), kept_max);
+        let pool =
+            BufPool::make(usize::try_from(idle_max).unwrap_or(usize::MAX), Some(lease), kept);
+        slot.0 = Arc::downgrade(&pool.0);
+        drop(slot);
         let weak: Weak<dyn Reclaim> = Arc::<Shared>::downgrade(&pool.0);
         account.add_reclaimer(Class::Elastic, weak);
         pool
     }
 
-    fn make(idle_max: usize, lease: Option<Grant>, kept_max: u64) -> BufPool {
+    fn make(idle_max: usize, lease: Option<Grant>, kept: u64) -> BufPool {
         let classes = std::iter::repeat_with(Vec::new).take(CLASSES).collect();
         let leased = lease.is_some();
-        let idle = Mutex::new(Idle { classes, bytes: 0, singly: 0, regions: 0, lease, kept_max });
+        let idle = Mutex::new(Idle { classes, bytes: 0, singly: 0, regions: 0, lease, kept });
         BufPool(Arc::new(Shared { idle, idle_max, leased }))
     }
 
@@ -176,18 +190,12 @@ impl BufPool {
 }
 
 impl Idle {
-    /// What of the lease is kept now.
-    fn kept(&self) -> u64 {
-        let members = self.lease.as_ref().map_or(1, |lease| lease.account().members());
-        self.kept_max / members / STEP * STEP
-    }
-
     fn take(&mut self, class: usize) -> Option<Piece> {
         let piece = self.classes[class].pop()?;
         self.regions -= usize::from(piece.region_is_idle());
         self.bytes -= piece.len();
         piece.set_idle(false);
-        let kept = self.kept();
+        let kept = self.kept;
         if let Some(lease) = &mut self.lease
             && lease.bytes() > kept.max(self.bytes as u64 + 2 * STEP)
         {
@@ -198,7 +206,7 @@ impl Idle {
 
     /// More lies idle than did: what there is no lease for, or no room, is taken out.
     fn settle(&mut self, idle_max: usize) -> Vec<Piece> {
-        let (mut keep, mut slack, kept) = (idle_max, 0, self.kept());
+        let (mut keep, mut slack, kept) = (idle_max, 0, self.kept);
         if let Some(lease) = &mut self.lease {
             if lease.bytes() < kept && self.bytes > 0 {
                 lease.admit(kept - lease.bytes());
@@ -251,7 +259,7 @@ impl Idle {
                 freed.extend(out);
             }
         }
-        let kept = self.kept();
+        let kept = self.kept;
         if let Some(lease) = &mut self.lease {
             lease.shrink(kept.max((self.bytes as u64).next_multiple_of(STEP)));
         }
@@ -263,7 +271,7 @@ impl Reclaim for Shared {
     fn reclaim(&self, bytes: u64) {
         let Some(mut idle) = self.idle.try_lock() else { return };
         let keep = (idle.bytes as u64).saturating_sub(bytes) / STEP * STEP;
-        let keep = keep.max(idle.kept());
+        let keep = keep.max(idle.kept);
         let freed = idle.trim(keep as usize);
         drop(idle);
         drop(freed);

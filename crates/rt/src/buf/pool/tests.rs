@@ -148,7 +148,7 @@ fn a_part_lies_idle_while_others_wait() {
     const CAP: u64 = 512 << 20;
     const KEPT: usize = (CAP / KEPT_PART) as usize;
     let account = Account::new(CAP, 0);
-    let pool = BufPool::of(&account, 256 << 20);
+    let pool = BufPool::of(&account);
     let give_back = |bytes: usize| {
         let many: Vec<_> = (0..bytes >> 20).map(|_| pool.get(1 << 20)).collect();
         let others = account.grant(Class::Normal, CAP - KEPT as u64).unwrap();
@@ -165,9 +165,18 @@ fn a_part_lies_idle_while_others_wait() {
     assert!(account.try_grant(Class::Normal, CAP - KEPT as u64 + 1).is_none());
     account.rest();
     assert_eq!((pool.state().idle_bytes, account.used()), (0, 0));
-    // Those who share the account share the part.
-    let members = [account.join(), account.join()];
-    drop(pool.get(1 << 20));
-    assert_eq!(account.of(Holder::Buffers).held(), KEPT as u64 / 2);
-    drop(members);
+}
+
+/// What a pool of disks leaves when it is exported is there for the next.
+#[test]
+fn an_account_has_one_pool_as_long_as_anybody_has_it() {
+    let account = Account::new(512 << 20, 0);
+    let (kept, other) = (BufPool::of(&account), BufPool::of(&account.of(Holder::Clients)));
+    drop(other.get(1 << 20));
+    drop(other);
+    let idle = kept.state().idle_bytes;
+    assert!(idle >= 1 << 20);
+    assert_eq!(BufPool::of(&account).state().idle_bytes, idle);
+    drop(kept);
+    assert_eq!((account.used(), BufPool::of(&account).state().idle_bytes), (0, 0));
 }
