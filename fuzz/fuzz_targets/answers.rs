@@ -14,7 +14,7 @@ use rt::sync::{Arc, Mutex};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg};
 use wire::pipe::{Reader, pipe};
 use wire::trays::Trays;
-use wire::{FILES, HEADER, Head, Inbox, Look, Reply};
+use wire::{FILES, HEADER, Head, Inbox, Look, Reply, Way};
 
 const ROOT: Subject = Subject::ROOT;
 
@@ -23,21 +23,25 @@ type Script = Arc<Mutex<Vec<u8>>>;
 
 static SERVED: Mutex<Option<(std::path::PathBuf, Script)>> = Mutex::new(None);
 
-/// Takes a message from a client, whatever it is, from the socket or the tray; what comes beside it from the pipe.
+/// Takes a message from a client, whatever it is, from the socket or the tray; what comes beside it from the pipe or the bay.
 fn hear(
     stream: &mut UnixStream,
     requests: &Reader,
-    looks: Option<&Trays>,
+    trays: &Trays,
+    looks: bool,
     inbox: &mut Inbox,
 ) -> Option<()> {
-    if looks.is_some() {
-        let _ = Look::default().over(&*stream, looks, inbox);
+    if looks {
+        let _ = Look::default().over(&*stream, Some(trays), inbox);
     }
     let mut head = [0; HEADER];
     inbox.take(stream, &mut head).ok()?;
-    let Head { part, bulk, beside } = Head::read(head).expect("the client is honest");
-    inbox.take(stream, &mut vec![0; part + if beside { 0 } else { bulk }]).ok()?;
-    let mut left = if beside { bulk } else { 0 };
+    let Head { part, bulk, way } = Head::read(head).expect("the client is honest");
+    inbox.take(stream, &mut vec![0; part + if way == Way::Behind { bulk } else { 0 }]).ok()?;
+    if way == Way::Bay {
+        trays.empty(0, &mut vec![0; bulk]).expect("the client is honest");
+    }
+    let mut left = if way == Way::Pipe { bulk } else { 0 };
     while left > 0 {
         match requests.read(&mut vec![0; left]) {
             Ok(0) => return None,
@@ -64,7 +68,7 @@ fn serve(mut stream: UnixStream, script: &Script) -> Option<()> {
     let length = u32::from_le_bytes([hello[8], hello[9], hello[10], hello[11]]);
     stream.read_exact(&mut vec![0; length as usize]).ok()?;
     let welcome =
-        wire::encode(&wire::Answer::Ok(Reply::Welcome([7; 16])), 0, false).expect("short");
+        wire::encode(&wire::Answer::Ok(Reply::Welcome([7; 16])), 0, Way::Behind).expect("short");
     let ((to_us, requests), (answers, from_us)) = (pipe().ok()?, pipe().ok()?);
     let (trays, shared) = Trays::new().ok()?;
     let mut theirs = Some((to_us, from_us, shared));
@@ -78,19 +82,24 @@ fn serve(mut stream: UnixStream, script: &Script) -> Option<()> {
             let (how, length) = (script[0], usize::from(script[1]).min(script.len() - 2));
             let part: Vec<u8> = script.drain(..2 + length).skip(2).collect();
             let bulk = vec![how; usize::from(how & 31) * 1000];
-            let beside = how & 32 != 0;
-            let head = Head { part: part.len(), bulk: bulk.len(), beside }.bytes().to_vec();
+            let way = match how & 32 != 0 {
+                true if how & 16 != 0 => Way::Bay,
+                true => Way::Pipe,
+                false => Way::Behind,
+            };
+            let head = Head { part: part.len(), bulk: bulk.len(), way }.bytes().to_vec();
             match how >> 6 {
                 // As it is, which may be the beginning of something.
                 0 => (part, false, Vec::new(), how),
                 // What it says first is mostly right.
                 1 if first => (welcome.clone(), true, Vec::new(), how),
-                _ if beside => ([head, part].concat(), true, bulk, how),
-                _ => ([head, part, bulk].concat(), true, Vec::new(), how),
+                _ if way == Way::Behind => ([head, part, bulk].concat(), true, Vec::new(), how),
+                _ => ([head, part].concat(), true, bulk, how),
             }
         };
         if !lent.is_empty() {
             drop(answers.lend(&[&lent]));
+            let _ = trays.fill(&[&lent]);
         }
         // The client must live without this, in a program that has not provided for its end either.
         let mut rest = &said[..];
@@ -107,8 +116,7 @@ fn serve(mut stream: UnixStream, script: &Script) -> Option<()> {
             return None;
         }
         first = false;
-        let looks = Some(&trays).filter(|_| how & 16 != 0);
-        hear(&mut stream, &requests, looks, &mut inbox)?;
+        hear(&mut stream, &requests, &trays, how & 16 != 0, &mut inbox)?;
     }
 }
 

@@ -11,7 +11,7 @@ use verbs::layout::{Class, Group, GroupKind, Layout};
 use verbs::pools;
 use verbs::state::StateFile;
 use verbs::{Engine, Held, Local};
-use wire::{Answer, HEADER, Head, MAGIC, Reply, Request};
+use wire::{Answer, HEADER, Head, MAGIC, Reply, Request, Way};
 
 /// Bytes of its memory, at most.
 const MEMORY: u64 = 128 << 20;
@@ -92,7 +92,7 @@ impl Lane {
     /// Greets.
     pub fn new(mut stream: UnixStream, tree: &str) -> Lane {
         let hello = wire::Hello { tree: tree.into(), session: None, beside: false };
-        let frame = wire::encode(&hello, 0, false).expect("short");
+        let frame = wire::encode(&hello, 0, Way::Behind).expect("short");
         let part = &frame[HEADER..];
         let length = (part.len() as u32).to_le_bytes();
         stream.write_all(&[&MAGIC[..], &length, part].concat()).expect("a server");
@@ -103,7 +103,7 @@ impl Lane {
 
     /// Asks, and has the answer with its bulk bytes.
     pub fn ask(&mut self, request: &Request, bulk: &[u8]) -> (Answer, Vec<u8>) {
-        let frame = wire::encode(request, bulk.len(), false).expect("short");
+        let frame = wire::encode(request, bulk.len(), Way::Behind).expect("short");
         self.0.write_all(&[&frame, bulk].concat()).expect("the server is there");
         self.answer()
     }

@@ -26,7 +26,7 @@ use testkit::random::Rng;
 use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
 use wire::pipe::{Lender, pipe};
 use wire::trays::Trays;
-use wire::{Answer, Entry, FILES, Head, Inbox, Reply, Request, Stat};
+use wire::{Answer, Entry, FILES, Head, Inbox, MAGIC, Reply, Request, Stat, Way};
 
 const ROOT: Subject = Subject::ROOT;
 const READ: Open = Open::READ;
@@ -759,21 +759,26 @@ fn welcomed(listener: &UnixListener, files: &[OwnedFd]) -> (UnixStream, bool) {
     if !files.is_empty() {
         with.push(SendAncillaryMessage::ScmRights(&files));
     }
-    let welcome = wire::encode(&Answer::Ok(Reply::Welcome([7; 16])), 0, false).unwrap();
+    let welcome = wire::encode(&Answer::Ok(Reply::Welcome([7; 16])), 0, Way::Behind).unwrap();
     sendmsg(&stream, &[IoSlice::new(&welcome)], &mut with, SendFlags::NOSIGNAL).unwrap();
     (stream, rest.last() == Some(&1))
 }
 
 fn hear(stream: &mut UnixStream) -> Request {
+    hear_with_head(stream).1
+}
+
+fn hear_with_head(stream: &mut UnixStream) -> (Head, Request) {
     let mut head = [0; wire::HEADER];
     stream.read_exact(&mut head).unwrap();
-    let mut part = vec![0; Head::read(head).unwrap().part];
+    let head = Head::read(head).unwrap();
+    let mut part = vec![0; head.part];
     stream.read_exact(&mut part).unwrap();
-    wire::decode(&part).unwrap()
+    (head, wire::decode(&part).unwrap())
 }
 
 fn say(stream: &mut UnixStream, reply: Reply) {
-    stream.write_all(&wire::encode(&Answer::Ok(reply), 0, false).unwrap()).unwrap();
+    stream.write_all(&wire::encode(&Answer::Ok(reply), 0, Way::Behind).unwrap()).unwrap();
 }
 
 /// A server that cannot give all files, as to a client that may open no more: it is asked for none then.
@@ -892,7 +897,7 @@ fn who_lets_go_of_a_file_waits_for_who_connects() {
                         assert!(matches!(heard, Request::Close { handle: 7, .. }), "{heard:?}");
                         closed = true;
                         // Nobody waits for that: the client may have gone by then.
-                        let done = wire::encode(&Answer::Ok(Reply::Done), 0, false).unwrap();
+                        let done = wire::encode(&Answer::Ok(Reply::Done), 0, Way::Behind).unwrap();
                         drop(stream.write_all(&done));
                     }
                 }
@@ -963,7 +968,7 @@ fn bytes_that_were_lent_are_believed_while_the_connection_is_there() {
             let Request::Read { length, .. } = hear(&mut stream) else { panic!("a read") };
             let bytes = vec![u8::from(right); length as usize];
             assert_eq!(answers.lend(&[&bytes]).unwrap(), bytes.len());
-            let frame = wire::encode(&Answer::Ok(Reply::Bytes), bytes.len(), true).unwrap();
+            let frame = wire::encode(&Answer::Ok(Reply::Bytes), bytes.len(), Way::Pipe).unwrap();
             stream.write_all(&frame).unwrap();
             if !right {
                 stream.shutdown(Shutdown::Both).unwrap();
@@ -982,10 +987,51 @@ fn bytes_that_were_lent_are_believed_while_the_connection_is_there() {
     server.join();
 }
 
+/// What is too much for a tray lies in the bay beside it; what would be too much for that is not believed.
+#[test]
+fn bytes_lie_in_bays() {
+    const LENGTH: usize = 40_000;
+    let (_aside, options, server) = made_up(|listener| {
+        for right in [false, true] {
+            let (_answers, trays, theirs) = beside();
+            let (mut stream, _) = welcomed(listener, &theirs);
+            if !right {
+                assert!(matches!(hear(&mut stream), Request::Open { .. }));
+                let (stat, kept_since_ms) = (Stat::default(), 1);
+                say(&mut stream, Reply::Opened { handle: 1, stat, kept_since_ms });
+            }
+            assert!(matches!(hear(&mut stream), Request::Read { .. }));
+            assert!(trays.fill(&[&vec![1; LENGTH]]));
+            let length = if right { LENGTH } else { 100_000 };
+            let frame = wire::encode(&Answer::Ok(Reply::Bytes), length, Way::Bay).unwrap();
+            stream.write_all(&frame).unwrap();
+            if right {
+                let (head, write) = hear_with_head(&mut stream);
+                assert!(matches!(write, Request::Write { offset: 5, .. }));
+                assert_eq!((head.way, head.bulk), (Way::Bay, LENGTH));
+                let mut bytes = vec![0; LENGTH];
+                trays.empty(0, &mut bytes).unwrap();
+                assert!(bytes == vec![3; LENGTH]);
+                say(&mut stream, Reply::Done);
+            }
+            // Until it has gone.
+            drop(stream.read_to_end(&mut Vec::new()));
+        }
+    });
+    let client = Client::connect(options).unwrap();
+    let file = client.open(&ROOT, b"/file", READ, 0).unwrap();
+    let mut buf = vec![7; 200_000];
+    assert_eq!(file.read(0, &mut buf).unwrap(), LENGTH, "it was asked again");
+    assert!(buf[..LENGTH] == vec![1; LENGTH] && buf[LENGTH..].iter().all(|byte| *byte == 7));
+    file.write(5, &vec![3; LENGTH]).unwrap();
+    drop((file, client));
+    server.join();
+}
+
 /// A connection that has a file open.
 fn one_who_opens(site: &Site, path: &[u8]) -> UnixStream {
     let mut stream = UnixStream::connect(site.server.as_ref().unwrap().socket()).unwrap();
-    stream.write_all(&[&b"THUMDAT\x07\x07\0\0\0"[..], b"\x04tank\0\0"].concat()).unwrap();
+    stream.write_all(&[&MAGIC[..], &[7, 0, 0, 0], b"\x04tank\0\0"].concat()).unwrap();
     let open = Request::Open { who: ROOT, path: path.into(), how: READ, mode: 0 };
     let answer = |stream: &mut UnixStream| -> Reply {
         let mut head = [0; wire::HEADER];
@@ -995,7 +1041,7 @@ fn one_who_opens(site: &Site, path: &[u8]) -> UnixStream {
         wire::decode::<Answer>(&part).unwrap().unwrap()
     };
     assert!(matches!(answer(&mut stream), Reply::Welcome(_)));
-    stream.write_all(&wire::encode(&open, 0, false).unwrap()).unwrap();
+    stream.write_all(&wire::encode(&open, 0, Way::Behind).unwrap()).unwrap();
     assert!(matches!(answer(&mut stream), Reply::Opened { .. }));
     stream
 }
@@ -1048,7 +1094,7 @@ fn hostile_messages_disturb_nobody() {
     let client = site.client("tank");
     let file = client.open(&ROOT, b"/file", NEW, 0o644).unwrap();
     let mut rng = Rng::of(11, 2);
-    let hello = [&b"THUMDAT\x07\x07\0\0\0"[..], b"\x04tank\0\0"].concat();
+    let hello = [&MAGIC[..], &[7, 0, 0, 0], b"\x04tank\0\0"].concat();
     for round in 0..testkit::rounds(300, 5000) {
         let mut stream = UnixStream::connect(site.server.as_ref().unwrap().socket()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

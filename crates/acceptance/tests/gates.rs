@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use testkit::random::Rng;
 use testkit::{Ran, fresh_images, temp_dir};
-use wire::{Answer, FILES, HEADER, Hello, MAGIC, Reply, Request};
+use wire::{Answer, FILES, HEADER, Hello, MAGIC, Reply, Request, Way};
 
 const MIB: u64 = 1 << 20;
 /// What the server may take, and what it may have beside that (`memory.rs`).
@@ -85,7 +85,7 @@ fn greeted(socket: &Path) -> UnixStream {
 fn greeted_with(socket: &Path, beside: bool) -> (UnixStream, Vec<OwnedFd>) {
     let mut stream = UnixStream::connect(socket).unwrap();
     let hello = Hello { tree: "tank".into(), session: None, beside };
-    let frame = wire::encode(&hello, 0, false).unwrap();
+    let frame = wire::encode(&hello, 0, Way::Behind).unwrap();
     let part = &frame[HEADER..];
     stream.write_all(&[&MAGIC[..], &(part.len() as u32).to_le_bytes(), part].concat()).unwrap();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
@@ -115,14 +115,14 @@ fn answer_behind(stream: &mut UnixStream, head: [u8; HEADER]) -> Option<Reply> {
     wire::decode::<Answer>(&part).unwrap().ok()
 }
 
-/// One that has announced a write of a megabyte to a file that it has opened, behind the message or beside it.
-fn announced(socket: &Path, beside: bool) -> (UnixStream, Vec<OwnedFd>) {
-    let (mut stream, pipes) = greeted_with(socket, beside);
+/// One that has announced a write of a megabyte to a file that it has opened, whichever way.
+fn announced(socket: &Path, way: Way) -> (UnixStream, Vec<OwnedFd>) {
+    let (mut stream, pipes) = greeted_with(socket, way != Way::Behind);
     let open = Request::Open { who: ROOT, path: b"/theirs".to_vec(), how: NEW, mode: 0o644 };
-    stream.write_all(&wire::encode(&open, 0, false).unwrap()).unwrap();
+    stream.write_all(&wire::encode(&open, 0, Way::Behind).unwrap()).unwrap();
     let Some(Reply::Opened { handle, .. }) = answer(&mut stream) else { panic!("a file") };
     let write = Request::Write { handle, offset: 0, stable: false, close: false };
-    stream.write_all(&wire::encode(&write, MIB as usize, beside).unwrap()).unwrap();
+    stream.write_all(&wire::encode(&write, MIB as usize, way).unwrap()).unwrap();
     (stream, pipes)
 }
 
@@ -131,19 +131,19 @@ fn never_reads(socket: &Path, path: &str) -> (UnixStream, Vec<OwnedFd>) {
     let (mut stream, pipes) = greeted_with(socket, true);
     let how = Open { read: true, ..NEW };
     let open = Request::Open { who: ROOT, path: path.into(), how, mode: 0o644 };
-    stream.write_all(&wire::encode(&open, 0, false).unwrap()).unwrap();
+    stream.write_all(&wire::encode(&open, 0, Way::Behind).unwrap()).unwrap();
     let Some(Reply::Opened { handle, .. }) = answer(&mut stream) else { panic!("a file") };
     let bytes = vec![5; MIB as usize];
     let write = wire::encode(
         &Request::Write { handle, offset: 0, stable: false, close: false },
         bytes.len(),
-        false,
+        Way::Behind,
     )
     .unwrap();
     stream.write_all(&[write, bytes].concat()).unwrap();
     assert!(matches!(answer(&mut stream), Some(Reply::Done)));
     let read = Request::Read { handle, offset: 0, length: MIB as u32 };
-    stream.write_all(&wire::encode(&read, 0, false).unwrap()).unwrap();
+    stream.write_all(&wire::encode(&read, 0, Way::Behind).unwrap()).unwrap();
     assert!(matches!(answer(&mut stream), Some(Reply::Bytes)));
     (stream, pipes)
 }
@@ -187,7 +187,7 @@ fn malformed() -> Vec<Vec<u8>> {
     let write = wire::encode(
         &Request::Write { handle: 1, offset: u64::MAX, stable: false, close: false },
         0,
-        false,
+        Way::Behind,
     )
     .unwrap();
     let part = write[HEADER..].to_vec();
@@ -202,7 +202,9 @@ fn malformed() -> Vec<Vec<u8>> {
         frame(256 << 10, 1 << 20, &[0; 4096]),
         frame(part.len() as u32, 1 << 20, &part),
         frame(part.len() as u32, 5, &[&part[..], b"12345"].concat()),
-        frame(part.len() as u32, 5 | 1 << 31, &part),
+        frame(part.len() as u32, 5 | 1 << 30, &part),
+        frame(part.len() as u32, 5 | 2 << 30, &part),
+        frame(part.len() as u32, 5 | 3 << 30, &part),
         frame(0, 7, b"1234567"),
         frame(3, 0, &[4]),
         b"THUMPER\x01\xff\xff\xff\xff".to_vec(),
@@ -217,6 +219,9 @@ fn attack(socket: &Path, port: u16) {
         let other = stream.try_clone().unwrap();
         say(stream, &bytes, || drop(other.shutdown(Shutdown::Write)));
     }
+    // More than a bay has.
+    let (mut stream, _files) = announced(socket, Way::Bay);
+    assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap_or(0), 0, "it ends");
     // Bytes one by one, on both planes.
     for bytes in [&malformed()[9], &b"THUMPER\x01\x03\0\0\0\0a\0".to_vec()] {
         let mut stream = UnixStream::connect(socket).unwrap();
@@ -280,7 +285,8 @@ fn nobody_is_disturbed_by_those_who_mean_harm() {
         // Those who come later wait for the memory that the slow ones keep.
         let idle: Vec<_> = (0..8).map(|n| never_reads(&socket, &format!("/idle{n}"))).collect();
         let begun = rt::time::now();
-        let slow: Vec<_> = (0..TRICKLING).map(|n| announced(&socket, n % 2 == 0)).collect();
+        let slow: Vec<_> =
+            (0..TRICKLING).map(|n| announced(&socket, [Way::Pipe, Way::Behind][n % 2])).collect();
         let slow = scope.spawn(|| trickle(slow));
         let attacks = scope.spawn(|| attack(&socket, port));
         let ended = [slow.join(), attacks.join()];

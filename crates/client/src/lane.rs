@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use wire::{
-    Answer, BESIDE_LEAST, HEADER, Head, Hello, Inbox, Look, MAGIC, SEND_BUFFER, decode, encode,
+    Answer, BAY_LEAST, HEADER, Head, Hello, Inbox, Look, MAGIC, PIPE_LEAST, SEND_BUFFER, Way,
+    decode, encode,
 };
 
 use crate::beside::{Beside, Welcome};
@@ -66,7 +67,7 @@ impl Lane {
 
     pub(crate) fn greet(&mut self, hello: &Hello) -> std::io::Result<Answer> {
         let invalid = |why: wire::FrameError| std::io::Error::other(why.to_string());
-        let frame = encode(hello, 0, false).map_err(invalid)?;
+        let frame = encode(hello, 0, Way::Behind).map_err(invalid)?;
         let part = &frame[HEADER..];
         let head = [&MAGIC[..], &(part.len() as u32).to_le_bytes()].concat();
         self.send(&[&head, part]).map_err(|cut| cut.error)?;
@@ -135,19 +136,24 @@ impl Lane {
             true => Broken::Unsent(error),
             false => Broken::Unanswered(error),
         };
-        let many = bulk.len() >= BESIDE_LEAST;
-        let (Some(beside), Some((_, part))) =
-            (self.beside.as_ref().filter(|_| many), frame.split_first_chunk::<HEADER>())
+        let say =
+            |pieces: &[&[u8]]| self.lay_or_send(pieces).map_err(|cut| broken(cut.sent, cut.error));
+        let (Some(beside), Some((_, part))) = (&self.beside, frame.split_first_chunk::<HEADER>())
         else {
-            let said = self.lay_or_send(&[frame, bulk]);
-            return said.map_err(|cut| broken(cut.sent, cut.error));
+            return say(&[frame, bulk]);
         };
-        let head = Head { bulk: bulk.len(), part: part.len(), beside: true };
-        // What there is room for is there when the server comes for it.
-        let done = beside.lend(bulk).map_err(Broken::Unsent)?;
-        let said = self.lay_or_send(&[&head.bytes(), part]);
-        said.map_err(|cut| broken(cut.sent, cut.error))?;
-        beside.lend_all(&self.stream, &bulk[done..]).map_err(Broken::Unanswered)
+        let head = |way| Head { bulk: bulk.len(), part: part.len(), way }.bytes();
+        if bulk.len() >= PIPE_LEAST {
+            // What there is room for is there when the server comes for it.
+            let done = beside.lend(bulk).map_err(Broken::Unsent)?;
+            say(&[&head(Way::Pipe), part])?;
+            return beside.lend_all(&self.stream, &bulk[done..]).map_err(Broken::Unanswered);
+        }
+        // Its memory is there for few.
+        match self.is_of_few && bulk.len() >= BAY_LEAST && beside.trays.fill(&[bulk]) {
+            true => say(&[&head(Way::Bay), part]),
+            false => say(&[frame, bulk]),
+        }
     }
 
     /// Asks, and leaves the answer to who comes next.
@@ -216,10 +222,11 @@ impl Lane {
             let bulk = head.bulk;
             Broken::Senseless(format!("the server sent {bulk} bytes, more than were asked for"))
         })?;
-        let read = match (head.beside, &self.beside) {
-            (true, Some(beside)) => beside.read(&self.stream, to),
-            (true, None) => Err(std::io::Error::other("bytes in a pipe that is not there")),
-            (false, _) => self.inbox.take(&mut self.stream, to),
+        let read = match (head.way, &self.beside) {
+            (Way::Behind, _) => self.inbox.take(&mut self.stream, to),
+            (Way::Pipe, Some(beside)) => beside.read(&self.stream, to),
+            (Way::Bay, Some(beside)) => beside.trays.empty(0, to),
+            (_, None) => Err(std::io::Error::other("bytes beside what has nothing beside it")),
         };
         read.map_err(Broken::Unanswered)?;
         Ok((answer, head.bulk))

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rt::sync::{Arc, Condvar, Mutex};
-use wire::{Answer, ENDING, Hello, Reply, Request, Session, encode};
+use wire::{Answer, ENDING, Hello, Reply, Request, Session, Way, encode};
 
 use crate::error::{Error, Result, code};
 use crate::lane::{Broken, Lane};
@@ -413,5 +413,5 @@ impl State {
 
 /// A request as it is sent. One that is too long is nobody's fault but that of who asks, and no lane's.
 fn framed(request: &Request, bulk: &[u8]) -> Result<Vec<u8>> {
-    encode(request, bulk.len(), false).map_err(|why| Error::new(code::E2BIG, why.to_string()))
+    encode(request, bulk.len(), Way::Behind).map_err(|why| Error::new(code::E2BIG, why.to_string()))
 }

@@ -6,11 +6,11 @@ use serde::de::DeserializeOwned;
 use crate::BULK_MAX;
 
 /// First bytes of a connection, the version with them.
-pub const MAGIC: [u8; 8] = *b"THUMDAT\x07";
+pub const MAGIC: [u8; 8] = *b"THUMDAT\x08";
 /// Bytes in front of a frame.
 pub const HEADER: usize = 8;
-/// Bulk bytes are lent through the pipe.
-const BESIDE: u32 = 1 << 31;
+/// Above the number of bulk bytes is where they are.
+const WAY_SHIFT: u32 = 30;
 /// Bytes of the typed part of a frame, at most.
 pub const PART_MAX: usize = 256 << 10;
 /// Of a frame with bulk bytes, whose typed part is there before any memory is asked for: a path, and for whom.
@@ -31,6 +31,17 @@ pub enum FrameError {
     Malformed(String),
 }
 
+/// Where the bulk bytes of a frame are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Behind its typed part.
+    Behind = 0,
+    /// Lent through the pipe.
+    Pipe = 1,
+    /// In the bay.
+    Bay = 2,
+}
+
 /// What a frame has, as its first bytes say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
@@ -38,8 +49,8 @@ pub struct Head {
     pub part: usize,
     /// Bulk bytes.
     pub bulk: usize,
-    /// They are lent through the pipe, not behind it.
-    pub beside: bool,
+    /// Where they are.
+    pub way: Way,
 }
 
 impl Head {
@@ -51,20 +62,26 @@ impl Head {
         let [a, b, c, d, e, f, g, h] = bytes;
         let part = u32::from_le_bytes([a, b, c, d]) as usize;
         let bulk = u32::from_le_bytes([e, f, g, h]);
-        let (bulk, beside) = ((bulk & !BESIDE) as usize, bulk & BESIDE != 0);
+        let way = match bulk >> WAY_SHIFT {
+            0 => Way::Behind,
+            1 => Way::Pipe,
+            2 => Way::Bay,
+            _ => return Err(FrameError::Malformed("bulk bytes that are nowhere".into())),
+        };
+        let bulk = (bulk & ((1 << WAY_SHIFT) - 1)) as usize;
         if part > PART_MAX {
             return Err(FrameError::Part(part));
         }
         if bulk > BULK_MAX {
             return Err(FrameError::Bulk(bulk));
         }
-        Ok(Head { part, bulk, beside })
+        Ok(Head { part, bulk, way })
     }
 
     /// The bytes that say it.
     #[must_use]
     pub fn bytes(self) -> [u8; HEADER] {
-        let bulk = self.bulk as u32 | if self.beside { BESIDE } else { 0 };
+        let bulk = self.bulk as u32 | (self.way as u32) << WAY_SHIFT;
         let mut bytes = [0; HEADER];
         bytes[..4].copy_from_slice(&(self.part as u32).to_le_bytes());
         bytes[4..].copy_from_slice(&bulk.to_le_bytes());
@@ -72,11 +89,11 @@ impl Head {
     }
 }
 
-/// The first bytes of a frame and its typed part; the `bulk` bytes follow, or are lent `beside` it.
+/// The first bytes of a frame and its typed part; the `bulk` bytes come by that `way`.
 ///
 /// # Errors
 /// It is too long.
-pub fn encode<T: Serialize>(message: &T, bulk: usize, beside: bool) -> Result<Vec<u8>, FrameError> {
+pub fn encode<T: Serialize>(message: &T, bulk: usize, way: Way) -> Result<Vec<u8>, FrameError> {
     let mut out = postcard::to_extend(message, vec![0; HEADER])
         .map_err(|error| FrameError::Malformed(error.to_string()))?;
     let part = out.len() - HEADER;
@@ -86,7 +103,7 @@ pub fn encode<T: Serialize>(message: &T, bulk: usize, beside: bool) -> Result<Ve
     if bulk > BULK_MAX {
         return Err(FrameError::Bulk(bulk));
     }
-    out[..HEADER].copy_from_slice(&Head { part, bulk, beside }.bytes());
+    out[..HEADER].copy_from_slice(&Head { part, bulk, way }.bytes());
     Ok(out)
 }
 
@@ -122,11 +139,11 @@ mod tests {
     #[test]
     fn messages_come_as_they_went() {
         let mut last = Vec::new();
-        for beside in [false, true] {
-            last = encode(&request(), 17, beside).unwrap();
+        for way in [Way::Behind, Way::Pipe, Way::Bay] {
+            last = encode(&request(), 17, way).unwrap();
             let (head, part) = last.split_first_chunk().unwrap();
             let head = Head::read(*head).unwrap();
-            assert_eq!(head, Head { part: part.len(), bulk: 17, beside });
+            assert_eq!(head, Head { part: part.len(), bulk: 17, way });
             assert_eq!(decode::<Request>(part), Ok(request()));
         }
         let part = &last[HEADER..];
@@ -143,15 +160,16 @@ mod tests {
         };
         assert!(head(PART_MAX as u32, BULK_MAX as u32).is_ok());
         assert_eq!(head(PART_MAX as u32 + 1, 0), Err(FrameError::Part(PART_MAX + 1)));
-        assert_eq!(head(0, u32::MAX), Err(FrameError::Bulk(u32::MAX as usize >> 1)));
+        assert_eq!(head(0, u32::MAX >> 2), Err(FrameError::Bulk(u32::MAX as usize >> 2)));
+        assert!(matches!(head(0, u32::MAX), Err(FrameError::Malformed(_))));
         let long = Request::Stat { who: Subject::ROOT, path: vec![b'x'; PART_MAX], follow: false };
-        assert!(matches!(encode(&long, 0, false), Err(FrameError::Part(_))));
-        assert!(encode(&request(), BULK_MAX + 1, false).is_err());
+        assert!(matches!(encode(&long, 0, Way::Behind), Err(FrameError::Part(_))));
+        assert!(encode(&request(), BULK_MAX + 1, Way::Behind).is_err());
     }
 
     #[test]
     fn any_bytes_are_a_message_or_an_error() {
-        let good = encode(&request(), 0, false).unwrap();
+        let good = encode(&request(), 0, Way::Behind).unwrap();
         let part = &good[HEADER..];
         for at in 0..part.len() {
             drop(decode::<Request>(&part[..at]));

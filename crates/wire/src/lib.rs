@@ -12,10 +12,11 @@
 //! A connection carries one request at a time. Connections of one session share its open files.
 //!
 //! With its welcome the server gives two trays and the ends of two pipes ([`FILES`]) to who asks for them. A small message may
-//! be laid on the other side's tray instead of being sent, if nothing that was sent is still under way ([`trays`]). A frame whose `bulk` has its highest bit set has
-//! its bulk bytes there, lent by whoever sends it ([`pipe`]): those of a request stay as they are until it is answered,
-//! those of an answer until the next request comes, or the pipe is empty, or the connection is shut down. So who has read
-//! the bytes of an answer looks whether the connection is still there, before he believes them.
+//! be laid on the other side's tray instead of being sent, if nothing that was sent is still under way ([`trays`]). Bulk bytes
+//! that do not come behind their frame ([`Way`], in the two highest bits of `bulk`) lie in the bay beside the trays until the
+//! other side says something, or are lent by whoever sends it ([`pipe`]): those of a request stay as they are until it is
+//! answered, those of an answer until the next request comes, or the pipe is empty, or the connection is shut down. So who has
+//! read lent bytes of an answer looks whether the connection is still there, before he believes them.
 
 mod frame;
 mod inbox;
@@ -24,7 +25,9 @@ mod message;
 pub mod pipe;
 pub mod trays;
 
-pub use frame::{FrameError, HEADER, Head, MAGIC, PART_BESIDE_BULK_MAX, PART_MAX, decode, encode};
+pub use frame::{
+    FrameError, HEADER, Head, MAGIC, PART_BESIDE_BULK_MAX, PART_MAX, Way, decode, encode,
+};
 pub use inbox::Inbox;
 pub use look::Look;
 pub use message::{
@@ -36,7 +39,9 @@ pub use message::{
 /// would go over in several turns of both sides.
 pub const SEND_BUFFER: usize = 256 << 10;
 /// Bulk bytes go through a pipe from so many on: it takes two calls of the system more.
-pub const BESIDE_LEAST: usize = 64 << 10;
+pub const PIPE_LEAST: usize = 64 << 10;
+/// Fewer, from so many on, lie in the bay, where few ask: less fits on a tray.
+pub const BAY_LEAST: usize = (4 << 10) + 1;
 /// Files that come with a welcome: both ends of the pipe for requests, that to read from first, the end of that for
 /// answers to read from, and the memory of the trays. (A client holds both ends of the first, so that it is never told by a
 /// signal that nobody reads.)

@@ -1,9 +1,13 @@
-//! Two trays that both sides see: a small message is laid there while the other side looks for it.
+//! Two trays that both sides see: a small message is laid there while the other side looks for it. And two bays for bulk
+//! bytes that are too many for that, and too few to be lent.
 //!
 //! The one idea: each tray has a word that says whether its owner looks. Only then is anything laid there, and whoever stops
 //! looking finds out in the same step whether something was. So nobody sleeps beside a message, and what is laid down while
 //! nobody looks goes through the socket, as all that is larger does. It saves the system's part of a message: two calls and
 //! two copies, which is as long as a small request takes.
+//!
+//! What lies in a bay is for the message that says so, however that comes. Since a connection carries one request at a time, who
+//! may speak has the other side's bay.
 //!
 //! What is in there may change at any time, since the other side may do what it likes: a message is copied out first, and
 //! that copy is read as what comes from a socket is. What is laid down and not taken can be taken back, by who has seen that
@@ -23,6 +27,7 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::PIPE_LEAST;
 use crate::inbox::{BYTES, Inbox};
 
 /// Bytes in front of a tray's message, with its word: what two processors write lies in lines of its own.
@@ -31,6 +36,12 @@ const WORD: usize = 128;
 const TRAY: usize = WORD + BYTES;
 /// Bytes that both trays take in memory, whole pages.
 pub const TRAYS_BYTES: usize = (2 * TRAY).next_multiple_of(4096);
+/// Bytes of a bay.
+const BAY: usize = PIPE_LEAST;
+/// Bytes that both bays take in memory, once they are used.
+pub const BAYS_BYTES: usize = 2 * BAY;
+/// Bytes of all.
+const ALL: usize = TRAYS_BYTES + BAYS_BYTES;
 
 /// The owner of the tray does not look.
 const AWAY: u32 = 0;
@@ -43,9 +54,9 @@ const THERE: u32 = 2;
 #[derive(Debug)]
 pub struct Trays {
     memory: NonNull<u8>,
-    /// Where our own begins.
+    /// Which is our own, the first or the second.
     ours: usize,
-    /// Where the other side's begins.
+    /// Which is the other side's.
     theirs: usize,
 }
 
@@ -60,9 +71,9 @@ impl Trays {
     /// There are no more files or no memory to be had.
     pub fn new() -> Result<(Trays, OwnedFd)> {
         let file = memfd_create("thumper", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, TRAYS_BYTES as u64)?;
+        ftruncate(&file, ALL as u64)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok((Trays::map(&file, 0, TRAY)?, file))
+        Ok((Trays::map(&file, 0, 1)?, file))
     }
 
     /// Those of the other side.
@@ -70,10 +81,10 @@ impl Trays {
     /// # Errors
     /// The file is something else, or there is no memory to be had.
     pub fn of(file: impl AsFd) -> Result<Trays> {
-        let is_ours = fstat(&file)?.st_size == TRAYS_BYTES as i64
+        let is_ours = fstat(&file)?.st_size == ALL as i64
             && fcntl_get_seals(&file)?.contains(SealFlags::SHRINK);
         match is_ours {
-            true => Trays::map(&file, TRAY, 0),
+            true => Trays::map(&file, 1, 0),
             false => Err(Error::other("not the memory of two trays")),
         }
     }
@@ -81,8 +92,7 @@ impl Trays {
     fn map(file: impl AsFd, ours: usize, theirs: usize) -> Result<Trays> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the system chooses a place where nothing is.
-        let memory =
-            unsafe { mmap(std::ptr::null_mut(), TRAYS_BYTES, access, MapFlags::SHARED, file, 0) }?;
+        let memory = unsafe { mmap(std::ptr::null_mut(), ALL, access, MapFlags::SHARED, file, 0) }?;
         let memory = NonNull::new(memory.cast()).ok_or_else(|| Error::other("mapped at 0"))?;
         Ok(Trays { memory, ours, theirs })
     }
@@ -148,21 +158,59 @@ impl Trays {
             && word.compare_exchange(seen, AWAY, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    /// Puts pieces of bulk bytes, one behind the other, into the other side's bay, where they stay until it says something.
+    /// False: they do not fit.
+    #[must_use]
+    pub fn fill(&self, pieces: &[&[u8]]) -> bool {
+        if pieces.iter().map(|piece| piece.len()).sum::<usize>() > BAY {
+            return false;
+        }
+        let mut to = self.bay(self.theirs);
+        for piece in pieces {
+            // SAFETY: all of them fit into the bay. Nobody reads them before he was told, but who may see anything.
+            unsafe {
+                std::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len());
+                to = to.add(piece.len());
+            }
+        }
+        true
+    }
+
+    /// Copies bytes out of our bay, from `at` on.
+    ///
+    /// # Errors
+    /// There are no so many.
+    pub fn empty(&self, at: usize, out: &mut [u8]) -> Result<()> {
+        if at.checked_add(out.len()).is_none_or(|end| end > BAY) {
+            return Err(Error::other("more bytes than a bay has"));
+        }
+        // SAFETY: so many there are in the bay. Should they change meanwhile, these are some bytes or others.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.bay(self.ours).add(at), out.as_mut_ptr(), out.len());
+        }
+        Ok(())
+    }
+
     fn word(&self, tray: usize) -> &AtomicU32 {
         // SAFETY: a tray begins in the memory, at a multiple of four, and all that touch its first word do so like this.
-        unsafe { self.memory.add(tray).cast::<AtomicU32>().as_ref() }
+        unsafe { self.memory.add(tray * TRAY).cast::<AtomicU32>().as_ref() }
     }
 
     fn bytes(&self, tray: usize) -> *mut u8 {
         // SAFETY: a tray has BYTES behind these.
-        unsafe { self.memory.add(tray + WORD) }.as_ptr()
+        unsafe { self.memory.add(tray * TRAY + WORD) }.as_ptr()
+    }
+
+    fn bay(&self, number: usize) -> *mut u8 {
+        // SAFETY: there are two, behind the trays.
+        unsafe { self.memory.add(TRAYS_BYTES + number * BAY) }.as_ptr()
     }
 }
 
 impl Drop for Trays {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this length, and nothing points there any more.
-        let _ = unsafe { munmap(self.memory.as_ptr().cast(), TRAYS_BYTES) };
+        let _ = unsafe { munmap(self.memory.as_ptr().cast(), ALL) };
     }
 }
 
@@ -237,11 +285,39 @@ mod tests {
     }
 
     #[test]
+    fn bays_and_trays_are_apart() {
+        let (server, client) = both();
+        let (asked, answered) = (vec![1; BAY], vec![2; BAY]);
+        assert!(client.fill(&[&asked[..9], b"", &asked[9..]]) && server.fill(&[&answered]));
+        client.look();
+        server.look();
+        assert!(client.put(&[&[3; BYTES]]) && server.put(&[&[4; BYTES]]));
+        let mut out = vec![0; BAY];
+        server.empty(0, &mut out).unwrap();
+        assert!(out == asked);
+        client.empty(9, &mut out[9..]).unwrap();
+        assert!(out[..9] == asked[..9] && out[9..] == answered[9..]);
+        let mut inbox = Inbox::default();
+        assert_eq!(client.take(&mut inbox), Some(BYTES));
+        assert!(taken(&mut inbox) == [4; BYTES]);
+    }
+
+    #[test]
+    fn a_bay_ends() {
+        let (server, client) = both();
+        assert!(!client.fill(&[&[1; BAY], b"a"]) && client.fill(&[]));
+        for (at, length) in [(0, BAY + 1), (BAY, 1), (usize::MAX, 1), (1, BAY)] {
+            assert!(server.empty(at, &mut vec![0; length]).is_err(), "{length} at {at}");
+        }
+        assert!(server.empty(BAY, &mut []).is_ok());
+    }
+
+    #[test]
     fn the_memory_stays_as_large_as_it_is() {
         let (_server, file) = Trays::new().unwrap();
         assert!(ftruncate(&file, 0).is_err());
         let other = memfd_create("thumper", MemfdFlags::CLOEXEC).unwrap();
-        ftruncate(&other, TRAYS_BYTES as u64).unwrap();
+        ftruncate(&other, ALL as u64).unwrap();
         assert!(Trays::of(&other).is_err(), "it could be made shorter under our hands");
     }
 

@@ -13,10 +13,10 @@ use rt::{Account, BufPool, Grant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use wire::trays::TRAYS_BYTES;
+use wire::trays::{BAYS_BYTES, TRAYS_BYTES};
 use wire::{
-    Answer, BESIDE_LEAST, BULK_MAX, ENDING, FILES, Failure, HEADER, Head, Hello, Inbox, Look,
-    PART_BESIDE_BULK_MAX, Reply, Request, SEND_BUFFER, decode, encode,
+    Answer, BAY_LEAST, BULK_MAX, ENDING, FILES, Failure, HEADER, Head, Hello, Inbox, Look,
+    PART_BESIDE_BULK_MAX, PIPE_LEAST, Reply, Request, SEND_BUFFER, Way, decode, encode,
 };
 
 use super::beside::Beside;
@@ -76,7 +76,7 @@ pub(crate) fn serve(
     let _ = set_socket_send_buffer_size(stream, SEND_BUFFER);
     let (inbox, look) = (Inbox::default(), Look::default());
     let turns = Turns::on(sessions.cores());
-    let mut lane = Lane { stream, inbox, look, turns, beside: None, supply };
+    let mut lane = Lane { stream, inbox, look, turns, beside: None, bays: None, supply };
     match greet(stream, peer, sessions, supply, length) {
         Ok((session, beside)) => {
             lane.welcome(&session, beside)?;
@@ -129,6 +129,8 @@ struct Lane<'a> {
     turns: Turns,
     /// Its pipes and trays. Without, all bytes go over the socket.
     beside: Option<Beside<'a>>,
+    /// For the memory of its bays, once they are used.
+    bays: Option<Grant>,
     supply: Supply<'a>,
 }
 
@@ -147,7 +149,7 @@ impl<'a> Lane<'a> {
         let pipes = beside.then(|| Beside::new(self.stream).ok()).flatten();
         let Some((beside, theirs)) = pipes else { return self.send(&welcome, None) };
         self.beside = Some(beside);
-        let frame = encode(&welcome, 0, false).map_err(invalid)?;
+        let frame = encode(&welcome, 0, Way::Behind).map_err(invalid)?;
         let theirs: [BorrowedFd<'_>; FILES] = theirs.each_ref().map(OwnedFd::as_fd);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
         let mut with = SendAncillaryBuffer::new(&mut space);
@@ -281,32 +283,44 @@ impl<'a> Lane<'a> {
         let share = self.supply.shares.take(handle.place.pool(), wanted);
         let memory = self.supply.grant(wanted);
         let mut bulk = handle.place.fs.buffers_for(*offset, head.bulk);
-        let clock = self.clock();
+        let (clock, mut at) = (self.clock(), 0);
         for piece in &mut bulk {
-            self.take(head, clock, piece)?;
+            self.take(head, clock, at, piece)?;
+            at += piece.len();
         }
         Ok((bulk, Some((share, memory))))
     }
 
-    /// Takes bulk bytes of a request, wherever they come, by the clock of all of them.
-    fn take(&mut self, head: Head, clock: Clock<'a>, out: &mut [u8]) -> std::io::Result<()> {
-        match (head.beside, &self.beside) {
-            (true, Some(beside)) => beside.take(clock, out),
-            (true, None) => {
-                let why = "bytes in a pipe that is not there".to_string();
+    /// Takes bulk bytes of a request, the next ones from `at` on, wherever they come, by the clock of all of them.
+    fn take(
+        &mut self,
+        head: Head,
+        clock: Clock<'a>,
+        at: usize,
+        out: &mut [u8],
+    ) -> std::io::Result<()> {
+        match (head.way, &self.beside) {
+            (Way::Behind, _) => self.inbox.take(&mut clock.over(self.stream), out),
+            (Way::Pipe, Some(beside)) => beside.take(clock, out),
+            (Way::Bay, Some(beside)) => {
+                // They are in use already.
+                self.bays.get_or_insert_with(|| self.supply.memory.take(BAYS_BYTES as u64));
+                beside.trays.empty(at, out)
+            }
+            (_, None) => {
+                let why = "bytes beside what has nothing beside it".to_string();
                 Err(invalid(wire::FrameError::Malformed(why)))
             }
-            (false, _) => self.inbox.take(&mut clock.over(self.stream), out),
         }
     }
 
     /// Reads bytes that nobody wants.
     fn pass_over(&mut self, head: Head) -> std::io::Result<()> {
-        let (mut left, mut part, clock) = (head.bulk, [0; 16 << 10], self.clock());
-        while left > 0 {
-            let now = left.min(part.len());
-            self.take(head, clock, &mut part[..now])?;
-            left -= now;
+        let (mut at, mut part, clock) = (0, [0; 16 << 10], self.clock());
+        while at < head.bulk {
+            let now = (head.bulk - at).min(part.len());
+            self.take(head, clock, at, &mut part[..now])?;
+            at += now;
         }
         Ok(())
     }
@@ -315,28 +329,52 @@ impl<'a> Lane<'a> {
         let clock = self.clock();
         let length = bulk.as_ref().map_or(0, Bulk::length);
         debug_assert!(length <= BULK_MAX);
-        let beside = self.beside.as_mut().filter(|_| length >= BESIDE_LEAST);
-        let frame = match encode(answer, length, beside.is_some()) {
+        let way = self.way_of(length);
+        let frame = match encode(answer, length, way) {
             Ok(frame) => frame,
             // A value, or a list of names, that is longer than an answer may be: that is its answer.
             Err(why) => {
                 let failure =
                     Failure { errno: fs::code::TOOBIG, text: format!("the answer: {why}") };
-                let frame = encode(&Answer::Err(failure), 0, false).map_err(Error::other)?;
+                let frame = encode(&Answer::Err(failure), 0, Way::Behind).map_err(Error::other)?;
                 return clock.write(self.stream, &[&frame]);
             }
         };
-        match (beside, bulk) {
-            (Some(beside), Some(bulk)) => {
+        match (way, bulk, &mut self.beside) {
+            (Way::Pipe, Some(bulk), Some(beside)) => {
                 let done = beside.lend(bulk, clock)?;
                 clock.write(self.stream, &[&frame])?;
                 beside.lend_rest(done)
             }
-            (_, bulk) => {
+            (Way::Bay, Some(bulk), Some(beside)) => match beside.trays.fill(&bulk.pieces(0)) {
+                true => self.say(clock, &[&frame]),
+                false => Err(Error::other("an answer that is larger than its bay")),
+            },
+            (_, bulk, _) => {
                 let pieces = bulk.as_ref().map_or(Vec::new(), |bulk| bulk.pieces(0));
                 self.say(clock, &[&[&frame[..]], &pieces[..]].concat())
             }
         }
+    }
+
+    /// By which way so many bulk bytes go to the client.
+    fn way_of(&mut self, length: usize) -> Way {
+        match length {
+            _ if self.beside.is_none() => Way::Behind,
+            PIPE_LEAST.. => Way::Pipe,
+            BAY_LEAST.. if self.has_bays() => Way::Bay,
+            _ => Way::Behind,
+        }
+    }
+
+    /// Do few ask, and is there memory for their bays?
+    fn has_bays(&mut self) -> bool {
+        if !self.turns.are_of_few() {
+            return false;
+        }
+        let memory = self.supply.memory;
+        self.bays = self.bays.take().or_else(|| memory.try_grant(Class::Normal, BAYS_BYTES as u64));
+        self.bays.is_some()
     }
 
     /// Lays an answer where the client looks, or sends it. The client may ask again at once, so we look before.
