@@ -20,8 +20,10 @@ const LOOK: Duration = Duration::from_micros(150);
 /// Who sleeps is woken so much later, at most.
 const WAKING: Duration = Duration::from_micros(50);
 
-/// Looks at a tray for each at a socket, which takes the system, as letting others run does.
+/// Looks at a tray for each time that others may run, which takes the system.
 const GLANCES: usize = 16;
+/// And these for each look at the socket, which does, too.
+const TURNS: usize = 4;
 
 /// What is waited for, time after time.
 #[derive(Debug)]
@@ -55,12 +57,15 @@ impl Look {
     ) -> Option<usize> {
         let Some(trays) = trays else { return self.at(|| inbox.fill_now(socket)) };
         trays.look();
+        let mut turn = 0;
         let found = self.at(|| {
             let glance = |_| {
                 rt::sync::hint::spin_loop();
                 trays.take(inbox)
             };
-            (0..GLANCES).find_map(glance).or_else(|| inbox.fill_now(socket))
+            turn += 1;
+            let at_socket = turn % TURNS == 1;
+            (0..GLANCES).find_map(glance).or_else(|| at_socket.then(|| inbox.fill_now(socket))?)
         });
         // Also where it came over the socket: who does not look must not seem to.
         let left = trays.leave(inbox);

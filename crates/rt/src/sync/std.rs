@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_types)] // the one place where std's locks are named
 
 use std::sync;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 pub use std::sync::{Arc, MutexGuard, RwLockReadGuard, RwLockWriteGuard, atomic};
@@ -96,17 +97,25 @@ impl<T: ?Sized> RwLock<T> {
 
 /// A condition that threads wait for while they give up a [`Mutex`].
 #[derive(Debug, Default)]
-pub struct Condvar(sync::Condvar);
+pub struct Condvar {
+    inner: sync::Condvar,
+    /// How many wait. Whoever waits is counted with the lock held, and whoever notifies has held it since what is waited for
+    /// has changed: he sees all who have not seen that.
+    waiting: AtomicUsize,
+}
 
 impl Condvar {
     /// A condition that nobody waits for.
     pub const fn new() -> Condvar {
-        Condvar(sync::Condvar::new())
+        Condvar { inner: sync::Condvar::new(), waiting: AtomicUsize::new(0) }
     }
 
     /// Gives up the lock, waits to be notified, takes the lock again. May wake for no reason.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        unpoisoned(self.0.wait(guard))
+        self.waiting.fetch_add(1, Relaxed);
+        let guard = unpoisoned(self.inner.wait(guard));
+        self.waiting.fetch_sub(1, Relaxed);
+        guard
     }
 
     /// Waits as long as `condition` holds.
@@ -127,17 +136,23 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         timeout: Duration,
     ) -> (MutexGuard<'a, T>, bool) {
-        let (guard, result) = unpoisoned(self.0.wait_timeout(guard, timeout));
+        self.waiting.fetch_add(1, Relaxed);
+        let (guard, result) = unpoisoned(self.inner.wait_timeout(guard, timeout));
+        self.waiting.fetch_sub(1, Relaxed);
         (guard, result.timed_out())
     }
 
-    /// Wakes one waiter.
+    /// Wakes one waiter. Where nobody waits it is no call of the system.
     pub fn notify_one(&self) {
-        self.0.notify_one();
+        if self.waiting.load(Relaxed) > 0 {
+            self.inner.notify_one();
+        }
     }
 
     /// Wakes every waiter.
     pub fn notify_all(&self) {
-        self.0.notify_all();
+        if self.waiting.load(Relaxed) > 0 {
+            self.inner.notify_all();
+        }
     }
 }
