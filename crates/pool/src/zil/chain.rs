@@ -74,7 +74,10 @@ impl Dying {
 
 #[derive(Default)]
 pub(super) struct Chain {
-    pub(super) blocks: VecDeque<Block>,
+    /// Those that are stable come first.
+    blocks: VecDeque<Block>,
+    /// Bytes of them, as whoever replays it holds them in memory.
+    bytes: u64,
     /// Bytes of blocks that go with the txg that is being synced: until then a log begins with them.
     leaving: u64,
     /// The txg whose header leads to it first.
@@ -95,14 +98,50 @@ pub(super) fn size_for(bytes: usize, granule: u64) -> u64 {
 }
 
 impl Chain {
-    /// Bytes that its blocks take.
+    /// Has it no blocks?
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// The block that is written next.
+    pub(super) fn last(&self) -> Option<&Block> {
+        self.blocks.back()
+    }
+
+    /// The block that is written next.
+    pub(super) fn last_mut(&mut self) -> Option<&mut Block> {
+        self.blocks.back_mut()
+    }
+
+    /// A block that was taken is its last one.
+    pub(super) fn push(&mut self, block: Block) {
+        self.bytes += block.bp.psize();
+        self.blocks.push_back(block);
+    }
+
+    /// The first block leaves it.
+    fn pop(&mut self) -> Option<Block> {
+        let block = self.blocks.pop_front()?;
+        self.bytes -= block.bp.psize();
+        Some(block)
+    }
+
+    /// What was being written is there, or will be missed.
+    pub(super) fn settle(&mut self) {
+        let new = self.blocks.iter_mut().rev().take_while(|block| block.fate != Fate::Stable);
+        for block in new.filter(|block| block.fate == Fate::Written) {
+            block.fate = Fate::Stable;
+        }
+    }
+
+    /// Bytes of its blocks, as whoever replays it holds them in memory.
     pub(super) fn bytes(&self) -> u64 {
-        self.blocks.iter().map(|block| block.dva.asize).sum()
+        self.bytes
     }
 
     /// Bytes of all that is to be read after a crash.
     pub(super) fn bytes_on_disk(&self) -> u64 {
-        self.bytes() + self.leaving
+        self.bytes + self.leaving
     }
 
     /// A txg is on stable storage, with its header.
@@ -154,6 +193,7 @@ impl Chain {
     pub(super) fn abandon(&mut self) -> Vec<Dying> {
         self.header_since = None;
         self.broken = false;
+        self.bytes = 0;
         let blocks = self.blocks.drain(..);
         blocks.map(|Block { bp, dva, born, .. }| Dying { dva, birth: bp.birth(), born }).collect()
     }
@@ -234,8 +274,8 @@ impl Log {
         }
         let first = chain.blocks.front().map(|block| block.bp);
         while chain.first_goes(txg) {
-            let Some(block) = chain.blocks.pop_front() else { break };
-            chain.leaving += block.dva.asize;
+            let Some(block) = chain.pop() else { break };
+            chain.leaving += block.bp.psize();
             dying.push(Chain::without(&block));
         }
         let now = chain.blocks.front().map(|block| block.bp);
@@ -282,7 +322,7 @@ mod tests {
             let bp = BlkPtr::new(props, &[dva], 7, 0, [1, 2, 3, number]);
             Block { bp, dva, born: true, fate: Fate::Stable, until: 7 }
         };
-        log.state.lock().chain.blocks.extend((1..=5).map(block));
+        (1..=5).map(block).for_each(|block| log.state.lock().chain.push(block));
         let mut dying = Vec::new();
         assert!(log.header(7, false, &mut dying).is_some());
         let on_disk = || {

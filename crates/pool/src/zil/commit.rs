@@ -22,8 +22,10 @@ pub(super) const DATA_MAX: u64 = 4 << 20;
 const LARGE: u64 = 32 << 10;
 /// Data of one object that does not go to the log where others made as much stable a txg ago.
 const MUCH: u64 = 1 << 20;
+/// Bytes of a log, with what is on its way there, from which on more than a little of one object does not go there.
+const LOG_LARGE_BYTES: u64 = 8 << 20;
 /// Bytes of a log at which a txg is asked for, and at which one waits for it: whoever replays it holds it in memory.
-const LOG_SYNC_BYTES: u64 = 8 << 20;
+const LOG_SYNC_BYTES: u64 = 16 << 20;
 const LOG_MAX_BYTES: u64 = 32 << 20;
 /// Free space that a commit wants to see beside what was promised to others, in bytes.
 const ROOM_BYTES: u64 = 20 << 20;
@@ -121,7 +123,7 @@ impl Pool {
             return Ok(());
         }
         let mut state = log.state.lock();
-        if log.is_recording() || !state.chain.blocks.is_empty() || writing.leaves_no_logs() {
+        if log.is_recording() || !state.chain.is_empty() || writing.leaves_no_logs() {
             return Ok(());
         }
         // Who enters a txg from here on tells of its changes; those who are in one may not.
@@ -142,7 +144,7 @@ impl Pool {
         state.chain.begin(guids);
         let size = size_for(FIRST_BYTES, writing.writer.granule());
         match state.chain.take(&writing.writer, &tx, dataset.object, size) {
-            Ok(block) => state.chain.blocks.push_back(block),
+            Ok(block) => state.chain.push(block),
             // There will be a txg each time.
             Err(_) => log.recording.store(false, Ordering::SeqCst),
         }
@@ -215,7 +217,7 @@ impl Pool {
                 return true;
             }
             let until = needed_until(tx.txg(), &entries);
-            let Some(last) = state.chain.blocks.back_mut() else { return false };
+            let Some(last) = state.chain.last_mut() else { return false };
             last.fate = Fate::Written;
             last.until = until;
             let first = last.bp;
@@ -231,7 +233,7 @@ impl Pool {
         let written = match filled {
             Ok((filled, seq, bytes)) => {
                 // It may have been taken away in the meantime.
-                let last = state.chain.blocks.back().map(|block| block.bp);
+                let last = state.chain.last().map(|block| block.bp);
                 if last != Some(first) {
                     writing.log_dying.lock().extend(taken.iter().map(Chain::without));
                     return false;
@@ -242,7 +244,7 @@ impl Pool {
                     if !is_last {
                         (block.fate, block.until) = (Fate::Written, until);
                     }
-                    state.chain.blocks.push_back(block);
+                    state.chain.push(block);
                 }
                 state.seq = seq;
                 state.sizes.rotate_right(1);
@@ -269,9 +271,7 @@ impl Pool {
             }
         };
         let mut state = log.state.lock();
-        for block in state.chain.blocks.iter_mut().filter(|block| block.fate == Fate::Written) {
-            block.fate = Fate::Stable;
-        }
+        state.chain.settle();
         if written {
             state.done = state.done.max(upto);
         } else {
@@ -327,7 +327,7 @@ impl State {
         let limit = if throughput { LARGE } else { DATA_MAX };
         let queued = self.queue.bytes() as u64 + self.queue.unread();
         let others = self.chain.bytes() + queued + self.coming;
-        let many = self.waiting > 0 || others + written > LOG_SYNC_BYTES;
+        let many = self.waiting > 0 || others + written > LOG_LARGE_BYTES;
         let crowded = open <= self.crowded_until && written > MUCH;
         written <= LARGE || written <= limit && !many && !crowded
     }
@@ -368,7 +368,7 @@ mod tests {
         state.waiting = 1;
         assert!(state.takes(LARGE, 5, false) && !state.takes(LARGE + 1, 5, false));
         // Others are on their way into the log.
-        (state.waiting, state.coming) = (0, LOG_SYNC_BYTES - DATA_MAX);
+        (state.waiting, state.coming) = (0, LOG_LARGE_BYTES - DATA_MAX);
         assert!(state.takes(DATA_MAX, 5, false));
         state.queue.push(Entry { txg: 1, what: What::Record(vec![0; 192]) });
         assert!(state.takes(LARGE, 5, false) && !state.takes(DATA_MAX, 5, false));
