@@ -53,8 +53,30 @@ impl Drop for Handle {
     }
 }
 
-fn has_room(open: &BTreeMap<u64, Arc<Handle>>) -> Result<()> {
-    if open.len() < HANDLES_MAX { Ok(()) } else { fail(24, "Too many open files") }
+/// What a session has open.
+#[derive(Default)]
+struct Open {
+    files: BTreeMap<u64, Arc<Handle>>,
+    /// So many are about to be.
+    coming: usize,
+}
+
+/// Room for one more open file: nothing is made or emptied for it without.
+pub(super) struct Room<'a>(&'a Session);
+
+impl Room<'_> {
+    /// Keeps a file open; its number.
+    pub(super) fn keep(self, handle: Handle) -> u64 {
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        self.0.open.lock().files.insert(number, Arc::new(handle));
+        number
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.0.open.lock().coming -= 1;
+    }
 }
 
 /// What connections of one client share.
@@ -62,7 +84,7 @@ pub(super) struct Session {
     pub(super) tree: Tree,
     number: Number,
     uid: u32,
-    open: Mutex<BTreeMap<u64, Arc<Handle>>>,
+    open: Mutex<Open>,
     next: AtomicU64,
 }
 
@@ -71,29 +93,25 @@ impl Session {
         self.number
     }
 
-    /// Is there room for one more? To be asked before anything is made or emptied for it.
-    pub(super) fn has_room(&self) -> Result<()> {
-        has_room(&self.open.lock())
-    }
-
-    /// Keeps a file open.
-    pub(super) fn keep(&self, handle: Handle) -> Result<u64> {
+    /// Room for one more, if there is any.
+    pub(super) fn room(&self) -> Result<Room<'_>> {
         let mut open = self.open.lock();
-        has_room(&open)?;
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        open.insert(number, Arc::new(handle));
-        Ok(number)
+        if open.files.len() + open.coming >= HANDLES_MAX {
+            return fail(24, "Too many open files");
+        }
+        open.coming += 1;
+        Ok(Room(self))
     }
 
     /// The open file of a number.
     pub(super) fn handle(&self, number: u64) -> Result<Arc<Handle>> {
-        let open = self.open.lock().get(&number).cloned();
+        let open = self.open.lock().files.get(&number).cloned();
         open.map_or_else(|| fail(9, "Bad file descriptor"), Ok)
     }
 
     /// Lets go of one.
     pub(super) fn close(&self, number: u64) -> Option<Arc<Handle>> {
-        self.open.lock().remove(&number)
+        self.open.lock().files.remove(&number)
     }
 }
 

@@ -106,9 +106,9 @@ pub(super) fn answer(
     }
     let reply = match request {
         Request::Open { who, path, how, mode } => {
-            session.has_room()?;
+            let room = session.room()?;
             let (handle, stat, kept_since_ms) = open(session, &who, &path, how, mode)?;
-            Reply::Opened { handle: session.keep(handle)?, stat, kept_since_ms }
+            Reply::Opened { handle: room.keep(handle), stat, kept_since_ms }
         }
         Request::Close { handle, stable } => {
             if stable {
