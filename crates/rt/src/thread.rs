@@ -93,15 +93,12 @@ pub fn give_way() {
     if crate::sim::is_running() {
         return;
     }
-    let now = time::now();
-    GAVE_WAY.with(|last| match last.get() {
-        Some(at) if now.saturating_since(at) < TURN => {}
-        Some(_) => {
+    GAVE_WAY.with(|last| {
+        if last.get().is_none_or(|at| at.elapsed() >= TURN) {
             yield_now();
-            // What others have run is not its own.
+            // How long others ran does not count.
             last.set(Some(time::now()));
         }
-        None => last.set(Some(now)),
     });
 }
 
