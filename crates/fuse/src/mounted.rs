@@ -119,11 +119,12 @@ pub fn mount(
     })?;
     let (ended, end) = mpsc::bounded(1);
     live.mounted();
-    let (fs, on) = (live.clone(), dir.clone());
+    let (fs, on, this) = (live.clone(), dir.clone(), uppermost(&dir));
     let served = rt::thread::spawn("mount", move || {
         let result = session.run();
-        if result.is_err() {
-            // The kernel has not ended it, and nobody answers there any more.
+        // The kernel may not have ended it, and nobody answers there any more. What was mounted there since, after it was
+        // taken away lazily, stays.
+        if result.is_err() && this.is_some() && uppermost(&on) == this {
             drop(unmount_as(&on, true));
         }
         opened.end(&fs);
@@ -228,18 +229,34 @@ fn unmount_as(dir: &Path, lazily: bool) -> Result<(), MountError> {
     })
 }
 
-/// What of ours is mounted on a directory: the uppermost, if there are several.
-fn source_of(dir: &Path) -> Option<String> {
+/// What is mounted on a directory.
+#[derive(PartialEq, Eq)]
+struct There {
+    /// Its device, as long as it is mounted nobody else's.
+    device: String,
+    /// What of ours it is.
+    name: Option<String>,
+}
+
+/// The uppermost of what is mounted on a directory.
+fn uppermost(dir: &Path) -> Option<There> {
     let list = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let kind = format!("fuse.{SUBTYPE}");
     let mut found = list.lines().filter_map(|line| {
         let (before, after) = line.split_once(" - ")?;
-        let on = unescaped(before.split(' ').nth(4)?);
+        let mut before = before.split(' ').skip(2);
+        let (device, on) = (before.next()?, unescaped(before.nth(1)?));
         let mut after = after.split(' ');
         let (this, name) = (after.next()?, after.next()?);
-        (Path::new(&on) == dir).then(|| (this == kind).then(|| unescaped(name)))
+        let name = (this == kind).then(|| unescaped(name));
+        (Path::new(&on) == dir).then(|| There { device: device.into(), name })
     });
-    found.next_back()?
+    found.next_back()
+}
+
+/// What of ours is mounted on a directory: the uppermost, if there are several.
+fn source_of(dir: &Path) -> Option<String> {
+    uppermost(dir)?.name
 }
 
 /// A word of the list of mounts: spaces and the like stand there as three octal digits.

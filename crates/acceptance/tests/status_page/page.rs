@@ -127,6 +127,8 @@ fn metrics_are_as_the_format_has_them_and_add_up() {
     assert!(sum(&during, "thumper_client_sessions", &[]) >= 3.0, "{during}");
     let (read, written) = load.end();
     drop(site.run(&["zfs", "create", "tank/settles"]));
+    // What is told of a pool may be half a second old.
+    rt::time::sleep(Duration::from_millis(700));
     let after = metrics(port);
     let families = parsed(&after);
     for family in [
