@@ -26,6 +26,8 @@ const MOVERS_MAX: usize = 64;
 const STRANGERS_MAX: usize = 8;
 /// Connections of clients, at most.
 const LANES_MAX: usize = 1024;
+/// Memory that is kept for what clients read, in bytes; of a small account it is a part.
+const BUFFERS_IDLE_BYTES: u64 = 32 << 20;
 /// How long nobody is taken after one could not be.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -36,6 +38,8 @@ pub(crate) struct Doors {
     log: Form,
     sessions: Sessions,
     buffers: rt::BufPool,
+    /// What pools of disks leave there for each other.
+    _warm: rt::BufPool,
     /// The account, for what clients take of it.
     memory: rt::Account,
     shares: Shares,
@@ -76,7 +80,8 @@ pub(crate) fn accept(listener: &UnixListener, doors: &Arc<Doors>) {
 impl Doors {
     pub(crate) fn new(engine: Local, run: Arc<Run>, log: Form, sessions: Sessions) -> Doors {
         let memory = engine.memory().of(Holder::Clients);
-        let buffers = rt::BufPool::of(&memory);
+        let buffers = rt::BufPool::apart(&memory, BUFFERS_IDLE_BYTES.min(memory.cap() / 16));
+        let warm = rt::BufPool::of(&memory);
         let shares = Shares::of(memory.max(Class::Normal));
         let (commands, movers) = (Arc::default(), Arc::default());
         let (strangers, lanes) = (Arc::default(), Arc::default());
@@ -86,6 +91,7 @@ impl Doors {
             log,
             sessions,
             buffers,
+            _warm: warm,
             memory,
             shares,
             commands,

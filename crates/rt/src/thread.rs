@@ -76,12 +76,14 @@ pub fn yield_now() {
     std::thread::yield_now();
 }
 
-/// So long a thread works before others may run.
+/// So long a thread works before others may run, at least.
 const TURN: Duration = Duration::from_micros(100);
+/// And so many times as long as they took the last time: where many want to run, who gives way often comes to nothing.
+const TURNS: u32 = 4;
 
 thread_local! {
-    /// When this thread last let others run.
-    static GAVE_WAY: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Until when this thread need not let others run.
+    static TURN_ENDS: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Lets others run, if this thread has not for a while. It belongs between the pieces of work that nobody waits for yet:
@@ -93,13 +95,13 @@ pub fn give_way() {
     if crate::sim::is_running() {
         return;
     }
-    GAVE_WAY.with(|last| {
-        if last.get().is_none_or(|at| at.elapsed() >= TURN) {
-            yield_now();
-            // How long others ran does not count.
-            last.set(Some(time::now()));
-        }
-    });
+    let now = time::now();
+    if TURN_ENDS.get().is_none_or(|end| end <= now) {
+        yield_now();
+        let back = time::now();
+        let took = back.saturating_since(now);
+        TURN_ENDS.set(Some(back + TURN.max(took * TURNS)));
+    }
 }
 
 /// Cores that this process may use, at least 1. Obeys the affinity mask and the cgroup's quota.

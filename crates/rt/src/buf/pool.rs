@@ -4,8 +4,8 @@
 //! (INV-5); the pool's cap limits only what lies idle, which the account knows of in steps. When more than
 //! that comes back, or others need the memory, idle memory goes to the system. A part of the account is the pool's for
 //! good: where everybody waits for memory, what one gives back the next one asks for, and pages that went to the system
-//! in between would have to be made anew. For the same reason an account has one pool of buffers, for all who share it: what
-//! a pool of disks leaves when it is exported is there for the next.
+//! in between would have to be made anew. For the same reason an account has one pool of buffers for all pools of disks: what
+//! one leaves when it is exported is there for the next.
 //!
 //! Buffers are cut from regions on huge pages, several of one size from each. A region goes back to
 //! the system as a whole, when none of its buffers is in use.
@@ -109,13 +109,22 @@ impl BufPool {
         if let Some(shared) = slot.0.upgrade() {
             return BufPool(shared);
         }
-        let idle_max = account.cap() / IDLE_PART;
         let kept = (account.cap() / KEPT_PART).min(KEPT_MAX) / STEP * STEP;
-        let lease = account.of(Holder::Buffers).empty(Class::Elastic);
-        let pool =
-            BufPool::make(usize::try_from(idle_max).unwrap_or(usize::MAX), Some(lease), kept);
+        let pool = BufPool::leased(account, account.cap() / IDLE_PART, kept);
         slot.0 = Arc::downgrade(&pool.0);
-        drop(slot);
+        pool
+    }
+
+    /// One apart from that, of the same account: for buffers that are soon given back, and would lie between others that
+    /// are not, whose regions they would hold.
+    pub fn apart(account: &Account, idle_bytes_max: u64) -> BufPool {
+        BufPool::leased(account, idle_bytes_max, 0)
+    }
+
+    fn leased(account: &Account, idle_max: u64, kept: u64) -> BufPool {
+        let lease = account.of(Holder::Buffers).empty(Class::Elastic);
+        let idle_max = usize::try_from(idle_max).unwrap_or(usize::MAX);
+        let pool = BufPool::make(idle_max, Some(lease), kept);
         let weak: Weak<dyn Reclaim> = Arc::<Shared>::downgrade(&pool.0);
         account.add_reclaimer(Class::Elastic, weak);
         pool
