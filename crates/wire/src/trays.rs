@@ -137,14 +137,8 @@ impl Trays {
         if length > BYTES || word.load(Ordering::Acquire) != LOOKS {
             return false;
         }
-        let mut to = self.bytes(self.theirs);
-        for piece in pieces {
-            // SAFETY: all of them fit behind the word. Nobody reads them before the word says so, but who may see anything.
-            unsafe {
-                std::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len());
-                to = to.add(piece.len());
-            }
-        }
+        // SAFETY: all of them fit behind the word. Nobody reads them before the word says so, but who may see anything.
+        unsafe { copy(pieces, self.bytes(self.theirs)) };
         let there = THERE + length as u32;
         word.compare_exchange(LOOKS, there, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -165,14 +159,8 @@ impl Trays {
         if pieces.iter().map(|piece| piece.len()).sum::<usize>() > BAY {
             return false;
         }
-        let mut to = self.bay(self.theirs);
-        for piece in pieces {
-            // SAFETY: all of them fit into the bay. Nobody reads them before he was told, but who may see anything.
-            unsafe {
-                std::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len());
-                to = to.add(piece.len());
-            }
-        }
+        // SAFETY: all of them fit into the bay. Nobody reads them before he was told, but who may see anything.
+        unsafe { copy(pieces, self.bay(self.theirs)) };
         true
     }
 
@@ -204,6 +192,20 @@ impl Trays {
     fn bay(&self, number: usize) -> *mut u8 {
         // SAFETY: there are two, behind the trays.
         unsafe { self.memory.add(TRAYS_BYTES + number * BAY) }.as_ptr()
+    }
+}
+
+/// Copies pieces to one place, one behind the other.
+///
+/// # Safety
+/// There is room for all of them, outside of what Rust knows of.
+unsafe fn copy(pieces: &[&[u8]], mut to: *mut u8) {
+    for piece in pieces {
+        // SAFETY: as the caller says.
+        unsafe {
+            std::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len());
+            to = to.add(piece.len());
+        }
     }
 }
 
