@@ -107,7 +107,8 @@ impl Memory {
     pub(super) fn carve(self, size: usize) -> Vec<Piece> {
         let count = self.len.checked_div(size).unwrap_or(0);
         let region = Arc::new(Region { memory: self, count, idle: AtomicUsize::new(0) });
-        (0..count).map(|n| Piece { region: region.clone(), at: n * size, len: size }).collect()
+        let piece = |n| Piece { region: region.clone(), at: n * size, len: size, is_bare: false };
+        (0..count).map(piece).collect()
     }
 }
 
@@ -159,6 +160,8 @@ pub(super) struct Piece {
     region: Arc<Region>,
     at: usize,
     len: usize,
+    /// The system has its pages.
+    is_bare: bool,
 }
 
 impl Piece {
@@ -170,6 +173,33 @@ impl Piece {
     /// Whether all pieces of its region lie idle.
     pub(super) fn region_is_idle(&self) -> bool {
         self.region.idle.load(Ordering::Relaxed) == self.region.count
+    }
+
+    /// How many pieces of its region are in use.
+    pub(super) fn region_in_use(&self) -> usize {
+        self.region.count.saturating_sub(self.region.idle.load(Ordering::Relaxed))
+    }
+
+    /// Whether it has been stripped, and not filled in since.
+    pub(super) fn is_bare(&self) -> bool {
+        self.is_bare
+    }
+
+    /// Gives its pages to the system, while the rest of its region is in use: it is of zeros from now on.
+    pub(super) fn strip(&mut self) {
+        // A part of a huge page goes when that is cut up, which the system leaves for later, but for what is called cold.
+        for advice in [Advice::LinuxCold, Advice::LinuxDontNeed] {
+            // SAFETY: whole pages (ALIGN) of private memory that are this piece's alone; they stay what was there, or zeros.
+            let _ = unsafe { madvise(self.start().cast(), self.len, advice) };
+        }
+        self.is_bare = true;
+    }
+
+    /// Gets its pages back in one call: to get them one by one takes longer.
+    pub(super) fn fill_in(&mut self) {
+        // SAFETY: it keeps the bytes as they are.
+        let _ = unsafe { madvise(self.start().cast(), self.len, Advice::LinuxPopulateWrite) };
+        self.is_bare = false;
     }
 
     /// Counts it as idle, or as in use.

@@ -8,13 +8,17 @@
 //! one leaves when it is exported is there for the next.
 //!
 //! Buffers are cut from regions on huge pages, several of one size from each. A region goes back to
-//! the system as a whole, when none of its buffers is in use.
+//! the system as a whole, when none of its buffers is in use. Where too much lies idle beside buffers
+//! that are in use, its pages go without it: such a buffer is bare, counts for nothing, and is handed out again when no other
+//! one is there.
 
 use super::memory::{HUGE, Memory, Piece};
 use crate::mem::{Account, Class, Grant, Holder, Reclaim};
-use crate::sync::{Arc, Mutex, Weak};
-use std::collections::BTreeSet;
+use crate::sync::{Arc, Mutex, MutexGuard, Weak};
+use crate::time::{Instant, now};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 /// The smallest class, in bytes.
 const CLASS_MIN: usize = 4 << 10;
@@ -35,6 +39,13 @@ const IDLE_PART: u64 = 2;
 const KEPT_PART: u64 = 16;
 /// And no more than so many bytes.
 const KEPT_MAX: u64 = 64 << 20;
+/// What lies idle in regions that are still needed may be more than there is a lease for, since to cut up huge pages takes
+/// longer than to wait for the rest of them: by one of so many parts of the account.
+const BESIDE_PART: u64 = 8;
+/// And no more than so many bytes.
+const BESIDE_MAX: u64 = 48 << 20;
+/// So long others wait for what lies idle so, until pages go by themselves.
+const PATIENCE: Duration = Duration::from_millis(50);
 /// Number of classes.
 const CLASSES: usize = 13 * 4;
 
@@ -62,14 +73,22 @@ fn region_size(size: usize) -> usize {
 }
 
 struct Idle {
-    classes: Vec<Vec<Piece>>,
+    /// The bare ones in front.
+    classes: Vec<VecDeque<Piece>>,
+    /// Bytes of those that are not bare.
     bytes: usize,
+    /// Bytes of those that are about to come, with regions that are being made.
+    coming: usize,
     /// Bytes of buffers that were made one by one.
     singly: usize,
     /// Regions of which every buffer lies idle.
     regions: usize,
     /// For what lies idle, if the pool belongs to an account.
     lease: Option<Grant>,
+    /// For what does so beyond that.
+    beyond: Option<Grant>,
+    /// Since when others want more than can go as whole regions.
+    missed: Option<Instant>,
     /// Of the lease so much is kept while nothing of it is needed, from the first buffer that comes back until a rest.
     kept: u64,
 }
@@ -77,6 +96,8 @@ struct Idle {
 struct Shared {
     idle: Mutex<Idle>,
     idle_max: usize,
+    /// So much more than may lie idle may do so in regions that are still needed.
+    beside_max: usize,
     /// What lies idle belongs to an account.
     leased: bool,
 }
@@ -97,10 +118,9 @@ pub struct PoolState {
 }
 
 impl BufPool {
-    /// A pool that keeps at most about `idle_bytes_max` bytes of unused buffers. (It may be more
-    /// while each of their regions has another buffer that is in use.)
+    /// A pool that keeps at most about `idle_bytes_max` bytes of unused buffers.
     pub fn new(idle_bytes_max: usize) -> BufPool {
-        BufPool::make(idle_bytes_max, None, 0)
+        BufPool::make(idle_bytes_max, 0, None, 0)
     }
 
     /// The one of `account`, from which what lies idle is leased: it goes to the system when others need it.
@@ -124,17 +144,28 @@ impl BufPool {
     fn leased(account: &Account, idle_max: u64, kept: u64) -> BufPool {
         let lease = account.of(Holder::Buffers).empty(Class::Elastic);
         let idle_max = usize::try_from(idle_max).unwrap_or(usize::MAX);
-        let pool = BufPool::make(idle_max, Some(lease), kept);
+        let beside_max = (account.cap() / BESIDE_PART).min(BESIDE_MAX) as usize;
+        let pool = BufPool::make(idle_max, beside_max, Some(lease), kept);
         let weak: Weak<dyn Reclaim> = Arc::<Shared>::downgrade(&pool.0);
         account.add_reclaimer(Class::Elastic, weak);
         pool
     }
 
-    fn make(idle_max: usize, lease: Option<Grant>, kept: u64) -> BufPool {
-        let classes = std::iter::repeat_with(Vec::new).take(CLASSES).collect();
-        let leased = lease.is_some();
-        let idle = Mutex::new(Idle { classes, bytes: 0, singly: 0, regions: 0, lease, kept });
-        BufPool(Arc::new(Shared { idle, idle_max, leased }))
+    fn make(idle_max: usize, beside_max: usize, mut lease: Option<Grant>, kept: u64) -> BufPool {
+        let classes = std::iter::repeat_with(VecDeque::new).take(CLASSES).collect();
+        let (leased, beyond) = (lease.is_some(), lease.as_mut().map(|lease| lease.split(0)));
+        let idle = Mutex::new(Idle {
+            classes,
+            bytes: 0,
+            coming: 0,
+            singly: 0,
+            regions: 0,
+            lease,
+            beyond,
+            missed: None,
+            kept,
+        });
+        BufPool(Arc::new(Shared { idle, idle_max, beside_max, leased }))
     }
 
     /// A buffer of `len` bytes with whatever its last owner left in it: for those who overwrite
@@ -144,7 +175,10 @@ impl BufPool {
             return PooledBuf { piece: Memory::zeroed(len).carve(len).pop(), len, home: None };
         };
         let recycled = self.0.idle.lock().take(class);
-        let piece = recycled.unwrap_or_else(|| self.grow(class, size));
+        let mut piece = recycled.unwrap_or_else(|| self.grow(class, size));
+        if piece.is_bare() {
+            piece.fill_in();
+        }
         PooledBuf { piece: Some(piece), len, home: Some(self.0.clone()) }
     }
 
@@ -153,15 +187,28 @@ impl BufPool {
         // A small pool (a test's, a tool's) takes no huge pages: they would be most of it.
         let region = region_size(size);
         let least = if self.0.leased { REGIONS_LEAST.max(8 * region) } else { 8 * region };
-        let bytes = if self.0.idle_max >= least && !self.is_little(size) { region } else { size };
-        let mut pieces = Memory::zeroed(bytes).carve(size);
+        let is_large = self.0.idle_max >= least && !self.is_little(size);
+        let others = if is_large && self.expects(region - size) { region - size } else { 0 };
+        let mut pieces = Memory::zeroed(size + others).carve(size);
         let piece = pieces.pop().expect("a region holds at least one buffer");
         let mut idle = self.0.idle.lock();
+        idle.coming -= others;
         pieces.into_iter().for_each(|piece| idle.put(class, piece));
-        let freed = idle.settle(self.0.idle_max);
-        drop(idle);
-        drop(freed);
+        self.0.settle(idle);
         piece
+    }
+
+    /// May so much more lie idle? Then it is expected to.
+    fn expects(&self, bytes: usize) -> bool {
+        let mut idle = self.0.idle.lock();
+        idle.coming += bytes;
+        let wanted = idle.counted();
+        let may = idle
+            .lease
+            .as_mut()
+            .is_none_or(|lease| wanted <= lease.bytes() || lease.try_grow(wanted - lease.bytes()));
+        idle.coming -= if may { 0 } else { bytes };
+        may
     }
 
     /// Is it little that was asked for until now, with `size` bytes more?
@@ -185,11 +232,9 @@ impl BufPool {
         buf
     }
 
-    /// Gives idle memory back to the system until at most `keep_bytes` lie idle, or no region is
-    /// left of which all buffers are idle.
+    /// Gives idle memory back to the system until at most `keep_bytes` lie idle.
     pub fn trim(&self, keep_bytes: usize) {
-        let freed = self.0.idle.lock().trim(keep_bytes);
-        drop(freed); // unmapped after the lock is given back
+        self.0.give_back(self.0.idle.lock(), keep_bytes, 0);
     }
 
     /// What the pool holds now.
@@ -200,48 +245,61 @@ impl BufPool {
 
 impl Idle {
     fn take(&mut self, class: usize) -> Option<Piece> {
-        let piece = self.classes[class].pop()?;
+        let piece = self.classes[class].pop_back()?;
         self.regions -= usize::from(piece.region_is_idle());
-        self.bytes -= piece.len();
         piece.set_idle(false);
-        let kept = self.kept;
-        if let Some(lease) = &mut self.lease
-            && lease.bytes() > kept.max(self.bytes as u64 + 2 * STEP)
-        {
-            lease.shrink(kept.max((self.bytes as u64).next_multiple_of(STEP)));
+        if piece.is_bare() {
+            return Some(piece);
         }
+        self.bytes -= piece.len();
+        self.shrink(STEP);
         Some(piece)
     }
 
-    /// More lies idle than did: what there is no lease for, or no room, is taken out.
-    fn settle(&mut self, idle_max: usize) -> Vec<Piece> {
-        let (mut keep, mut slack, kept) = (idle_max, 0, self.kept);
-        if let Some(lease) = &mut self.lease {
-            if lease.bytes() < kept && self.bytes > 0 {
-                lease.admit(kept - lease.bytes());
-            }
-            let wanted = (self.bytes.min(idle_max) as u64).next_multiple_of(STEP);
-            if wanted > lease.bytes() && !lease.try_grow(wanted - lease.bytes()) {
-                // To look for what can go is work: not for each buffer.
-                (keep, slack) = (lease.bytes() as usize, STEP as usize);
-            }
-        }
-        let over = self.bytes > keep + slack && self.regions > 0;
-        let freed = if over { self.trim(keep) } else { Vec::new() };
+    /// The lease is for no more than lies idle, and `slack`.
+    fn shrink(&mut self, slack: u64) {
+        let (counted, kept) = (self.counted(), self.kept);
         if let Some(lease) = &mut self.lease
-            && self.bytes as u64 > lease.bytes() + STEP
+            && lease.bytes() > kept.max(counted + slack)
         {
-            // It is there, in regions that are still needed.
-            lease.admit((self.bytes as u64).next_multiple_of(STEP) - lease.bytes());
+            lease.shrink(kept.max(counted));
         }
-        freed
+        self.count();
+    }
+
+    /// For so many bytes there is a lease.
+    fn counted(&self) -> u64 {
+        ((self.bytes + self.coming) as u64).next_multiple_of(STEP)
     }
 
     fn put(&mut self, class: usize, piece: Piece) {
         piece.set_idle(true);
-        self.bytes += piece.len();
         self.regions += usize::from(piece.region_is_idle());
-        self.classes[class].push(piece);
+        match piece.is_bare() {
+            true => self.classes[class].push_front(piece),
+            false => {
+                self.bytes += piece.len();
+                self.classes[class].push_back(piece);
+            }
+        }
+    }
+
+    /// More lies idle than did: how much may stay, if not all of it.
+    fn settle(&mut self, idle_max: usize) -> Option<usize> {
+        let (mut keep, mut slack, kept) = (idle_max, 0, self.kept);
+        let wanted = self.counted().min((idle_max as u64).next_multiple_of(STEP));
+        if let Some(lease) = &mut self.lease {
+            if lease.bytes() < kept && self.bytes > 0 {
+                lease.admit(kept - lease.bytes());
+            }
+            if wanted > lease.bytes() && !lease.try_grow(wanted - lease.bytes()) {
+                // To look for what can go is work: not for each buffer.
+                keep = (lease.bytes() as usize).saturating_sub(self.coming);
+                slack = STEP as usize;
+            }
+        }
+        self.count();
+        (self.bytes > keep + slack).then_some(keep)
     }
 
     /// Takes out whole regions, largest buffers first.
@@ -256,45 +314,105 @@ impl Idle {
             for piece in class.iter() {
                 let goes = going.contains(&piece.region());
                 if goes || (self.bytes > keep && piece.region_is_idle()) {
-                    self.bytes -= piece.len();
+                    self.bytes -= if piece.is_bare() { 0 } else { piece.len() };
                     self.regions -= usize::from(!goes);
                     going.insert(piece.region());
                 }
             }
             if !going.is_empty() {
-                let (out, stay): (Vec<_>, Vec<_>) =
-                    std::mem::take(class).into_iter().partition(|p| going.contains(&p.region()));
+                let all = std::mem::take(class).into_iter();
+                let (out, stay): (VecDeque<_>, _) = all.partition(|p| going.contains(&p.region()));
                 *class = stay;
                 freed.extend(out);
             }
         }
-        let kept = self.kept;
-        if let Some(lease) = &mut self.lease {
-            lease.shrink(kept.max((self.bytes as u64).next_multiple_of(STEP)));
-        }
         freed
+    }
+
+    /// Takes out single ones that are to be stripped, largest first; of regions first of which the least is in use: the
+    /// others are handed out before, and these may come to go as a whole.
+    fn pick(&mut self, keep: usize) -> Vec<Piece> {
+        let mut picked = Vec::new();
+        for class in self.classes.iter_mut().rev() {
+            if self.bytes <= keep {
+                break;
+            }
+            let pieces = class.make_contiguous();
+            pieces.sort_by_key(|piece| (!piece.is_bare(), piece.region_in_use()));
+            let bare = pieces.iter().filter(|piece| piece.is_bare()).count();
+            let over = self.bytes - keep;
+            let count = pieces[bare..].first().map_or(0, |piece| over.div_ceil(piece.len()));
+            for piece in class.drain(bare..class.len().min(bare + count)) {
+                self.bytes -= piece.len();
+                self.regions -= usize::from(piece.region_is_idle());
+                piece.set_idle(false);
+                picked.push(piece);
+            }
+        }
+        picked
+    }
+
+    /// What lies idle beyond the lease is counted anew.
+    fn count(&mut self) {
+        let counted = self.counted();
+        if let (Some(lease), Some(beyond)) = (&self.lease, &mut self.beyond) {
+            let bytes = counted.saturating_sub(lease.bytes());
+            beyond.shrink(bytes);
+            if bytes > beyond.bytes() {
+                beyond.admit(bytes - beyond.bytes());
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// More lies idle than did: what there is no lease for, or no room, is given back.
+    fn settle(&self, mut idle: MutexGuard<'_, Idle>) {
+        if let Some(keep) = idle.settle(self.idle_max) {
+            self.give_back(idle, keep, self.beside_max);
+        }
+    }
+
+    /// Gives memory back to the system until no more than `keep` bytes lie idle, or so many more, `beside` others that are in
+    /// use. That takes a while, and nobody waits for it.
+    fn give_back(&self, mut idle: MutexGuard<'_, Idle>, keep: usize, beside: usize) {
+        let whole = idle.trim(keep);
+        let mut parts = Vec::new();
+        if idle.bytes > keep.saturating_add(beside) {
+            parts = idle.pick(keep + beside / 2);
+        }
+        idle.shrink(0);
+        drop(idle);
+        drop(whole);
+        if parts.is_empty() {
+            return;
+        }
+        parts.iter_mut().for_each(Piece::strip);
+        let mut idle = self.idle.lock();
+        for piece in parts {
+            if let Some((class, _)) = class_of(piece.len()) {
+                idle.put(class, piece);
+            }
+        }
     }
 }
 
 impl Reclaim for Shared {
     fn reclaim(&self, bytes: u64) {
-        let Some(mut idle) = self.idle.try_lock() else { return };
+        let Some(idle) = self.idle.try_lock() else { return };
         let keep = (idle.bytes as u64).saturating_sub(bytes) / STEP * STEP;
-        let keep = keep.max(idle.kept);
-        let freed = idle.trim(keep as usize);
-        drop(idle);
-        drop(freed);
+        let keep = keep.max(idle.kept) as usize;
+        let is_late = idle.missed.is_some_and(|since| since.elapsed() > PATIENCE);
+        self.give_back(idle, keep, if is_late { 0 } else { self.beside_max });
+        let Some(mut idle) = self.idle.try_lock() else { return };
+        let is_missed = idle.bytes > keep + STEP as usize;
+        idle.missed = is_missed.then(|| idle.missed.unwrap_or_else(now));
     }
 
     fn rest(&self) {
-        let mut idle = self.idle.lock();
-        let freed = idle.trim(0);
-        let left = (idle.bytes as u64).next_multiple_of(STEP);
-        if let Some(lease) = &mut idle.lease {
-            lease.shrink(left);
-        }
-        drop(idle);
-        drop(freed);
+        let kept = std::mem::take(&mut self.idle.lock().kept);
+        self.give_back(self.idle.lock(), 0, 0);
+        self.idle.lock().kept = kept;
     }
 }
 
@@ -329,9 +447,7 @@ impl Drop for PooledBuf {
         let Some((class, _)) = class_of(piece.len()) else { return };
         let mut idle = home.idle.lock();
         idle.put(class, piece);
-        let freed = idle.settle(home.idle_max);
-        drop(idle);
-        drop(freed); // unmapped after the lock is given back
+        home.settle(idle);
     }
 }
 
