@@ -74,7 +74,7 @@ class Stand:
 
     def __init__(self, name, args, disk_bytes, mortal=()):
         self.name, self.args, self.disk_bytes, self.undo = name, args, disk_bytes, []
-        self.mortal = mortal
+        self.mortal, self.lying = mortal, []
         self.server = self.xrootd = None
         self.top = tempfile.mkdtemp(prefix=name + ".", dir=args.dir)
         os.chmod(self.top, 0o755)
@@ -99,6 +99,7 @@ class Stand:
             with open(path, "wb") as file:
                 for at in range(0, size, len(NOISE)):
                     file.write(NOISE[: size - at])
+        self.lying += paths
         return paths
 
     def huge_pages(self):
