@@ -383,12 +383,9 @@ impl Object {
                 return Ok(f(buf));
             }
         }
-        let size = self.block_size()? as usize;
+        let (newest, size) = self.newest(block)?;
         let mut buf = self.store.buffers().get(size);
-        match self.source(block)? {
-            (read::Source::Hole, _) => buf.fill(0),
-            _ => self.with_block(block, |bytes| buf.copy_from_slice(bytes))?,
-        }
+        copy_padded(newest.bytes().unwrap_or_default(), 0, &mut buf);
         let result = f(&mut buf);
         self.put_record(tx, block, buf)?;
         Ok(result)
