@@ -20,8 +20,13 @@ const LOOK: Duration = Duration::from_micros(150);
 /// Who sleeps is woken so much later, at most.
 const WAKING: Duration = Duration::from_micros(50);
 
-/// Looks at a tray for each time that others may run, which takes the system.
-const GLANCES: usize = 16;
+/// Looks at a tray for each time that others may run, which takes the system, and, where two threads share a core, from who
+/// works on what is looked for.
+const GLANCES: usize = 64;
+/// What has not come after so long is not that near: from then on it is looked for less often, so many pauses of the
+/// processor a glance.
+const NEAR: Duration = Duration::from_micros(10);
+const PAUSES: usize = 16;
 /// And these for each look at the socket, which does, too.
 const TURNS: usize = 4;
 
@@ -55,17 +60,18 @@ impl Look {
         trays: Option<&Trays>,
         inbox: &mut Inbox,
     ) -> Option<usize> {
-        let Some(trays) = trays else { return self.at(|| inbox.fill_now(socket)) };
+        let Some(trays) = trays else { return self.at(|_| inbox.fill_now(socket)) };
         trays.look();
         let mut turn = 0;
-        let found = self.at(|| {
+        let found = self.at(|for_long| {
+            let (glances, pauses) = if for_long { (GLANCES / 8, PAUSES) } else { (GLANCES, 1) };
             let glance = |_| {
-                rt::sync::hint::spin_loop();
+                (0..pauses).for_each(|_| rt::sync::hint::spin_loop());
                 trays.take(inbox)
             };
             turn += 1;
             let at_socket = turn % TURNS == 1;
-            (0..GLANCES).find_map(glance).or_else(|| at_socket.then(|| inbox.fill_now(socket))?)
+            (0..glances).find_map(glance).or_else(|| at_socket.then(|| inbox.fill_now(socket))?)
         });
         // Also where it came over the socket: who does not look must not seem to.
         let left = trays.leave(inbox);
@@ -75,21 +81,23 @@ impl Look {
         left.or(found)
     }
 
-    /// The same, by `come`, which does not wait.
-    fn at<T>(&mut self, mut come: impl FnMut() -> Option<T>) -> Option<T> {
+    /// The same, by `come`, which does not wait, and hears whether it has been looked for long.
+    fn at<T>(&mut self, mut come: impl FnMut(bool) -> Option<T>) -> Option<T> {
         self.since = now();
         if !self.is_likely() {
             self.soon = LOOK + WAKING;
             return None;
         }
         self.soon = LOOK;
-        while self.since.elapsed() < LOOK {
-            let found = come();
+        let mut passed = Duration::ZERO;
+        while passed < LOOK {
+            let found = come(passed > NEAR);
             if found.is_some() {
                 self.came();
                 return found;
             }
             rt::thread::yield_now();
+            passed = self.since.elapsed();
         }
         None
     }
@@ -176,18 +184,18 @@ mod tests {
     #[test]
     fn only_what_is_likely_is_looked_for() {
         let mut look = Look::default();
-        assert_eq!(look.at(|| Some(1)), Some(1));
+        assert_eq!(look.at(|_| Some(1)), Some(1));
         (0..20).for_each(|_| {
-            assert_eq!(look.at(|| None::<u8>), None);
+            assert_eq!(look.at(|_| None::<u8>), None);
             look.soon = Duration::ZERO;
             look.came();
         });
-        assert_eq!(look.at(|| Some(1)), None, "it was always late");
+        assert_eq!(look.at(|_| Some(1)), None, "it was always late");
         (0..20).for_each(|_| {
-            let _ = look.at(|| Some(1));
+            let _ = look.at(|_| Some(1));
             look.soon = Duration::MAX;
             look.came();
         });
-        assert_eq!(look.at(|| Some(2)), Some(2), "it is soon again");
+        assert_eq!(look.at(|_| Some(2)), Some(2), "it is soon again");
     }
 }
