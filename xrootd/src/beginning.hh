@@ -1,8 +1,9 @@
 // The first bytes of a new file, held until it is seen what follows.
 //
-// The one idea: most small files are opened, written once and closed; so the first write of a file that was empty waits
-// for the close, and goes to the server with it in one message. Whoever wants anything else of the open file has it
-// written before.
+// The one idea: most small files are opened, written once and closed; so the first write of a file that was empty is put on
+// stable storage while its client hears that it was taken, and asks for the close. Where the server has enough to do, or need
+// not, it waits for the close, and goes to the server with it in one message. Whoever wants anything else of the open file
+// has it written before.
 
 #pragma once
 
@@ -29,33 +30,40 @@ class Beginning {
     if (state_ == State::expected) state_ = State::none;
   }
 
-  // Takes a write. False: it is not one to be held.
-  bool take(const void *bytes, off_t offset, size_t size) {
+  // Takes a write, which `begin` begins, or not. False: it is not one to be taken.
+  template <class Begin>
+  bool take(const void *bytes, off_t offset, size_t size, Begin begin) {
     if (state_ != State::expected) return false;
     std::lock_guard lock(lock_);
     if (state_ != State::expected) return false;
     state_ = State::none;
     if (offset != 0 || size == 0 || size > max_bytes) return false;
+    if (begin()) {
+      state_ = State::begun;
+      return true;
+    }
     auto *from = static_cast<const char *>(bytes);
     bytes_.assign(from, from + size);
     state_ = State::held;
     return true;
   }
 
-  // If something is held, `write` is given it, once, and what it returns is returned; else 0. Who comes meanwhile waits.
-  template <class Write>
-  int give(Write write) {
-    if (state_ != State::held) return 0;
+  // If something is held, `write` is given it, once; if it was begun `end` is called; what they return is returned, else 0. Who
+  // comes meanwhile waits.
+  template <class Write, class End>
+  int give(Write write, End end) {
+    auto has_any = [&] { return state_ == State::held || state_ == State::begun; };
+    if (!has_any()) return 0;
     std::lock_guard lock(lock_);
-    if (state_ != State::held) return 0;
-    int status = write(bytes_.data(), bytes_.size());
+    if (!has_any()) return 0;
+    int status = state_ == State::begun ? end() : write(bytes_.data(), bytes_.size());
     std::vector<char>().swap(bytes_);
     state_ = State::none;
     return status;
   }
 
  private:
-  enum class State { none, expected, held };
+  enum class State { none, expected, held, begun };
   std::atomic<State> state_{State::none};
   std::mutex lock_;
   std::vector<char> bytes_;

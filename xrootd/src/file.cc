@@ -34,13 +34,14 @@ File::~File() {
 }
 
 int File::settle() {
-  return beginning_.give([&](const char *bytes, std::size_t size) -> int {
+  auto write = [&](const char *bytes, std::size_t size) -> int {
     ssize_t done = thumper_write(file_, bytes, size, 0);
-    if (done >= 0) return 0;
-    int none = 0;
-    failed_.compare_exchange_strong(none, static_cast<int>(done));
-    return static_cast<int>(done);
-  });
+    return done < 0 ? static_cast<int>(done) : 0;
+  };
+  int status = beginning_.give(write, [&] { return thumper_settle(file_); });
+  int none = 0;
+  if (status < 0) failed_.compare_exchange_strong(none, status);
+  return status;
 }
 
 int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
@@ -133,13 +134,19 @@ int File::Close(long long *size) {
     if (size) settle();
     if (size && thumper_stat_open(file_, &stat) == 0) *size = static_cast<long long>(stat.size);
     bool stable = writable_ && !failed_ && site_.options().stable;
-    int status = beginning_.give([&](const char *bytes, std::size_t count) {
+    // A file that is only begun goes.
+    auto closed = [&](auto close) -> int {
       int error = 0;
       auto mine = ticket_of();
-      int status = thumper_finish(std::exchange(file_, nullptr), bytes, count, 0, stable);
+      int status = close(std::exchange(file_, nullptr));
       if (auto *client = status < 0 ? site_.client(error) : nullptr) mine.undo(client);
       return status;
-    });
+    };
+    auto finish = [&](const char *bytes, std::size_t count) {
+      return closed([&](thumper_file *file) { return thumper_finish(file, bytes, count, 0, stable); });
+    };
+    auto end = [&] { return closed([&](thumper_file *file) { return thumper_close(file, stable); }); };
+    int status = beginning_.give(finish, end);
     if (file_) status = thumper_close(std::exchange(file_, nullptr), stable);
     if (failed_) status = failed_;
     if (status < 0) site_.counters().errors++;
@@ -217,7 +224,8 @@ ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
     if (failed_) return answer(failed_);
     is_fresh_ = false;
     auto done = static_cast<ssize_t>(size);
-    if (!beginning_.take(buffer, offset, size)) {
+    auto begin = [&] { return site_.options().stable && thumper_begin(file_, buffer, size, 0) == 1; };
+    if (!beginning_.take(buffer, offset, size, begin)) {
       if (int status = settle()) return answer(status);
       done = thumper_write(file_, buffer, size, static_cast<std::uint64_t>(offset));
     }

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use acceptance::engine::Session;
@@ -546,6 +547,81 @@ fn what_goes_in_one_message_is_what_several_would_do() {
     }
     assert!((0..50).any(|_| used() + (3 << 20) < before), "{before} {}", used());
     drop((doubtful, client));
+    site.end();
+}
+
+/// A write that is begun is done before anything else is asked of its file, and on stable storage when that is closed.
+#[test]
+fn what_is_begun_is_done_before_anything_else() {
+    let mut site = Site::new();
+    let one_lane = || {
+        let lanes_max = 1;
+        Client::connect(Options { lanes_max, ..site.options("tank") }).unwrap()
+    };
+    for (name, client) in [("many", site.client("tank")), ("one", one_lane())] {
+        let bytes = noise(3, 64 << 10);
+        let open = |i: usize| client.open(&ROOT, format!("/{name}{i}").as_bytes(), NEW, 0o644);
+        for i in 0..60 {
+            let bytes = &bytes[..1 + i * 1000];
+            let file = open(i).unwrap();
+            assert!(file.begin(0, bytes).unwrap(), "{i}: few ask");
+            // Where there is one connection alone, the next file needs it.
+            let next = open(i + 1000).unwrap();
+            let mut back = vec![0; bytes.len() + 1];
+            match i % 6 {
+                0 => assert_eq!(file.stat().unwrap().size, bytes.len() as u64),
+                1 => assert!(
+                    file.read(0, &mut back).unwrap() == bytes.len() && back.starts_with(bytes)
+                ),
+                2 => file.truncate(bytes.len() as u64).unwrap(),
+                3 => file.write(0, &bytes[..1]).unwrap(),
+                4 => file.sync().unwrap(),
+                _ => assert!(!file.begin(0, &[]).unwrap(), "nothing is nothing to begin"),
+            }
+            if i % 2 == 0 {
+                assert!(file.begin(0, bytes).unwrap());
+            }
+            file.close(true).unwrap();
+            // Nobody need close it for that.
+            assert!(next.begin(0, bytes).unwrap());
+            drop(next);
+            assert_eq!(
+                client.get(&ROOT, format!("/{name}{}", i + 1000).as_bytes(), &mut back).unwrap().0,
+                bytes.len()
+            );
+        }
+    }
+    // What cannot be done is told by what comes next, and by the close.
+    site.run(&["zfs", "set", "refquota=8M", "tank/a"]);
+    let client = site.client("tank");
+    let full = client.open(&ROOT, b"/a/full", NEW, 0o644).unwrap();
+    while full.write(full.stat().unwrap().size, &noise(1, 1 << 20)).is_ok() {}
+    let begins = full.begin(0, &noise(2, 4096)).unwrap();
+    let more = client.open(&ROOT, b"/a/more", NEW, 0o644).unwrap();
+    assert!(begins && more.begin(0, &noise(1, 1 << 20)).unwrap());
+    assert_eq!(errno(more.stat().map(drop)), 122);
+    assert_eq!(errno(more.sync()), 122);
+    assert_eq!(errno(more.close(true)), 122);
+    let kept = client.open(&ROOT, b"/kept", NEW, 0o644).unwrap();
+    kept.write_stable(0, b"kept").unwrap();
+    // By a server that is stopped, and comes to nothing any more.
+    let pid = site.server.as_ref().unwrap().pid().to_string();
+    drop(Ran::of(Command::new("kill").args(["-STOP", &pid])).expect_ok());
+    assert!(kept.begin(4, b" and begun").unwrap());
+    site.restart();
+    kept.close(true).unwrap();
+    let all = [("many", 60), ("one", 60)];
+    let mut back = vec![0; 64 << 10];
+    for (name, count) in all {
+        for i in 0..count {
+            let path = format!("/{name}{i}");
+            let got = client.get(&ROOT, path.as_bytes(), &mut back).unwrap().0;
+            assert!(got == 1 + i * 1000 && back[..got] == noise(3, 64 << 10)[..got], "{path}");
+        }
+    }
+    let got = client.get(&ROOT, b"/kept", &mut back).unwrap().0;
+    assert_eq!(&back[..got], b"kept and begun");
+    drop((full, client));
     site.end();
 }
 

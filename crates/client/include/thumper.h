@@ -321,6 +321,27 @@ int64_t thumper_write_stable(const thumper_file *file,
                              uint64_t offset);
 
 /**
+ * Begins to write all of `size` bytes at `offset`, and to put all that was written on stable storage, if few ask the server
+ * for anything: 1 if it did, 0 if not. They are copied. Whatever is asked of the file next has it ended before; if that
+ * fails so does everything from then on, `thumper_close`, too.
+ *
+ * # Safety
+ * `file` is open; there are `size` bytes at `buf`.
+ */
+int thumper_begin(const thumper_file *file,
+                  const void *buf,
+                  uintptr_t size,
+                  uint64_t offset);
+
+/**
+ * Waits for what was begun by `thumper_begin`, if anything was.
+ *
+ * # Safety
+ * `file` is open.
+ */
+int thumper_settle(const thumper_file *file);
+
+/**
  * Writes the last `size` bytes, at `offset`, and lets go of a file; with `stable` not 0 all that was written is on
  * stable storage then. It is gone in any case.
  *

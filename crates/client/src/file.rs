@@ -5,7 +5,7 @@ use rt::sync::{Arc, Mutex};
 use wire::{BULK_MAX, Open, PIECES_MAX, Reply, Request, Stat, Subject, Target};
 
 use crate::error::{Error, Result, code};
-use crate::lanes::{Client, Missed};
+use crate::lanes::{Begun, Client, Missed};
 
 /// An open file. Any number of threads may use it at once; let go of when it is dropped.
 pub struct File {
@@ -16,6 +16,8 @@ pub struct File {
     /// The file as it was then; the handle is of this one, for good.
     opened: Stat,
     open: Mutex<Handle>,
+    /// Held while it is ended.
+    pending: Mutex<Pending>,
     closed: bool,
     /// Writes that the server has acknowledged, and of those the ones that are on stable storage. One that it has
     /// not acknowledged is repeated when it comes back; the others are there if it was closed in order.
@@ -29,6 +31,23 @@ struct Handle {
     number: u64,
     /// As long as it is the same, no server has lost anything.
     kept_since_ms: u64,
+}
+
+/// A write that whoever wants something else of the file has to wait for.
+enum Pending {
+    None,
+    UnderWay(UnderWay),
+    /// It was not done, and will not be: that is what everything ends with.
+    Failed(Error),
+}
+
+struct UnderWay {
+    asked: Arc<Begun>,
+    handle: Handle,
+    offset: u64,
+    bytes: Vec<u8>,
+    /// What was written before.
+    written: u64,
 }
 
 fn identity(stat: &Stat) -> (u64, u64, u64) {
@@ -55,6 +74,7 @@ impl Client {
             how: Open { read: how.read, write: how.write, digests: how.digests, ..Open::default() },
             opened: stat,
             open: Mutex::new(handle),
+            pending: Mutex::new(Pending::None),
             closed: false,
             // That it was emptied can be lost, too.
             written: AtomicU64::new(
@@ -89,6 +109,7 @@ impl File {
     /// # Errors
     /// As pread(2).
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.settle()?;
         let mut done = 0;
         for part in buf.chunks_mut(BULK_MAX) {
             let (at, length) = (offset + done as u64, part.len() as u32);
@@ -111,6 +132,7 @@ impl File {
     /// # Errors
     /// As pread(2), and ESPIPE where a piece reaches beyond the end.
     pub fn read_all(&self, pieces: &[(u64, u32)], mut buf: &mut [u8]) -> Result<()> {
+        self.settle()?;
         let mut rest = pieces;
         let length = |pieces: &[(u64, u32)]| pieces.iter().map(|(_, len)| *len as usize).sum();
         if buf.len() != length(pieces) {
@@ -148,6 +170,7 @@ impl File {
     /// # Errors
     /// As pwrite(2); EIO once and for all when the server went away with writes that were not synced.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.settle()?;
         if bytes.is_empty() { Ok(()) } else { self.write_and(offset, bytes, false, false) }
     }
 
@@ -156,6 +179,11 @@ impl File {
     /// # Errors
     /// As pwrite(2) and fsync(2).
     pub fn write_stable(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.settle()?;
+        self.write_all_stable(offset, bytes)
+    }
+
+    fn write_all_stable(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let before = self.written.load(Ordering::Acquire);
         self.write_and(offset, bytes, true, false)?;
         let parts = bytes.len().div_ceil(BULK_MAX).max(1) as u64;
@@ -164,11 +192,62 @@ impl File {
         Ok(())
     }
 
+    /// Begins to write all of `bytes` at `offset`, and to put all that was written on stable storage, if few ask the server
+    /// for anything; whether it did. Whatever is asked of the file next has it ended before, and fails from then on if that
+    /// does, as the close does.
+    ///
+    /// # Errors
+    /// As of one that was begun before.
+    pub fn begin(&self, offset: u64, bytes: &[u8]) -> Result<bool> {
+        self.settle()?;
+        if bytes.is_empty() || bytes.len() > BULK_MAX {
+            return Ok(false);
+        }
+        let mut pending = self.pending.lock();
+        let (handle, bytes) = (*self.open.lock(), bytes.to_vec());
+        let written = self.written.load(Ordering::Acquire);
+        let ask = Request::Write { handle: handle.number, offset, stable: true, close: false };
+        let Some(asked) = self.client.begin_in(handle.epoch, &ask, &bytes) else {
+            return Ok(false);
+        };
+        *pending = Pending::UnderWay(UnderWay { asked, handle, offset, bytes, written });
+        Ok(true)
+    }
+
+    /// Waits for what was begun.
+    ///
+    /// # Errors
+    /// It failed.
+    pub fn settle(&self) -> Result<()> {
+        let mut pending = self.pending.lock();
+        let ended = match std::mem::replace(&mut *pending, Pending::None) {
+            Pending::None => return Ok(()),
+            Pending::UnderWay(write) => self.end(write),
+            Pending::Failed(error) => Err(error),
+        };
+        ended.inspect_err(|error| *pending = Pending::Failed(error.clone()))
+    }
+
+    fn end(&self, write: UnderWay) -> Result<()> {
+        match self.client.end(&write.asked) {
+            Some(reply) => {
+                done(&reply?)?;
+                self.count(write.handle)?;
+                // As with `write_stable`.
+                self.stable.fetch_max(write.written + 1, Ordering::AcqRel);
+                Ok(())
+            }
+            // Maybe done: once more.
+            None => self.write_all_stable(write.offset, &write.bytes),
+        }
+    }
+
     /// Writes the last bytes and lets go of the file; with `stable` all that was written is on stable storage then.
     ///
     /// # Errors
     /// As pwrite(2), fsync(2) and close(2).
     pub fn finish(mut self, offset: u64, bytes: &[u8], stable: bool) -> Result<()> {
+        self.settle()?;
         self.write_and(offset, bytes, stable, true)?;
         self.closed = true;
         Ok(())
@@ -197,6 +276,11 @@ impl File {
     /// # Errors
     /// As fsync(2).
     pub fn sync(&self) -> Result<()> {
+        if matches!(*self.pending.lock(), Pending::UnderWay(_)) {
+            // That is what it does.
+            return self.settle();
+        }
+        self.settle()?;
         let written = self.written.load(Ordering::Acquire);
         done(&self.call(|handle| Request::Sync { handle }, &[], &mut [])?.1)?;
         self.stable.fetch_max(written, Ordering::AcqRel);
@@ -208,7 +292,12 @@ impl File {
     /// # Errors
     /// As close(2) and fsync(2).
     pub fn close(mut self, stable: bool) -> Result<()> {
-        if stable {
+        let is_stable = matches!(*self.pending.lock(), Pending::UnderWay(_));
+        self.settle()?;
+        if is_stable {
+            // And the digests of what was written are kept: nobody waits for the rest.
+            self.let_go(false);
+        } else if stable {
             let ask = |handle| Request::Close { handle, stable };
             done(&self.call(ask, &[], &mut [])?.1)?;
             self.closed = true;
@@ -228,6 +317,7 @@ impl File {
     /// # Errors
     /// As fstat(2).
     pub fn stat(&self) -> Result<Stat> {
+        self.settle()?;
         match self.call(|handle| Request::StatOpen { handle }, &[], &mut [])? {
             (_, Reply::Stat(stat), _) => Ok(stat),
             _ => Err(Error::protocol()),
@@ -239,6 +329,7 @@ impl File {
     /// # Errors
     /// As ftruncate(2).
     pub fn truncate(&self, size: u64) -> Result<()> {
+        self.settle()?;
         let who = &self.who;
         let ask = |handle| Request::Truncate { who: who.clone(), of: Target::Handle(handle), size };
         let (handle, reply, _) = self.call(ask, &[], &mut [])?;
@@ -319,15 +410,24 @@ fn lost() -> Error {
     Error::new(code::EIO, why)
 }
 
+impl File {
+    /// Tells the server that nobody needs the handle any more; with `waits` it has heard it then.
+    fn let_go(&mut self, waits: bool) {
+        self.closed = true;
+        let Handle { epoch, number, .. } = *self.open.lock();
+        // A session that is over has no handles, and for a server that is away nobody waits to close one.
+        let request = Request::Close { handle: number, stable: false };
+        self.client.tell_in(epoch, &request, waits);
+    }
+}
+
 impl Drop for File {
     fn drop(&mut self) {
-        if self.closed {
-            return;
+        if !self.closed {
+            // Nobody hears of it.
+            drop(self.settle());
+            // What was written is to be seen as it is then: digests are kept with the close.
+            self.let_go(self.how.write);
         }
-        let Handle { epoch, number, .. } = *self.open.lock();
-        // What was written is to be seen as it is then: digests are kept with the close. A session that is over has no
-        // handles, and for a server that is away nobody waits to close one.
-        let request = Request::Close { handle: number, stable: false };
-        self.client.tell_in(epoch, &request, self.how.write);
     }
 }

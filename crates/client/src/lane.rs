@@ -91,29 +91,43 @@ impl Lane {
         bulk: &[u8],
         to: &mut [u8],
     ) -> Result<(Answer, usize), Broken> {
-        let answered = self.asked(frame, bulk, to).map_err(|broken| match broken {
-            // It lies where it was laid: nobody has heard it.
-            Broken::Unanswered(error) if self.trays().is_some_and(Trays::take_back) => {
-                Broken::Unsent(error)
-            }
+        self.begin(frame, bulk)?;
+        self.end(to)
+    }
+
+    /// Asks, and has the answer come, for [`Lane::end`], which is next. The bulk bytes stay as they are until then.
+    pub(crate) fn begin(&mut self, frame: &[u8], bulk: &[u8]) -> Result<(), Broken> {
+        // Nothing of this was said yet.
+        self.take_owed_that_came().map_err(|broken| match broken {
+            Broken::Unanswered(error) => Broken::Unsent(error),
             broken => broken,
         })?;
+        // Whose answer is owed comes first, and over the socket.
+        let looks_now = self.is_of_few && self.owed.is_empty() && self.look.is_likely();
+        self.trays().filter(|_| looks_now).inspect(|trays| trays.look());
+        self.ask(frame, bulk).map_err(|broken| self.unless_unheard(broken))
+    }
+
+    /// Waits for the answer to what was begun, whose bulk bytes go to `to`; how many of those there were.
+    pub(crate) fn end(&mut self, to: &mut [u8]) -> Result<(Answer, usize), Broken> {
+        let answered = self.answered(to).map_err(|broken| self.unless_unheard(broken))?;
         match self.inbox.is_empty() {
             true => Ok(answered),
             false => Err(Broken::Senseless("the server said more than was asked".into())),
         }
     }
 
-    fn asked(
-        &mut self,
-        frame: &[u8],
-        bulk: &[u8],
-        to: &mut [u8],
-    ) -> Result<(Answer, usize), Broken> {
-        // Whose answer is owed comes first, and over the socket.
-        let looks_now = self.is_of_few && self.owed.is_empty() && self.look.is_likely();
-        self.trays().filter(|_| looks_now).inspect(|trays| trays.look());
-        self.ask(frame, bulk)?;
+    /// Where it lies where it was laid nobody has heard it.
+    fn unless_unheard(&self, broken: Broken) -> Broken {
+        match broken {
+            Broken::Unanswered(error) if self.trays().is_some_and(Trays::take_back) => {
+                Broken::Unsent(error)
+            }
+            broken => broken,
+        }
+    }
+
+    fn answered(&mut self, to: &mut [u8]) -> Result<(Answer, usize), Broken> {
         self.take_owed()?;
         if self.is_of_few && self.inbox.is_empty() {
             let trays = self.beside.as_ref().map(|beside| &beside.trays);
@@ -170,6 +184,17 @@ impl Lane {
     /// Takes the answers that nobody waited for.
     fn take_owed(&mut self) -> Result<(), Broken> {
         while !self.owed.is_empty() {
+            drop(self.answer(&mut [])?);
+            self.owed.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Takes those of them that are there: what is asked next needs not go over the socket then.
+    fn take_owed_that_came(&mut self) -> Result<(), Broken> {
+        while !self.owed.is_empty()
+            && (!self.inbox.is_empty() || self.inbox.fill_now(&self.stream).is_some_and(|n| n > 0))
+        {
             drop(self.answer(&mut [])?);
             self.owed.pop_front();
         }

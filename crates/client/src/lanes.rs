@@ -53,11 +53,22 @@ struct State {
     idle: Vec<Lane>,
     /// Connections that are there, idle or not.
     count: usize,
+    /// What is under way on connections of which nobody waits yet: who needs one ends it.
+    begun: Vec<Arc<Begun>>,
     session: Option<Session>,
     /// Sessions so far: open files are of one of them.
     epoch: u64,
     /// A connection broke, and no other one was made since: those that are idle may be broken, too.
     is_in_doubt: bool,
+}
+
+/// What was asked, and is under way.
+pub(crate) struct Begun(Mutex<Asked>);
+
+struct Asked {
+    /// Until the answer is taken.
+    lane: Option<Lane>,
+    answer: Option<Result<Reply>>,
 }
 
 /// Why a call has no answer.
@@ -165,6 +176,57 @@ impl Client {
             }
             self.lose(lane);
         }
+    }
+
+    /// Begins to ask within the session of `epoch`, for [`Client::end`], if few ask and a connection is free. `bulk` stays as
+    /// it is until then.
+    pub(crate) fn begin_in(
+        &self,
+        epoch: u64,
+        request: &Request,
+        bulk: &[u8],
+    ) -> Option<Arc<Begun>> {
+        let frame = framed(request, bulk).ok()?;
+        let mut state = self.state.lock();
+        if epoch != state.epoch || state.is_in_doubt || state.begun.len() >= self.cores {
+            return None;
+        }
+        let lane = state.idle.pop()?;
+        let mut lane = self.of_few(lane, &state);
+        if !lane.is_of_few {
+            state.idle.push(lane);
+            return None;
+        }
+        drop(state);
+        if lane.begin(&frame, bulk).is_err() {
+            self.lose(lane);
+            return None;
+        }
+        let asked = Asked { lane: Some(lane), answer: None };
+        let begun = Arc::new(Begun(Mutex::new(asked)));
+        self.state.lock().begun.push(begun.clone());
+        Some(begun)
+    }
+
+    /// Waits for the answer to what was begun, which is told once. `None`: the connection broke, and it may be done or not.
+    pub(crate) fn end(&self, begun: &Arc<Begun>) -> Option<Result<Reply>> {
+        self.state.lock().begun.retain(|other| !Arc::ptr_eq(other, begun));
+        let mut asked = begun.0.lock();
+        self.free_lane(&mut asked);
+        asked.answer.take()
+    }
+
+    /// Has the connection of what was begun free, with the answer kept for who began it.
+    fn free_lane(&self, asked: &mut Asked) {
+        let Some(mut lane) = asked.lane.take() else { return };
+        let (answer, is_good) = match lane.end(&mut []) {
+            Ok((Err(failure), _)) if failure.errno == ENDING => (None, false),
+            Ok((answer, _)) => (Some(answer.map_err(Error::from)), true),
+            Err(Broken::Senseless(why)) => (Some(Err(Error::new(code::EPROTO, why))), false),
+            Err(_) => (None, false),
+        };
+        asked.answer = answer;
+        if is_good { self.put_back(lane) } else { self.lose(lane) }
     }
 
     /// Says what nobody waits for, on the next connection where one is broken, with what that one left unheard.
@@ -291,13 +353,19 @@ impl Client {
             if is_silent && state.is_in_doubt {
                 return Err(Error::new(code::ENOTCONN, "the server does not answer"));
             }
+            if let Some(begun) = state.begun.pop() {
+                drop(state);
+                self.free_lane(&mut begun.0.lock());
+                state = self.state.lock();
+                continue;
+            }
             (state, _) = self.free.wait_timeout(state, LOOK);
         }
     }
 
     /// A connection that is in use from now on.
     fn of_few(&self, mut lane: Lane, state: &State) -> Lane {
-        lane.is_of_few = state.count - state.idle.len() <= self.cores;
+        lane.is_of_few = state.count - state.idle.len() <= self.cores + state.begun.len();
         lane
     }
 

@@ -32,7 +32,9 @@ fn a_program_in_c_does_all_that_there_is() {
     let server = Server::start(&state);
     let got = aside.path().join("got");
     let big: Vec<u8> = (0..3_000_001u64).map(|i| ((i * 7) >> 3) as u8).collect();
-    for (path, bytes) in [("finished", &b"begun"[..]), ("empty", b""), ("a/b/put", &big)] {
+    let all =
+        [("finished", &b"begun"[..]), ("underway", b"bogun"), ("empty", b""), ("a/b/put", &big)];
+    for (path, bytes) in all {
         drop(run(&["get", &format!("tank:{path}"), got.to_str().unwrap()]));
         assert!(fs::read(&got).unwrap() == bytes, "{path}");
         fs::remove_file(&got).unwrap();

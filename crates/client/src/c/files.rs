@@ -262,6 +262,39 @@ pub unsafe extern "C" fn thumper_write_stable(
     unsafe { written(file, buf, size, |file, bytes| file.write_stable(offset, bytes)) }
 }
 
+/// Begins to write all of `size` bytes at `offset`, and to put all that was written on stable storage, if few ask the server
+/// for anything: 1 if it did, 0 if not. They are copied. Whatever is asked of the file next has it ended before; if that
+/// fails so does everything from then on, `thumper_close`, too.
+///
+/// # Safety
+/// `file` is open; there are `size` bytes at `buf`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_begin(
+    file: *const thumper_file,
+    buf: *const c_void,
+    size: usize,
+    offset: u64,
+) -> c_int {
+    let mut has_begun = false;
+    let failed = done(|| {
+        // SAFETY: the caller's promise.
+        let (file, bytes) = unsafe { (given(file, "the file")?, bytes(buf, size)?) };
+        has_begun = file.0.begin(offset, bytes)?;
+        Ok(())
+    });
+    if failed == 0 { has_begun.into() } else { failed }
+}
+
+/// Waits for what was begun by `thumper_begin`, if anything was.
+///
+/// # Safety
+/// `file` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_settle(file: *const thumper_file) -> c_int {
+    // SAFETY: the caller's promise.
+    done(|| unsafe { given(file, "the file") }?.0.settle())
+}
+
 /// Writes the last `size` bytes, at `offset`, and lets go of a file; with `stable` not 0 all that was written is on
 /// stable storage then. It is gone in any case.
 ///
