@@ -110,8 +110,8 @@ int64_t thumper_write(const thumper_file *file, const void *buf, uintptr_t size,
 }
 
 /* Nothing is to be won. */
-int thumper_begin(const thumper_file *file, const void *buf, uintptr_t size, uint64_t offset) {
-  (void)file, (void)buf, (void)size, (void)offset;
+int thumper_begin(const thumper_file *file, const void *buf, uintptr_t size, uint64_t offset, int stable) {
+  (void)file, (void)buf, (void)size, (void)offset, (void)stable;
   return 0;
 }
 

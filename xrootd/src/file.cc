@@ -224,10 +224,13 @@ ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
     if (failed_) return answer(failed_);
     is_fresh_ = false;
     auto done = static_cast<ssize_t>(size);
-    auto begin = [&] { return site_.options().stable && thumper_begin(file_, buffer, size, 0) == 1; };
+    auto begin = [&] { return site_.options().stable && thumper_begin(file_, buffer, size, 0, 1) == 1; };
     if (!beginning_.take(buffer, offset, size, begin)) {
       if (int status = settle()) return answer(status);
-      done = thumper_write(file_, buffer, size, static_cast<std::uint64_t>(offset));
+      // Nobody else reads what is being made: XRootD receives the next bytes meanwhile.
+      int begun = is_made_ ? thumper_begin(file_, buffer, size, static_cast<std::uint64_t>(offset), 0) : 0;
+      if (begun < 0) done = begun;
+      if (begun == 0) done = thumper_write(file_, buffer, size, static_cast<std::uint64_t>(offset));
     }
     auto &counters = site_.counters();
     if (done < 0) {

@@ -2,6 +2,7 @@
 //
 // The one idea: a handle of the client library, which any number of threads may use at once; so nothing is locked here
 // but the beginning of a new file.
+// What is written to a file that was empty when it was opened is under way when the write returns, and done when anything else does.
 // A file that could be written is on stable storage when its close has returned, if the site does not say otherwise.
 
 #pragma once

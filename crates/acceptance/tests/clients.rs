@@ -564,7 +564,7 @@ fn what_is_begun_is_done_before_anything_else() {
         for i in 0..60 {
             let bytes = &bytes[..1 + i * 1000];
             let file = open(i).unwrap();
-            assert!(file.begin(0, bytes).unwrap(), "{i}: few ask");
+            assert!(file.begin(0, bytes, i % 4 != 2).unwrap(), "{i}: few ask");
             // Where there is one connection alone, the next file needs it.
             let next = open(i + 1000).unwrap();
             let mut back = vec![0; bytes.len() + 1];
@@ -576,14 +576,14 @@ fn what_is_begun_is_done_before_anything_else() {
                 2 => file.truncate(bytes.len() as u64).unwrap(),
                 3 => file.write(0, &bytes[..1]).unwrap(),
                 4 => file.sync().unwrap(),
-                _ => assert!(!file.begin(0, &[]).unwrap(), "nothing is nothing to begin"),
+                _ => assert!(!file.begin(0, &[], true).unwrap(), "nothing is nothing to begin"),
             }
             if i % 2 == 0 {
-                assert!(file.begin(0, bytes).unwrap());
+                assert!(file.begin(0, bytes, i % 4 != 2).unwrap());
             }
             file.close(true).unwrap();
             // Nobody need close it for that.
-            assert!(next.begin(0, bytes).unwrap());
+            assert!(next.begin(0, bytes, i % 2 == 0).unwrap());
             drop(next);
             assert_eq!(
                 client.get(&ROOT, format!("/{name}{}", i + 1000).as_bytes(), &mut back).unwrap().0,
@@ -596,9 +596,9 @@ fn what_is_begun_is_done_before_anything_else() {
     let client = site.client("tank");
     let full = client.open(&ROOT, b"/a/full", NEW, 0o644).unwrap();
     while full.write(full.stat().unwrap().size, &noise(1, 1 << 20)).is_ok() {}
-    let begins = full.begin(0, &noise(2, 4096)).unwrap();
+    let begins = full.begin(0, &noise(2, 4096), true).unwrap();
     let more = client.open(&ROOT, b"/a/more", NEW, 0o644).unwrap();
-    assert!(begins && more.begin(0, &noise(1, 1 << 20)).unwrap());
+    assert!(begins && more.begin(0, &noise(1, 1 << 20), false).unwrap());
     assert_eq!(errno(more.stat().map(drop)), 122);
     assert_eq!(errno(more.sync()), 122);
     assert_eq!(errno(more.close(true)), 122);
@@ -607,7 +607,7 @@ fn what_is_begun_is_done_before_anything_else() {
     // By a server that is stopped, and comes to nothing any more.
     let pid = site.server.as_ref().unwrap().pid().to_string();
     drop(Ran::of(Command::new("kill").args(["-STOP", &pid])).expect_ok());
-    assert!(kept.begin(4, b" and begun").unwrap());
+    assert!(kept.begin(4, b" and begun", true).unwrap());
     site.restart();
     kept.close(true).unwrap();
     let all = [("many", 60), ("one", 60)];

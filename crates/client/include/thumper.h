@@ -321,8 +321,8 @@ int64_t thumper_write_stable(const thumper_file *file,
                              uint64_t offset);
 
 /**
- * Begins to write all of `size` bytes at `offset`, and to put all that was written on stable storage, if few ask the server
- * for anything: 1 if it did, 0 if not. They are copied. Whatever is asked of the file next has it ended before; if that
+ * Begins to write all of `size` bytes at `offset`, and with `stable` not 0 to put all that was written on stable storage, if
+ * few ask the server for anything: 1 if it did, 0 if not. They are copied. Whatever is asked of the file next has it ended before; if that
  * fails so does everything from then on, `thumper_close`, too.
  *
  * # Safety
@@ -331,7 +331,8 @@ int64_t thumper_write_stable(const thumper_file *file,
 int thumper_begin(const thumper_file *file,
                   const void *buf,
                   uintptr_t size,
-                  uint64_t offset);
+                  uint64_t offset,
+                  int stable);
 
 /**
  * Waits for what was begun by `thumper_begin`, if anything was.

@@ -45,7 +45,7 @@ struct UnderWay {
     asked: Arc<Begun>,
     handle: Handle,
     offset: u64,
-    bytes: Vec<u8>,
+    stable: bool,
     /// What was written before.
     written: u64,
 }
@@ -192,25 +192,25 @@ impl File {
         Ok(())
     }
 
-    /// Begins to write all of `bytes` at `offset`, and to put all that was written on stable storage, if few ask the server
-    /// for anything; whether it did. Whatever is asked of the file next has it ended before, and fails from then on if that
+    /// Begins to write all of `bytes` at `offset`, and with `stable` to put all that was written on stable storage, if few ask
+    /// the server for anything; whether it did. Whatever is asked of the file next has it ended before, and fails from then on if that
     /// does, as the close does.
     ///
     /// # Errors
     /// As of one that was begun before.
-    pub fn begin(&self, offset: u64, bytes: &[u8]) -> Result<bool> {
+    pub fn begin(&self, offset: u64, bytes: &[u8], stable: bool) -> Result<bool> {
         self.settle()?;
         if bytes.is_empty() || bytes.len() > BULK_MAX {
             return Ok(false);
         }
         let mut pending = self.pending.lock();
-        let (handle, bytes) = (*self.open.lock(), bytes.to_vec());
+        let handle = *self.open.lock();
         let written = self.written.load(Ordering::Acquire);
-        let ask = Request::Write { handle: handle.number, offset, stable: true, close: false };
-        let Some(asked) = self.client.begin_in(handle.epoch, &ask, &bytes) else {
+        let ask = Request::Write { handle: handle.number, offset, stable, close: false };
+        let Some(asked) = self.client.begin_in(handle.epoch, &ask, bytes) else {
             return Ok(false);
         };
-        *pending = Pending::UnderWay(UnderWay { asked, handle, offset, bytes, written });
+        *pending = Pending::UnderWay(UnderWay { asked, handle, offset, stable, written });
         Ok(true)
     }
 
@@ -230,16 +230,24 @@ impl File {
 
     fn end(&self, write: UnderWay) -> Result<()> {
         match self.client.end(&write.asked) {
-            Some(reply) => {
+            Ok(reply) => {
                 done(&reply?)?;
                 self.count(write.handle)?;
-                // As with `write_stable`.
-                self.stable.fetch_max(write.written + 1, Ordering::AcqRel);
+                if write.stable {
+                    // As with `write_stable`.
+                    self.stable.fetch_max(write.written + 1, Ordering::AcqRel);
+                }
                 Ok(())
             }
             // Maybe done: once more.
-            None => self.write_all_stable(write.offset, &write.bytes),
+            Err(bytes) if write.stable => self.write_all_stable(write.offset, &bytes),
+            Err(bytes) => self.write_and(write.offset, &bytes, false, false),
         }
+    }
+
+    /// Is what is under way on stable storage once it is done?
+    fn becomes_stable(&self) -> bool {
+        matches!(*self.pending.lock(), Pending::UnderWay(UnderWay { stable: true, .. }))
     }
 
     /// Writes the last bytes and lets go of the file; with `stable` all that was written is on stable storage then.
@@ -276,7 +284,7 @@ impl File {
     /// # Errors
     /// As fsync(2).
     pub fn sync(&self) -> Result<()> {
-        if matches!(*self.pending.lock(), Pending::UnderWay(_)) {
+        if self.becomes_stable() {
             // That is what it does.
             return self.settle();
         }
@@ -292,7 +300,7 @@ impl File {
     /// # Errors
     /// As close(2) and fsync(2).
     pub fn close(mut self, stable: bool) -> Result<()> {
-        let is_stable = matches!(*self.pending.lock(), Pending::UnderWay(_));
+        let is_stable = self.becomes_stable();
         self.settle()?;
         if is_stable {
             // And the digests of what was written are kept: nobody waits for the rest.

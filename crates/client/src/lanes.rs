@@ -55,6 +55,8 @@ struct State {
     count: usize,
     /// What is under way on connections of which nobody waits yet: who needs one ends it.
     begun: Vec<Arc<Begun>>,
+    /// Memory for the next that is begun.
+    spare: Vec<Vec<u8>>,
     session: Option<Session>,
     /// Sessions so far: open files are of one of them.
     epoch: u64,
@@ -68,6 +70,8 @@ pub(crate) struct Begun(Mutex<Asked>);
 struct Asked {
     /// Until the answer is taken.
     lane: Option<Lane>,
+    /// They may be lent.
+    bytes: Vec<u8>,
     answer: Option<Result<Reply>>,
 }
 
@@ -178,8 +182,8 @@ impl Client {
         }
     }
 
-    /// Begins to ask within the session of `epoch`, for [`Client::end`], if few ask and a connection is free. `bulk` stays as
-    /// it is until then.
+    /// Begins to ask within the session of `epoch`, for [`Client::end`], if few ask and a connection is free. Bulk bytes are
+    /// copied.
     pub(crate) fn begin_in(
         &self,
         epoch: u64,
@@ -197,23 +201,29 @@ impl Client {
             state.idle.push(lane);
             return None;
         }
+        let mut bytes = state.spare.pop().unwrap_or_default();
         drop(state);
-        if lane.begin(&frame, bulk).is_err() {
+        bytes.clear();
+        bytes.extend_from_slice(bulk);
+        if lane.begin(&frame, &bytes).is_err() {
             self.lose(lane);
             return None;
         }
-        let asked = Asked { lane: Some(lane), answer: None };
+        let asked = Asked { lane: Some(lane), bytes, answer: None };
         let begun = Arc::new(Begun(Mutex::new(asked)));
         self.state.lock().begun.push(begun.clone());
         Some(begun)
     }
 
-    /// Waits for the answer to what was begun, which is told once. `None`: the connection broke, and it may be done or not.
-    pub(crate) fn end(&self, begun: &Arc<Begun>) -> Option<Result<Reply>> {
+    /// Waits for the answer to what was begun, which is told once. The bulk bytes, where the connection broke: it may be done
+    /// or not.
+    pub(crate) fn end(&self, begun: &Arc<Begun>) -> std::result::Result<Result<Reply>, Vec<u8>> {
         self.state.lock().begun.retain(|other| !Arc::ptr_eq(other, begun));
         let mut asked = begun.0.lock();
         self.free_lane(&mut asked);
-        asked.answer.take()
+        let bytes = std::mem::take(&mut asked.bytes);
+        let answer = asked.answer.take().ok_or(bytes)?;
+        Ok(answer)
     }
 
     /// Has the connection of what was begun free, with the answer kept for who began it.
@@ -226,7 +236,14 @@ impl Client {
             Err(_) => (None, false),
         };
         asked.answer = answer;
-        if is_good { self.put_back(lane) } else { self.lose(lane) }
+        if !is_good {
+            return self.lose(lane);
+        }
+        self.put_back(lane);
+        let mut state = self.state.lock();
+        if state.spare.len() < self.cores {
+            state.spare.push(std::mem::take(&mut asked.bytes));
+        }
     }
 
     /// Says what nobody waits for, on the next connection where one is broken, with what that one left unheard.

@@ -67,11 +67,11 @@ static int open_files(const thumper_client *client) {
   CHECK(file && thumper_write(file, "be", 2, 0) == 2 && thumper_finish(file, "gun", 3, 2, 1) == 0);
   CHECK(thumper_get(client, NULL, "/finished", back, 10, NULL) == 5 && memcmp(back, "begun", 5) == 0);
   file = thumper_open(client, NULL, "/underway", how, 0644, &error);
-  CHECK(file && thumper_settle(file) == 0 && thumper_begin(file, "begun", 5, 0) == 1);
-  CHECK(thumper_stat_open(file, &stat) == 0 && stat.size == 5 && thumper_begin(file, "o", 1, 1) == 1);
+  CHECK(file && thumper_settle(file) == 0 && thumper_begin(file, "begun", 5, 0, 1) == 1);
+  CHECK(thumper_stat_open(file, &stat) == 0 && stat.size == 5 && thumper_begin(file, "o", 1, 1, 0) == 1);
   CHECK(thumper_settle(file) == 0 && thumper_close(file, 1) == 0);
   file = thumper_open(client, NULL, "/finished", THUMPER_READ, 0, NULL);
-  CHECK(file && thumper_begin(file, "x", 1, 0) == 1 && thumper_settle(file) == -EBADF);
+  CHECK(file && thumper_begin(file, "x", 1, 0, 0) == 1 && thumper_settle(file) == -EBADF);
   CHECK(thumper_read(file, back, 1, 0) == -EBADF && thumper_close(file, 0) == -EBADF);
   file = thumper_open(client, NULL, "/finished", THUMPER_READ, 0, NULL);
   CHECK(file && thumper_write(file, "x", 1, 0) == -EBADF && thumper_finish(file, "x", 1, 0, 0) == -EBADF);

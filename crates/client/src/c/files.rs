@@ -262,8 +262,8 @@ pub unsafe extern "C" fn thumper_write_stable(
     unsafe { written(file, buf, size, |file, bytes| file.write_stable(offset, bytes)) }
 }
 
-/// Begins to write all of `size` bytes at `offset`, and to put all that was written on stable storage, if few ask the server
-/// for anything: 1 if it did, 0 if not. They are copied. Whatever is asked of the file next has it ended before; if that
+/// Begins to write all of `size` bytes at `offset`, and with `stable` not 0 to put all that was written on stable storage, if
+/// few ask the server for anything: 1 if it did, 0 if not. They are copied. Whatever is asked of the file next has it ended before; if that
 /// fails so does everything from then on, `thumper_close`, too.
 ///
 /// # Safety
@@ -274,12 +274,13 @@ pub unsafe extern "C" fn thumper_begin(
     buf: *const c_void,
     size: usize,
     offset: u64,
+    stable: c_int,
 ) -> c_int {
     let mut has_begun = false;
     let failed = done(|| {
         // SAFETY: the caller's promise.
         let (file, bytes) = unsafe { (given(file, "the file")?, bytes(buf, size)?) };
-        has_begun = file.0.begin(offset, bytes)?;
+        has_begun = file.0.begin(offset, bytes, stable != 0)?;
         Ok(())
     });
     if failed == 0 { has_begun.into() } else { failed }
