@@ -134,7 +134,7 @@ int File::Close(long long *size) {
     if (size) settle();
     if (size && thumper_stat_open(file_, &stat) == 0) *size = static_cast<long long>(stat.size);
     bool stable = writable_ && !failed_ && site_.options().stable;
-    // A file that is only begun goes.
+    // A file that was made and is not whole goes.
     auto closed = [&](auto close) -> int {
       int error = 0;
       auto mine = ticket_of();
@@ -147,7 +147,7 @@ int File::Close(long long *size) {
     };
     auto end = [&] { return closed([&](thumper_file *file) { return thumper_close(file, stable); }); };
     int status = beginning_.give(finish, end);
-    if (file_) status = thumper_close(std::exchange(file_, nullptr), stable);
+    if (file_) status = is_made_ && writable_ ? end() : thumper_close(std::exchange(file_, nullptr), stable);
     if (failed_) status = failed_;
     if (status < 0) site_.counters().errors++;
     return answer(status);
@@ -331,6 +331,9 @@ int File::Fctl(int command, int length, const char *args, char **) {
     if (!file_) return -EBADF;
     if (length != static_cast<int>(sizeof(times)) || !args) return -EINVAL;
     std::memcpy(times, args, sizeof(times));
+    int status = settle();
+    if (status == 0) status = thumper_settle(file_);
+    if (status < 0) return answer(status);
     int error = 0;
     auto *client = site_.client(error);
     if (!client) return answer(error);

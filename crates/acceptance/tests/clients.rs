@@ -591,6 +591,20 @@ fn what_is_begun_is_done_before_anything_else() {
             );
         }
     }
+    // By several at once, in one file: each is done and counts, whoever is asked first what became of it.
+    let (client, bytes) = (site.client("tank"), noise(4, 1 << 20));
+    let file = client.open(&ROOT, b"/shared", NEW, 0o644).unwrap();
+    let write = |first: usize| {
+        for at in (first * 4096..bytes.len()).step_by(4 * 4096) {
+            let piece = &bytes[at..at + 4096];
+            if !file.begin(at as u64, piece, first.is_multiple_of(2)).unwrap() {
+                file.write(at as u64, piece).unwrap();
+            }
+        }
+    };
+    let write = &write;
+    std::thread::scope(|scope| (0..4).for_each(|first| drop(scope.spawn(move || write(first)))));
+    file.close(true).unwrap();
     // What cannot be done is told by what comes next, and by the close.
     site.run(&["zfs", "set", "refquota=8M", "tank/a"]);
     let client = site.client("tank");
@@ -621,6 +635,9 @@ fn what_is_begun_is_done_before_anything_else() {
     }
     let got = client.get(&ROOT, b"/kept", &mut back).unwrap().0;
     assert_eq!(&back[..got], b"kept and begun");
+    let mut back = vec![0; 1 << 20];
+    assert_eq!(client.get(&ROOT, b"/shared", &mut back).unwrap().0, 1 << 20);
+    assert!(back == bytes, "all that was begun is there");
     drop((full, client));
     site.end();
 }

@@ -199,11 +199,12 @@ impl File {
     /// # Errors
     /// As of one that was begun before.
     pub fn begin(&self, offset: u64, bytes: &[u8], stable: bool) -> Result<bool> {
-        self.settle()?;
+        // Under one lock: nobody else begins in between.
+        let mut pending = self.pending.lock();
+        self.settle_one(&mut pending)?;
         if bytes.is_empty() || bytes.len() > BULK_MAX {
             return Ok(false);
         }
-        let mut pending = self.pending.lock();
         let handle = *self.open.lock();
         let written = self.written.load(Ordering::Acquire);
         let ask = Request::Write { handle: handle.number, offset, stable, close: false };
@@ -219,13 +220,20 @@ impl File {
     /// # Errors
     /// It failed.
     pub fn settle(&self) -> Result<()> {
-        let mut pending = self.pending.lock();
-        let ended = match std::mem::replace(&mut *pending, Pending::None) {
-            Pending::None => return Ok(()),
-            Pending::UnderWay(write) => self.end(write),
-            Pending::Failed(error) => Err(error),
+        self.settle_one(&mut self.pending.lock()).map(drop)
+    }
+
+    /// The same, of this one; whether all that was written is on stable storage by that.
+    fn settle_one(&self, pending: &mut Pending) -> Result<bool> {
+        let (stable, ended) = match std::mem::replace(pending, Pending::None) {
+            Pending::None => return Ok(false),
+            Pending::UnderWay(write) => (write.stable, self.end(write)),
+            Pending::Failed(error) => (false, Err(error)),
         };
-        ended.inspect_err(|error| *pending = Pending::Failed(error.clone()))
+        ended.inspect_err(|error| *pending = Pending::Failed(error.clone()))?;
+        // Unless somebody has written meanwhile.
+        let (written, stable_now) = (&self.written, &self.stable);
+        Ok(stable && written.load(Ordering::Acquire) == stable_now.load(Ordering::Acquire))
     }
 
     fn end(&self, write: UnderWay) -> Result<()> {
@@ -243,11 +251,6 @@ impl File {
             Err(bytes) if write.stable => self.write_all_stable(write.offset, &bytes),
             Err(bytes) => self.write_and(write.offset, &bytes, false, false),
         }
-    }
-
-    /// Is what is under way on stable storage once it is done?
-    fn becomes_stable(&self) -> bool {
-        matches!(*self.pending.lock(), Pending::UnderWay(UnderWay { stable: true, .. }))
     }
 
     /// Writes the last bytes and lets go of the file; with `stable` all that was written is on stable storage then.
@@ -284,11 +287,9 @@ impl File {
     /// # Errors
     /// As fsync(2).
     pub fn sync(&self) -> Result<()> {
-        if self.becomes_stable() {
-            // That is what it does.
-            return self.settle();
+        if self.settle_one(&mut self.pending.lock())? {
+            return Ok(());
         }
-        self.settle()?;
         let written = self.written.load(Ordering::Acquire);
         done(&self.call(|handle| Request::Sync { handle }, &[], &mut [])?.1)?;
         self.stable.fetch_max(written, Ordering::AcqRel);
@@ -300,8 +301,7 @@ impl File {
     /// # Errors
     /// As close(2) and fsync(2).
     pub fn close(mut self, stable: bool) -> Result<()> {
-        let is_stable = self.becomes_stable();
-        self.settle()?;
+        let is_stable = self.settle_one(&mut self.pending.lock())?;
         if is_stable {
             // And the digests of what was written are kept: nobody waits for the rest.
             self.let_go(false);

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rt::sync::{Arc, Condvar, Mutex};
+use rt::time::{Instant, now};
 use wire::{Answer, ENDING, Hello, Reply, Request, Session, Way, encode};
 
 use crate::error::{Error, Result, code};
@@ -16,6 +17,9 @@ use crate::lane::{Broken, Lane};
 
 /// How often a server that has gone is looked for.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// What was begun so long ago is done, as a rule.
+const LONG: Duration = Duration::from_millis(10);
 
 /// How a client reaches its server.
 #[derive(Clone, Debug)]
@@ -65,7 +69,10 @@ struct State {
 }
 
 /// What was asked, and is under way.
-pub(crate) struct Begun(Mutex<Asked>);
+pub(crate) struct Begun {
+    since: Instant,
+    asked: Mutex<Asked>,
+}
 
 struct Asked {
     /// Until the answer is taken.
@@ -192,7 +199,15 @@ impl Client {
     ) -> Option<Arc<Begun>> {
         let frame = framed(request, bulk).ok()?;
         let mut state = self.state.lock();
-        if epoch != state.epoch || state.is_in_doubt || state.begun.len() >= self.cores {
+        if state.begun.len() >= self.cores {
+            // Nobody may come for one whose answer has long been there.
+            let old = state.begun.iter().position(|begun| begun.since.elapsed() > LONG)?;
+            let begun = state.begun.swap_remove(old);
+            drop(state);
+            self.free_lane(&mut begun.asked.lock());
+            state = self.state.lock();
+        }
+        if epoch != state.epoch || state.is_in_doubt {
             return None;
         }
         let lane = state.idle.pop()?;
@@ -210,8 +225,10 @@ impl Client {
             return None;
         }
         let asked = Asked { lane: Some(lane), bytes, answer: None };
-        let begun = Arc::new(Begun(Mutex::new(asked)));
+        let begun = Arc::new(Begun { since: now(), asked: Mutex::new(asked) });
         self.state.lock().begun.push(begun.clone());
+        // Who waits for a connection may need this one.
+        self.free.notify_one();
         Some(begun)
     }
 
@@ -219,7 +236,7 @@ impl Client {
     /// or not.
     pub(crate) fn end(&self, begun: &Arc<Begun>) -> std::result::Result<Result<Reply>, Vec<u8>> {
         self.state.lock().begun.retain(|other| !Arc::ptr_eq(other, begun));
-        let mut asked = begun.0.lock();
+        let mut asked = begun.asked.lock();
         self.free_lane(&mut asked);
         let bytes = std::mem::take(&mut asked.bytes);
         let answer = asked.answer.take().ok_or(bytes)?;
@@ -325,7 +342,7 @@ impl Client {
     /// A free connection, a new one, or one that comes free. A server that is away, or has no place for one more, is waited
     /// for as long as `patience`.
     fn take(&self, patience: Duration) -> Result<Lane> {
-        let start = rt::time::now();
+        let start = now();
         let lanes_max = self.options.lanes_max.max(1);
         let mut state = self.state.lock();
         loop {
@@ -372,7 +389,7 @@ impl Client {
             }
             if let Some(begun) = state.begun.pop() {
                 drop(state);
-                self.free_lane(&mut begun.0.lock());
+                self.free_lane(&mut begun.asked.lock());
                 state = self.state.lock();
                 continue;
             }

@@ -77,7 +77,7 @@ struct Idle {
     classes: Vec<VecDeque<Piece>>,
     /// Bytes of those that are not bare.
     bytes: usize,
-    /// Bytes of those that are about to come, with regions that are being made.
+    /// Bytes of those that are about to come, with regions that are being made, or to go.
     coming: usize,
     /// Bytes of buffers that were made one by one.
     singly: usize,
@@ -381,6 +381,9 @@ impl Shared {
         if idle.bytes > keep.saturating_add(beside) {
             parts = idle.pick(keep + beside / 2);
         }
+        // What is on its way to the system counts until it is there.
+        let going = parts.iter().map(|piece| piece.len()).sum::<usize>();
+        idle.coming += going;
         idle.shrink(0);
         drop(idle);
         drop(whole);
@@ -389,6 +392,8 @@ impl Shared {
         }
         parts.iter_mut().for_each(Piece::strip);
         let mut idle = self.idle.lock();
+        idle.coming -= going;
+        idle.shrink(0);
         for piece in parts {
             if let Some((class, _)) = class_of(piece.len()) {
                 idle.put(class, piece);
@@ -405,7 +410,7 @@ impl Reclaim for Shared {
         let is_late = idle.missed.is_some_and(|since| since.elapsed() > PATIENCE);
         self.give_back(idle, keep, if is_late { 0 } else { self.beside_max });
         let Some(mut idle) = self.idle.try_lock() else { return };
-        let is_missed = idle.bytes > keep + STEP as usize;
+        let is_missed = idle.bytes > keep;
         idle.missed = is_missed.then(|| idle.missed.unwrap_or_else(now));
     }
 
