@@ -1,4 +1,4 @@
-# Small new files, whose first bytes the plug-in holds: what is asked of them, and by whom: ADDRESS FULL.
+# Small new files, whose first bytes the plug-in holds or begins to write: what is asked of them, and by whom: ADDRESS FULL.
 # FULL is in a file system that is filled between `/held` and `/filled`.
 import os
 import sys
@@ -88,11 +88,11 @@ assert there("/own") == b"-" * 10
 
 # Where there is no room any more, the close says so, and nothing is left.
 file, large = opened(full), opened(full + "-large")
-for one in file, large:
-    good(one.write(b"y" * 60000, 0, 60000))
 good(opened("/held").close())
 while not others.stat("/filled")[0].ok:
     time.sleep(0.02)
+for one in file, large:
+    good(one.write(b"y" * 60000, 0, 60000))
 status, _ = file.close()
 assert not status.ok and "quota" in status.message, status.message
 assert not others.stat(full)[0].ok, "something is left of it"
