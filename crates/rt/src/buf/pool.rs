@@ -41,9 +41,9 @@ const KEPT_PART: u64 = 16;
 const KEPT_MAX: u64 = 64 << 20;
 /// What lies idle in regions that are still needed may be more than there is a lease for, since to cut up huge pages takes
 /// longer than to wait for the rest of them: by one of so many parts of the account.
-const BESIDE_PART: u64 = 8;
+const BESIDE_PART: u64 = 6;
 /// And no more than so many bytes.
-const BESIDE_MAX: u64 = 48 << 20;
+const BESIDE_MAX: u64 = 80 << 20;
 /// So long others wait for what lies idle so, until pages go by themselves.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// Number of classes.
