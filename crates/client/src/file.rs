@@ -193,8 +193,8 @@ impl File {
     }
 
     /// Begins to write all of `bytes` at `offset`, and with `stable` to put all that was written on stable storage, if few ask
-    /// the server for anything; whether it did. Whatever is asked of the file next has it ended before, and fails from then on if that
-    /// does, as the close does.
+    /// the server for anything; whether it did. Whatever is asked of the file next has it ended before. If that fails, so does
+    /// everything from then on, the close, too.
     ///
     /// # Errors
     /// As of one that was begun before.
@@ -232,8 +232,12 @@ impl File {
         };
         ended.inspect_err(|error| *pending = Pending::Failed(error.clone()))?;
         // Unless somebody has written meanwhile.
-        let (written, stable_now) = (&self.written, &self.stable);
-        Ok(stable && written.load(Ordering::Acquire) == stable_now.load(Ordering::Acquire))
+        Ok(stable && self.all_is_stable())
+    }
+
+    /// Is nothing written that is not on stable storage?
+    fn all_is_stable(&self) -> bool {
+        self.written.load(Ordering::Acquire) == self.stable.load(Ordering::Acquire)
     }
 
     fn end(&self, write: UnderWay) -> Result<()> {
@@ -314,6 +318,15 @@ impl File {
         Ok(())
     }
 
+    /// Tells the server that nobody needs the handle any more; with `waits` it has heard it then.
+    fn let_go(&mut self, waits: bool) {
+        self.closed = true;
+        let Handle { epoch, number, .. } = *self.open.lock();
+        // A session that is over has no handles, and for a server that is away nobody waits to close one.
+        let request = Request::Close { handle: number, stable: false };
+        self.client.tell_in(epoch, &request, waits);
+    }
+
     /// Its attributes when it was opened.
     #[must_use]
     pub fn opened(&self) -> &Stat {
@@ -385,7 +398,7 @@ impl File {
         if open.epoch != epoch {
             return Ok(());
         }
-        let is_stable = self.written.load(Ordering::Acquire) == self.stable.load(Ordering::Acquire);
+        let is_stable = self.all_is_stable();
         let kept_since_ms = if is_stable { 0 } else { open.kept_since_ms };
         let how = Open { kept_since_ms, ..self.how };
         let opened = self.client.open_handle(&self.who, &self.path, how, 0);
@@ -416,17 +429,6 @@ fn done(reply: &Reply) -> Result<()> {
 fn lost() -> Error {
     let why = "the server was restarted; what was written and not synced may be lost";
     Error::new(code::EIO, why)
-}
-
-impl File {
-    /// Tells the server that nobody needs the handle any more; with `waits` it has heard it then.
-    fn let_go(&mut self, waits: bool) {
-        self.closed = true;
-        let Handle { epoch, number, .. } = *self.open.lock();
-        // A session that is over has no handles, and for a server that is away nobody waits to close one.
-        let request = Request::Close { handle: number, stable: false };
-        self.client.tell_in(epoch, &request, waits);
-    }
 }
 
 impl Drop for File {

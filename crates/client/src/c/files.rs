@@ -263,8 +263,8 @@ pub unsafe extern "C" fn thumper_write_stable(
 }
 
 /// Begins to write all of `size` bytes at `offset`, and with `stable` not 0 to put all that was written on stable storage, if
-/// few ask the server for anything: 1 if it did, 0 if not. They are copied. Whatever is asked of the file next has it ended before; if that
-/// fails so does everything from then on, `thumper_close`, too.
+/// few ask the server for anything: 1 if it did, 0 if not. They are copied. Whatever is asked of the file next has it ended
+/// before; if that fails so does everything from then on, `thumper_close`, too.
 ///
 /// # Safety
 /// `file` is open; there are `size` bytes at `buf`.

@@ -77,8 +77,8 @@ struct Idle {
     classes: Vec<VecDeque<Piece>>,
     /// Bytes of those that are not bare.
     bytes: usize,
-    /// Bytes of those that are about to come, with regions that are being made, or to go.
-    coming: usize,
+    /// Bytes of others that are on their way from the system, with regions that are being made, or to it.
+    moving: usize,
     /// Bytes of buffers that were made one by one.
     singly: usize,
     /// Regions of which every buffer lies idle.
@@ -157,7 +157,7 @@ impl BufPool {
         let idle = Mutex::new(Idle {
             classes,
             bytes: 0,
-            coming: 0,
+            moving: 0,
             singly: 0,
             regions: 0,
             lease,
@@ -192,7 +192,7 @@ impl BufPool {
         let mut pieces = Memory::zeroed(size + others).carve(size);
         let piece = pieces.pop().expect("a region holds at least one buffer");
         let mut idle = self.0.idle.lock();
-        idle.coming -= others;
+        idle.moving -= others;
         pieces.into_iter().for_each(|piece| idle.put(class, piece));
         self.0.settle(idle);
         piece
@@ -201,13 +201,13 @@ impl BufPool {
     /// May so much more lie idle? Then it is expected to.
     fn expects(&self, bytes: usize) -> bool {
         let mut idle = self.0.idle.lock();
-        idle.coming += bytes;
+        idle.moving += bytes;
         let wanted = idle.counted();
         let may = idle
             .lease
             .as_mut()
             .is_none_or(|lease| wanted <= lease.bytes() || lease.try_grow(wanted - lease.bytes()));
-        idle.coming -= if may { 0 } else { bytes };
+        idle.moving -= if may { 0 } else { bytes };
         may
     }
 
@@ -269,7 +269,7 @@ impl Idle {
 
     /// For so many bytes there is a lease.
     fn counted(&self) -> u64 {
-        ((self.bytes + self.coming) as u64).next_multiple_of(STEP)
+        ((self.bytes + self.moving) as u64).next_multiple_of(STEP)
     }
 
     fn put(&mut self, class: usize, piece: Piece) {
@@ -294,7 +294,7 @@ impl Idle {
             }
             if wanted > lease.bytes() && !lease.try_grow(wanted - lease.bytes()) {
                 // To look for what can go is work: not for each buffer.
-                keep = (lease.bytes() as usize).saturating_sub(self.coming);
+                keep = (lease.bytes() as usize).saturating_sub(self.moving);
                 slack = STEP as usize;
             }
         }
@@ -383,7 +383,7 @@ impl Shared {
         }
         // What is on its way to the system counts until it is there.
         let going = parts.iter().map(|piece| piece.len()).sum::<usize>();
-        idle.coming += going;
+        idle.moving += going;
         idle.shrink(0);
         drop(idle);
         drop(whole);
@@ -392,7 +392,7 @@ impl Shared {
         }
         parts.iter_mut().for_each(Piece::strip);
         let mut idle = self.idle.lock();
-        idle.coming -= going;
+        idle.moving -= going;
         idle.shrink(0);
         for piece in parts {
             if let Some((class, _)) = class_of(piece.len()) {

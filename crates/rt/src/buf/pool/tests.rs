@@ -155,6 +155,24 @@ fn what_lies_idle_beside_what_is_in_use_is_little_beyond_the_lease_and_goes_when
 }
 
 #[test]
+fn who_waits_for_little_gets_it_of_what_lies_idle_beside_what_is_in_use() {
+    const CAP: u64 = 512 << 20;
+    let account = Account::new(CAP, 0);
+    let pool = BufPool::of(&account);
+    let mut many: Vec<_> = (0..1500).map(|_| pool.get(256 << 10)).collect();
+    let mut at = 0;
+    many.retain(|_| {
+        at += 1;
+        at % 4 == 0
+    });
+    let rest = account.take(CAP - account.used());
+    let little = account.grant(Class::Normal, 8 << 10).expect("below the cap");
+    // Not beyond it, which is what those get that nobody has anything for.
+    assert!(account.used() <= CAP, "{}", account.used());
+    drop((rest, little));
+}
+
+#[test]
 fn many_threads_many_sizes() {
     let pool = BufPool::new(24 << 20);
     let threads: Vec<_> = (0..4)
