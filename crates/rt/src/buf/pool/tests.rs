@@ -134,24 +134,25 @@ fn pages_of_what_lies_idle_go_without_the_rest_of_their_region() {
     assert_eq!(pool.state(), PoolState { idle_bytes: 0 });
 }
 
+/// Of many buffers a fourth stays in use, some of each region.
+fn one_in_four(pool: &BufPool) -> Vec<PooledBuf> {
+    let many: Vec<_> = (0..1500).map(|_| pool.get(256 << 10)).collect();
+    many.into_iter().step_by(4).collect()
+}
+
 #[test]
 fn what_lies_idle_beside_what_is_in_use_is_little_beyond_the_lease_and_goes_when_others_wait() {
     const CAP: u64 = 512 << 20;
     let account = Account::new(CAP, 0);
     let pool = BufPool::of(&account);
-    let mut many: Vec<_> = (0..1500).map(|_| pool.get(256 << 10)).collect();
-    let mut at = 0;
-    many.retain(|_| {
-        at += 1;
-        at % 4 == 0
-    });
+    let many = one_in_four(&pool);
     // The others lie beside those, and each region is still needed: there is a lease for half of the account, and a little more.
     let beyond = account.used() - CAP / IDLE_PART;
     assert!(beyond > 0 && beyond <= BESIDE_MAX + STEP, "{beyond}");
     // Who waits for memory waits for that, but not for long.
     let others = account.grant(Class::Normal, CAP - (64 << 20)).expect("below the cap");
     assert!(account.used() <= CAP + STEP, "{}", account.used());
-    drop(others);
+    drop((others, many));
 }
 
 #[test]
@@ -159,17 +160,12 @@ fn who_waits_for_little_gets_it_of_what_lies_idle_beside_what_is_in_use() {
     const CAP: u64 = 512 << 20;
     let account = Account::new(CAP, 0);
     let pool = BufPool::of(&account);
-    let mut many: Vec<_> = (0..1500).map(|_| pool.get(256 << 10)).collect();
-    let mut at = 0;
-    many.retain(|_| {
-        at += 1;
-        at % 4 == 0
-    });
+    let many = one_in_four(&pool);
     let rest = account.take(CAP - account.used());
     let little = account.grant(Class::Normal, 8 << 10).expect("below the cap");
     // Not beyond it, which is what those get that nobody has anything for.
     assert!(account.used() <= CAP, "{}", account.used());
-    drop((rest, little));
+    drop((rest, little, many));
 }
 
 #[test]
