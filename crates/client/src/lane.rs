@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use wire::{
-    Answer, BAY_LEAST, HEADER, Head, Hello, Inbox, Look, MAGIC, PIPE_LEAST, SEND_BUFFER, Way,
-    decode, encode,
+    Answer, BAY_LEAST, Cores, HEADER, Head, Hello, Inbox, Look, MAGIC, PIPE_LEAST, SEND_BUFFER,
+    Way, decode, encode,
 };
 
 use crate::beside::{Beside, Welcome};
@@ -28,6 +28,8 @@ pub(crate) struct Lane {
     look: Look,
     /// No more are in use than there are cores.
     pub(crate) is_of_few: bool,
+    /// Are there enough for both sides of all that are?
+    pub(crate) cores: Cores,
     /// Its pipes and trays, if the server gave any.
     beside: Option<Beside>,
     /// The server gave some, and not all of them came.
@@ -60,9 +62,17 @@ impl Lane {
         let stream = UnixStream::connect(socket)?;
         // Where the system has less to give, it goes on with that.
         let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
-        let (inbox, look) = (Inbox::default(), Look::default());
-        let (is_of_few, lacks_files, owed) = (false, false, VecDeque::new());
-        Ok(Lane { stream, inbox, look, is_of_few, beside: None, lacks_files, owed, epoch })
+        Ok(Lane {
+            stream,
+            inbox: Inbox::default(),
+            look: Look::default(),
+            is_of_few: false,
+            cores: Cores::Unknown,
+            beside: None,
+            lacks_files: false,
+            owed: VecDeque::new(),
+            epoch,
+        })
     }
 
     pub(crate) fn greet(&mut self, hello: &Hello) -> std::io::Result<Answer> {
@@ -131,7 +141,8 @@ impl Lane {
         self.take_owed()?;
         if self.is_of_few && self.inbox.is_empty() {
             let trays = self.beside.as_ref().map(|beside| &beside.trays);
-            if self.look.over(&self.stream, trays, &mut self.inbox).is_none() {
+            let found = self.look.over(&self.stream, trays, &mut self.inbox, self.cores);
+            if found.is_none() {
                 let answered = self.answer(to);
                 self.look.came();
                 return answered;

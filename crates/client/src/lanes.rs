@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rt::sync::{Arc, Condvar, Mutex};
 use rt::time::{Instant, now};
-use wire::{Answer, ENDING, Hello, Reply, Request, Session, Way, encode};
+use wire::{Answer, Cores, ENDING, Hello, Reply, Request, Session, Way, encode};
 
 use crate::error::{Error, Result, code};
 use crate::lane::{Broken, Lane};
@@ -399,7 +399,10 @@ impl Client {
 
     /// A connection that is in use from now on.
     fn of_few(&self, mut lane: Lane, state: &State) -> Lane {
-        lane.is_of_few = state.count - state.idle.len() <= self.cores + state.begun.len();
+        let in_use = state.count - state.idle.len();
+        lane.is_of_few = in_use <= self.cores + state.begun.len();
+        let are_enough = 2 * in_use <= self.cores;
+        lane.cores = if are_enough { Cores::Enough } else { Cores::TooFew };
         lane
     }
 

@@ -104,6 +104,15 @@ pub fn give_way() {
     }
 }
 
+/// The number of the core that this thread runs on just now.
+pub fn core() -> usize {
+    #[cfg(feature = "sim")]
+    if crate::sim::is_running() {
+        return 0;
+    }
+    rustix::thread::sched_getcpu()
+}
+
 /// Cores that this process may use, at least 1. Obeys the affinity mask and the cgroup's quota.
 pub fn available_cores() -> usize {
     if cfg!(feature = "sim") {

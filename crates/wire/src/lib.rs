@@ -29,7 +29,7 @@ pub use frame::{
     FrameError, HEADER, Head, MAGIC, PART_BESIDE_BULK_MAX, PART_MAX, Way, decode, encode,
 };
 pub use inbox::Inbox;
-pub use look::Look;
+pub use look::{Cores, Look};
 pub use message::{
     Answer, ENDING, Entry, Failure, Hello, Open, Reply, Request, Session, Space, Stat, Subject,
     Target,

@@ -30,6 +30,25 @@ const PAUSES: usize = 16;
 /// And these for each look at the socket, which does, too.
 const TURNS: usize = 4;
 
+/// What is known of the machine's cores by who looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cores {
+    /// There is one for each side of all connections that are in use: if both sides have the same, they should part.
+    Enough,
+    /// There is none to be had without taking it from others: they run at once.
+    TooFew,
+    /// It is for the other side to know.
+    Unknown,
+}
+
+/// What was seen where it was looked.
+enum Seen<T> {
+    Came(T),
+    Nothing,
+    /// Nothing, and the other side has the same core.
+    Beside,
+}
+
 /// What is waited for, time after time.
 #[derive(Debug)]
 pub struct Look {
@@ -37,11 +56,13 @@ pub struct Look {
     /// When it was waited for this time, and for how long it would be soon.
     since: Instant,
     soon: Duration,
+    parting: Parting,
 }
 
 impl Default for Look {
     fn default() -> Look {
-        Look { expected: Expected::default(), since: now(), soon: LOOK }
+        let (expected, parting) = Default::default();
+        Look { expected, since: now(), soon: LOOK, parting }
     }
 }
 
@@ -59,19 +80,36 @@ impl Look {
         socket: impl AsFd + Copy,
         trays: Option<&Trays>,
         inbox: &mut Inbox,
+        cores: Cores,
     ) -> Option<usize> {
-        let Some(trays) = trays else { return self.at(|_| inbox.fill_now(socket)) };
+        let Some(trays) = trays else {
+            return self
+                .at(Cores::Unknown, |_| inbox.fill_now(socket).map_or(Seen::Nothing, Seen::Came));
+        };
         trays.look();
         let mut turn = 0;
-        let found = self.at(|for_long| {
-            let (glances, pauses) = if for_long { (GLANCES / 8, PAUSES) } else { (GLANCES, 1) };
+        let found = self.at(cores, |for_long| {
+            let beside = trays.share_a_core();
+            let (glances, pauses) = match for_long {
+                // Nothing comes before others have run.
+                _ if beside || cores == Cores::TooFew => (1, 0),
+                true => (GLANCES / 8, PAUSES),
+                false => (GLANCES, 1),
+            };
             let glance = |_| {
                 (0..pauses).for_each(|_| rt::sync::hint::spin_loop());
                 trays.take(inbox)
             };
             turn += 1;
             let at_socket = turn % TURNS == 1;
-            (0..glances).find_map(glance).or_else(|| at_socket.then(|| inbox.fill_now(socket))?)
+            match (0..glances)
+                .find_map(glance)
+                .or_else(|| at_socket.then(|| inbox.fill_now(socket))?)
+            {
+                Some(count) => Seen::Came(count),
+                None if beside => Seen::Beside,
+                None => Seen::Nothing,
+            }
         });
         // Also where it came over the socket: who does not look must not seem to.
         let left = trays.leave(inbox);
@@ -82,19 +120,23 @@ impl Look {
     }
 
     /// The same, by `come`, which does not wait, and hears whether it has been looked for long.
-    fn at<T>(&mut self, mut come: impl FnMut(bool) -> Option<T>) -> Option<T> {
+    fn at<T>(&mut self, cores: Cores, mut come: impl FnMut(bool) -> Seen<T>) -> Option<T> {
         self.since = now();
         if !self.is_likely() {
             self.soon = LOOK + WAKING;
             return None;
         }
         self.soon = LOOK;
+        self.parting.looks();
         let mut passed = Duration::ZERO;
         while passed < LOOK {
-            let found = come(passed > NEAR);
-            if found.is_some() {
-                self.came();
-                return found;
+            match come(passed > NEAR) {
+                Seen::Came(found) => {
+                    self.expected.learn(true);
+                    return Some(found);
+                }
+                Seen::Beside if cores == Cores::Enough && self.parting.is_due() => return None,
+                Seen::Beside | Seen::Nothing => {}
             }
             rt::thread::yield_now();
             passed = self.since.elapsed();
@@ -105,6 +147,44 @@ impl Look {
     /// What was waited for has come.
     pub fn came(&mut self) {
         self.expected.learn(self.since.elapsed() < self.soon);
+    }
+}
+
+/// When to sleep because the other side has the same core: the system gives who is woken one that is idle, if there is any,
+/// but takes many milliseconds to part two that let each other run.
+#[derive(Debug)]
+struct Parting {
+    /// Looks since it was last tried.
+    looks: u32,
+    /// After so many it is due again: more, each time that it was in vain.
+    patience: u32,
+}
+
+const PATIENCE: u32 = 4;
+const PATIENCE_MAX: u32 = 1024;
+/// So many looks more without the other side were worth it.
+const WORTH: u32 = 256;
+
+impl Default for Parting {
+    fn default() -> Parting {
+        Parting { looks: 0, patience: PATIENCE }
+    }
+}
+
+impl Parting {
+    fn looks(&mut self) {
+        self.looks = self.looks.saturating_add(1);
+    }
+
+    /// Both have the same core: is it to be tried now?
+    fn is_due(&mut self) -> bool {
+        if self.looks < self.patience {
+            return false;
+        }
+        let was_worth_it = self.looks > self.patience + WORTH;
+        self.patience = if was_worth_it { PATIENCE } else { (2 * self.patience).min(PATIENCE_MAX) };
+        self.looks = 0;
+        true
     }
 }
 
@@ -182,20 +262,57 @@ mod tests {
     }
 
     #[test]
+    fn who_has_a_core_with_the_other_side_sleeps_now_and_then() {
+        // After so many turns it sleeps, of a look that would take as long as it takes.
+        let turns = |look: &mut Look, cores, beside: bool| {
+            let mut turns = 0;
+            let seen = look.at(cores, |_| {
+                turns += 1;
+                match turns {
+                    9 => Seen::Came(()),
+                    _ if beside => Seen::Beside,
+                    _ => Seen::Nothing,
+                }
+            });
+            (turns, seen.is_some())
+        };
+        let (never, parts) = ((9, true), (1, false));
+        let mut look = Look::default();
+        for (cores, beside) in
+            [(Cores::Unknown, true), (Cores::TooFew, true), (Cores::Enough, false)].repeat(10)
+        {
+            assert_eq!(turns(&mut look, cores, beside), never, "{cores:?}");
+        }
+        assert_eq!(turns(&mut look, Cores::Enough, true), parts);
+        // Where it is in vain it is tried ever more seldom.
+        let mut tries = |looks: usize| {
+            let mut tried = (0..looks).map(|_| turns(&mut look, Cores::Enough, true));
+            tried.by_ref().filter(|tried| *tried == parts).count()
+        };
+        let (soon, late) = (tries(100), tries(2000));
+        assert!((3..8).contains(&soon) && (1..6).contains(&late), "{soon}, {late}");
+        // Where it was worth it, it is at hand.
+        (0..3000).for_each(|_| _ = turns(&mut look, Cores::Enough, false));
+        assert_eq!(turns(&mut look, Cores::Enough, true), parts);
+        (0..4).for_each(|_| _ = turns(&mut look, Cores::Enough, false));
+        assert_eq!(turns(&mut look, Cores::Enough, true), parts);
+    }
+
+    #[test]
     fn only_what_is_likely_is_looked_for() {
         let mut look = Look::default();
-        assert_eq!(look.at(|_| Some(1)), Some(1));
+        assert_eq!(look.at(Cores::Unknown, |_| Seen::Came(1)), Some(1));
         (0..20).for_each(|_| {
-            assert_eq!(look.at(|_| None::<u8>), None);
+            assert_eq!(look.at(Cores::Unknown, |_| Seen::<u8>::Nothing), None);
             look.soon = Duration::ZERO;
             look.came();
         });
-        assert_eq!(look.at(|_| Some(1)), None, "it was always late");
+        assert_eq!(look.at(Cores::Unknown, |_| Seen::Came(1)), None, "it was always late");
         (0..20).for_each(|_| {
-            let _ = look.at(|_| Some(1));
+            let _ = look.at(Cores::Unknown, |_| Seen::Came(1));
             look.soon = Duration::MAX;
             look.came();
         });
-        assert_eq!(look.at(|_| Some(2)), Some(2), "it is soon again");
+        assert_eq!(look.at(Cores::Unknown, |_| Seen::Came(2)), Some(2), "it is soon again");
     }
 }

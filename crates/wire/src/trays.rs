@@ -179,6 +179,21 @@ impl Trays {
         Ok(())
     }
 
+    /// Says on which core we look, before others run there; is the other side there, too, as far as is known?
+    #[must_use]
+    pub fn share_a_core(&self) -> bool {
+        // One more, since none is 0.
+        let core = rt::thread::core() as u32 + 1;
+        self.core(self.ours).store(core, Ordering::Relaxed);
+        self.core(self.theirs).load(Ordering::Relaxed) == core
+    }
+
+    /// The core that the owner of a tray looked on, and one more.
+    fn core(&self, tray: usize) -> &AtomicU32 {
+        // SAFETY: as its word, right behind it.
+        unsafe { self.memory.add(tray * TRAY + size_of::<u32>()).cast::<AtomicU32>().as_ref() }
+    }
+
     fn word(&self, tray: usize) -> &AtomicU32 {
         // SAFETY: a tray begins in the memory, at a multiple of four, and all that touch its first word do so like this.
         unsafe { self.memory.add(tray * TRAY).cast::<AtomicU32>().as_ref() }
@@ -253,6 +268,16 @@ mod tests {
             assert_eq!(other.leave(&mut inbox), Some(BYTES));
             assert!(taken(&mut inbox) == [7; BYTES]);
         }
+    }
+
+    #[test]
+    fn one_side_knows_on_which_core_the_other_looked() {
+        let (server, client) = both();
+        assert!(!client.share_a_core(), "the other has not looked yet");
+        // This thread may be moved in between, but not each time.
+        assert!((0..1000).any(|_| server.share_a_core() && client.share_a_core()));
+        client.core(client.theirs).store(u32::MAX, Ordering::Relaxed);
+        assert!(!client.share_a_core());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use wire::trays::{BAYS_BYTES, TRAYS_BYTES};
 use wire::{
-    Answer, BAY_LEAST, BULK_MAX, ENDING, FILES, Failure, HEADER, Head, Hello, Inbox, Look,
+    Answer, BAY_LEAST, BULK_MAX, Cores, ENDING, FILES, Failure, HEADER, Head, Hello, Inbox, Look,
     PART_BESIDE_BULK_MAX, PIPE_LEAST, Reply, Request, SEND_BUFFER, Way, decode, encode,
 };
 
@@ -228,7 +228,7 @@ impl<'a> Lane<'a> {
         let trays = self.beside.as_ref().map(|beside| &beside.trays);
         let few_ask = self.turns.are_of_few();
         let found = match few_ask {
-            true => self.look.over(self.stream, trays, &mut self.inbox),
+            true => self.look.over(self.stream, trays, &mut self.inbox, Cores::Unknown),
             false => trays.and_then(|trays| trays.leave(&mut self.inbox)),
         };
         if let Some(count) = found {
