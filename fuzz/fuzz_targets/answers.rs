@@ -14,7 +14,7 @@ use rt::sync::{Arc, Mutex};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg};
 use wire::pipe::{Reader, pipe};
 use wire::trays::Trays;
-use wire::{FILES, HEADER, Head, Inbox, Look, Reply, Way};
+use wire::{Cores, FILES, HEADER, Head, Inbox, Look, Reply, Way};
 
 const ROOT: Subject = Subject::ROOT;
 
@@ -32,7 +32,7 @@ fn hear(
     inbox: &mut Inbox,
 ) -> Option<()> {
     if looks {
-        let _ = Look::default().over(&*stream, Some(trays), inbox);
+        let _ = Look::default().over(&*stream, Some(trays), inbox, Cores::Enough);
     }
     let mut head = [0; HEADER];
     inbox.take(stream, &mut head).ok()?;

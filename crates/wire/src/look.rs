@@ -262,40 +262,43 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_core_with_the_other_side_sleeps_now_and_then() {
-        // After so many turns it sleeps, of a look that would take as long as it takes.
-        let turns = |look: &mut Look, cores, beside: bool| {
-            let mut turns = 0;
-            let seen = look.at(cores, |_| {
-                turns += 1;
-                match turns {
-                    9 => Seen::Came(()),
-                    _ if beside => Seen::Beside,
-                    _ => Seen::Nothing,
-                }
-            });
-            (turns, seen.is_some())
+    fn who_has_a_core_with_the_other_side_parts_now_and_then() {
+        let tries = |parting: &mut Parting, looks: usize, beside: bool| {
+            let due = |_: &usize| {
+                parting.looks();
+                beside && parting.is_due()
+            };
+            (0..looks).filter(due).count()
         };
-        let (never, parts) = ((9, true), (1, false));
-        let mut look = Look::default();
-        for (cores, beside) in
-            [(Cores::Unknown, true), (Cores::TooFew, true), (Cores::Enough, false)].repeat(10)
-        {
-            assert_eq!(turns(&mut look, cores, beside), never, "{cores:?}");
-        }
-        assert_eq!(turns(&mut look, Cores::Enough, true), parts);
+        let mut parting = Parting::default();
+        assert_eq!(tries(&mut parting, 4, true), 1);
         // Where it is in vain it is tried ever more seldom.
-        let mut tries = |looks: usize| {
-            let mut tried = (0..looks).map(|_| turns(&mut look, Cores::Enough, true));
-            tried.by_ref().filter(|tried| *tried == parts).count()
-        };
-        let (soon, late) = (tries(100), tries(2000));
-        assert!((3..8).contains(&soon) && (1..6).contains(&late), "{soon}, {late}");
+        assert_eq!(tries(&mut parting, 100, true), 3, "after 8, 16 and 32");
+        assert_eq!(tries(&mut parting, 10_000, true), 12);
         // Where it was worth it, it is at hand.
-        (0..3000).for_each(|_| _ = turns(&mut look, Cores::Enough, false));
-        assert_eq!(turns(&mut look, Cores::Enough, true), parts);
-        (0..4).for_each(|_| _ = turns(&mut look, Cores::Enough, false));
-        assert_eq!(turns(&mut look, Cores::Enough, true), parts);
+        for (looks, tried) in [(3000, 1), (4, 1), (4, 0)] {
+            assert_eq!(tries(&mut parting, looks, false), 0);
+            assert_eq!(tries(&mut parting, 1, true), tried, "after {looks}");
+        }
+    }
+
+    #[test]
+    fn who_has_enough_cores_does_not_look_beside_the_other_side() {
+        let mut look = Look::default();
+        let mut sees = |cores: Cores| {
+            let mut turns = 0;
+            let beside = |_| {
+                turns += 1;
+                if turns > 1 { Seen::Came(()) } else { Seen::Beside }
+            };
+            look.at(cores, beside).is_some()
+        };
+        // Others may run for longer than it looks, but not each time.
+        for cores in [Cores::Unknown, Cores::TooFew] {
+            assert!((0..1000).any(|_| sees(cores)));
+        }
+        (0..4).for_each(|_| _ = sees(Cores::Unknown));
+        assert!(!sees(Cores::Enough));
     }
 
     #[test]
