@@ -5,7 +5,8 @@
 //! would have been woken on: so only what is likely to come soon is looked for, as a processor does with its branches. What came
 //! soon, or late, after the same few times before is what is expected.
 //!
-//! Where many ask nobody should look: there is always somebody who has something to do.
+//! Where many ask nobody should look: there is always somebody who has something to do. Where both sides have one core, only one
+//! can be at work: others run at once, and a client that knows of cores for both parts from it.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
