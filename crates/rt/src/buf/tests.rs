@@ -27,6 +27,7 @@ fn owns_its_bytes() {
 fn what_lies_idle_is_leased_and_given_back() {
     use crate::mem::{Account, Class, Holder};
     const MIB: usize = 1 << 20;
+    let _alone = crate::mem::process::tests::alone();
     let account = Account::new(64 << 20, 0);
     let pool = BufPool::of(&account);
     let leased = || account.of(Holder::Buffers).held();

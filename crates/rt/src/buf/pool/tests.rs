@@ -1,5 +1,6 @@
 use super::*;
 use crate::buf::ALIGN;
+use crate::mem::process::tests::alone;
 use crate::{Rng, thread};
 
 #[test]
@@ -23,6 +24,7 @@ fn classes_are_dense_and_tight() {
 
 #[test]
 fn goes_round() {
+    let _alone = alone();
     for cap in [1 << 20, 64 << 20] {
         let pool = BufPool::new(cap);
         let mut buf = pool.get(100_000);
@@ -41,6 +43,7 @@ fn goes_round() {
 
 #[test]
 fn any_length() {
+    let _alone = alone();
     let pool = BufPool::new(1 << 20);
     for len in [0, 1, CLASS_MAX, CLASS_MAX + 1] {
         let mut buf = pool.get(len);
@@ -66,13 +69,12 @@ fn idle_memory_is_bounded() {
 
 /// Memory of the process, in bytes, as the kernel counts it.
 fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find(|line| line.starts_with("RssAnon")).expect("the line is there");
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0) * 1024
+    crate::mem::process::resident().expect("Linux").anonymous as usize
 }
 
 #[test]
 fn whoever_asks_for_little_gets_no_more() {
+    let _alone = alone();
     let pool = BufPool::new(1 << 30);
     let few: Vec<_> = [4 << 10, 16 << 10, 128 << 10, 1 << 20].map(|len| pool.get(len)).into();
     drop(few);
@@ -87,6 +89,7 @@ fn whoever_asks_for_little_gets_no_more() {
 
 #[test]
 fn regions_go_back_to_the_system_as_a_whole() {
+    let _alone = alone();
     const MANY: usize = (1_000 * 128) << 10;
     let pool = BufPool::new(64 << 20);
     let before = resident();
@@ -99,7 +102,7 @@ fn regions_go_back_to_the_system_as_a_whole() {
     assert!(sinks_below(before + MANY / 2), "the system has it back");
 }
 
-/// Other tests run at the same time and take some memory, too, and give it back.
+/// Tests that take little run at the same time, and the system takes a while.
 fn sinks_below(most: usize) -> bool {
     (0..100).any(|_| {
         crate::time::sleep(Duration::from_millis(20));
@@ -109,6 +112,7 @@ fn sinks_below(most: usize) -> bool {
 
 #[test]
 fn pages_of_what_lies_idle_go_without_the_rest_of_their_region() {
+    let _alone = alone();
     const SIZE: usize = 256 << 10;
     const MANY: usize = 512 * SIZE;
     let pool = BufPool::new(64 << 20);
@@ -142,6 +146,7 @@ fn one_in_four(pool: &BufPool) -> Vec<PooledBuf> {
 
 #[test]
 fn what_lies_idle_beside_what_is_in_use_is_little_beyond_the_lease_and_goes_when_others_wait() {
+    let _alone = alone();
     const CAP: u64 = 512 << 20;
     let account = Account::new(CAP, 0);
     let pool = BufPool::of(&account);
@@ -157,6 +162,7 @@ fn what_lies_idle_beside_what_is_in_use_is_little_beyond_the_lease_and_goes_when
 
 #[test]
 fn who_waits_for_little_gets_it_of_what_lies_idle_beside_what_is_in_use() {
+    let _alone = alone();
     const CAP: u64 = 512 << 20;
     let account = Account::new(CAP, 0);
     let pool = BufPool::of(&account);
@@ -170,6 +176,7 @@ fn who_waits_for_little_gets_it_of_what_lies_idle_beside_what_is_in_use() {
 
 #[test]
 fn many_threads_many_sizes() {
+    let _alone = alone();
     let pool = BufPool::new(24 << 20);
     let threads: Vec<_> = (0..4)
         .map(|n| {
@@ -200,6 +207,7 @@ fn many_threads_many_sizes() {
 /// What one gives back the next one asks for: a part of the account is for that, however much others want, until a rest.
 #[test]
 fn a_part_lies_idle_while_others_wait() {
+    let _alone = alone();
     const CAP: u64 = 512 << 20;
     const KEPT: usize = (CAP / KEPT_PART) as usize;
     let account = Account::new(CAP, 0);
