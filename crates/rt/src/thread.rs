@@ -5,6 +5,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use crate::time::{self, Instant};
 
 #[derive(Debug)]
@@ -113,6 +115,23 @@ pub fn core() -> usize {
     rustix::thread::sched_getcpu()
 }
 
+/// Goes on on this core, if it may run there, until the system finds it another one. It takes the work of both cores for
+/// some 20 us.
+pub fn move_to(core: usize) {
+    #[cfg(feature = "sim")]
+    if crate::sim::is_running() {
+        return;
+    }
+    // A machine may have more cores than a set of them tells of.
+    let Ok(all) = sched_getaffinity(None) else { return };
+    if core < CpuSet::MAX_CPU && all.is_set(core) {
+        let mut one = CpuSet::new();
+        one.set(core);
+        let _ = sched_setaffinity(None, &one);
+        let _ = sched_setaffinity(None, &all);
+    }
+}
+
 /// Cores that this process may use, at least 1. Obeys the affinity mask and the cgroup's quota.
 pub fn available_cores() -> usize {
     if cfg!(feature = "sim") {
@@ -124,6 +143,21 @@ pub fn available_cores() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_moves_where_it_may_run_and_is_bound_to_nothing() {
+        let all = sched_getaffinity(None).expect("the system says");
+        for to in (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core)) {
+            // It may be moved on at once, but not each time.
+            let arrives = || {
+                move_to(to);
+                core() == to
+            };
+            assert!((0..100).any(|_| arrives()), "{to}");
+        }
+        move_to(usize::MAX);
+        assert_eq!(sched_getaffinity(None).expect("the system says"), all);
+    }
 
     #[test]
     fn a_panic_is_seen_by_who_joins() {

@@ -6,7 +6,8 @@
 //! soon, or late, after the same few times before is what is expected.
 //!
 //! Where many ask nobody should look: there is always somebody who has something to do. Where both sides have one core, only one
-//! can be at work: others run at once, and a client that knows of cores for both parts from it.
+//! can be at work: others run at once, and a client that knows of cores for both parts from it. One that knows of a core for each pair,
+//! and of no more, calls the other side to its own.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use rt::time::{Instant, now};
 
 use crate::inbox::Inbox;
-use crate::trays::Trays;
+use crate::trays::{Other, Trays};
 
 /// How long it is looked for, at most: about as long as a client thinks between two requests.
 const LOOK: Duration = Duration::from_micros(150);
@@ -36,7 +37,7 @@ const TURNS: usize = 4;
 pub enum Cores {
     /// There is one for each side of all connections that are in use: if both sides have the same, they should part.
     Enough,
-    /// There is none to be had without taking it from others: they run at once.
+    /// There is none to be had without taking it from others: they run at once, and both sides should share one.
     TooFew,
     /// It is for the other side to know.
     Unknown,
@@ -45,9 +46,8 @@ pub enum Cores {
 /// What was seen where it was looked.
 enum Seen<T> {
     Came(T),
-    Nothing,
-    /// Nothing, and the other side has the same core.
-    Beside,
+    /// Nothing yet of the other side, which is there.
+    Nothing(Other),
 }
 
 /// What is waited for, time after time.
@@ -58,12 +58,13 @@ pub struct Look {
     since: Instant,
     soon: Duration,
     parting: Parting,
+    joining: Joining,
 }
 
 impl Default for Look {
     fn default() -> Look {
-        let (expected, parting) = Default::default();
-        Look { expected, since: now(), soon: LOOK, parting }
+        let (expected, parting, joining) = Default::default();
+        Look { expected, since: now(), soon: LOOK, parting, joining }
     }
 }
 
@@ -84,16 +85,18 @@ impl Look {
         cores: Cores,
     ) -> Option<usize> {
         let Some(trays) = trays else {
-            return self
-                .at(Cores::Unknown, |_| inbox.fill_now(socket).map_or(Seen::Nothing, Seen::Came));
+            return self.at(Cores::Unknown, |_| match inbox.fill_now(socket) {
+                Some(count) => Seen::Came(count),
+                None => Seen::Nothing(Other::Apart),
+            });
         };
         trays.look();
         let mut turn = 0;
         let found = self.at(cores, |for_long| {
-            let beside = trays.share_a_core();
+            let other = trays.meet(cores == Cores::TooFew);
             let (glances, pauses) = match for_long {
                 // Nothing comes before others have run.
-                _ if beside || cores == Cores::TooFew => (1, 0),
+                _ if other == Other::Beside || cores == Cores::TooFew => (1, 0),
                 true => (GLANCES / 8, PAUSES),
                 false => (GLANCES, 1),
             };
@@ -108,8 +111,7 @@ impl Look {
                 .or_else(|| at_socket.then(|| inbox.fill_now(socket))?)
             {
                 Some(count) => Seen::Came(count),
-                None if beside => Seen::Beside,
-                None => Seen::Nothing,
+                None => Seen::Nothing(other),
             }
         });
         // Also where it came over the socket: who does not look must not seem to.
@@ -136,8 +138,13 @@ impl Look {
                     self.expected.learn(true);
                     return Some(found);
                 }
-                Seen::Beside if cores == Cores::Enough && self.parting.is_due() => return None,
-                Seen::Beside | Seen::Nothing => {}
+                Seen::Nothing(Other::Beside) if cores == Cores::Enough && self.parting.is_due() => {
+                    return None;
+                }
+                Seen::Nothing(Other::Calls(core)) if self.joining.is_due(self.since) => {
+                    rt::thread::move_to(core);
+                }
+                Seen::Nothing(_) => {}
             }
             rt::thread::yield_now();
             passed = self.since.elapsed();
@@ -186,6 +193,24 @@ impl Parting {
         self.patience = if was_worth_it { PATIENCE } else { (2 * self.patience).min(PATIENCE_MAX) };
         self.looks = 0;
         true
+    }
+}
+
+/// When to go to the core that the other side calls from: where there are not enough for all, each pair is to have one, or one
+/// that works without a pause keeps another's other half from its core.
+#[derive(Debug, Default)]
+struct Joining(Option<Instant>);
+
+/// At most once in so long: both cores wait for it.
+const JOIN: Duration = Duration::from_millis(1);
+
+impl Joining {
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.0.is_none_or(|last| now.saturating_since(last) >= JOIN);
+        if is_due {
+            self.0 = Some(now);
+        }
+        is_due
     }
 }
 
@@ -290,7 +315,7 @@ mod tests {
             let mut turns = 0;
             let beside = |_| {
                 turns += 1;
-                if turns > 1 { Seen::Came(()) } else { Seen::Beside }
+                if turns > 1 { Seen::Came(()) } else { Seen::Nothing(Other::Beside) }
             };
             look.at(cores, beside).is_some()
         };
@@ -303,11 +328,21 @@ mod tests {
     }
 
     #[test]
+    fn who_is_called_goes_at_once_but_not_often() {
+        let (mut joining, start) = (Joining::default(), now());
+        let due = |at: &u64| joining.is_due(start + Duration::from_micros(*at));
+        assert_eq!(
+            [0, 1, 999, 1000, 1001, 5000].into_iter().filter(due).collect::<Vec<_>>(),
+            [0, 1000, 5000]
+        );
+    }
+
+    #[test]
     fn only_what_is_likely_is_looked_for() {
         let mut look = Look::default();
         assert_eq!(look.at(Cores::Unknown, |_| Seen::Came(1)), Some(1));
         (0..20).for_each(|_| {
-            assert_eq!(look.at(Cores::Unknown, |_| Seen::<u8>::Nothing), None);
+            assert_eq!(look.at(Cores::Unknown, |_| Seen::<u8>::Nothing(Other::Apart)), None);
             look.soon = Duration::ZERO;
             look.came();
         });

@@ -4,7 +4,7 @@
 //! The one idea: each tray has a word that says whether its owner looks. Only then is anything laid there, and whoever stops
 //! looking finds out in the same step whether something was. So nobody sleeps beside a message, and what is laid down while
 //! nobody looks goes through the socket, as all that is larger does. It saves the system's part of a message: two calls and
-//! two copies, which is as long as a small request takes. Behind its word each owner says on which core it looks.
+//! two copies, which is as long as a small request takes. Behind its word each owner says on which core it looks, and whether it calls the other there.
 //!
 //! What lies in a bay is for the message that says so, however that comes. Since a connection carries one request at a time, who
 //! may speak has the other side's bay.
@@ -49,6 +49,17 @@ const AWAY: u32 = 0;
 const LOOKS: u32 = 1;
 /// So many, and the length of what is there.
 const THERE: u32 = 2;
+
+/// Where the other side looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Other {
+    /// On our core.
+    Beside,
+    /// On this one, and calls us there.
+    Calls(usize),
+    /// Elsewhere, or nowhere yet.
+    Apart,
+}
 
 /// Both trays, as one side has them.
 #[derive(Debug)]
@@ -179,17 +190,23 @@ impl Trays {
         Ok(())
     }
 
-    /// Says on which core we look, before others run there; is the other side there, too, as far as is known?
+    /// Says on which core we look, before others run there, and whether we call the other side to it; where is that, as far
+    /// as is known?
     #[must_use]
-    pub fn share_a_core(&self) -> bool {
+    pub fn meet(&self, calls: bool) -> Other {
         // One more, since none is 0.
-        let core = rt::thread::core() as u32 + 1;
-        self.core(self.ours).store(core, Ordering::Relaxed);
-        self.core(self.theirs).load(Ordering::Relaxed) == core
+        let ours = rt::thread::core() as u32 + 1;
+        self.place(self.ours).store(ours << 1 | u32::from(calls), Ordering::Relaxed);
+        let place = self.place(self.theirs).load(Ordering::Relaxed);
+        match place >> 1 {
+            theirs if theirs == ours => Other::Beside,
+            theirs if theirs > 0 && place & 1 == 1 => Other::Calls(theirs as usize - 1),
+            _ => Other::Apart,
+        }
     }
 
-    /// The core that the owner of a tray looked on, and one more.
-    fn core(&self, tray: usize) -> &AtomicU32 {
+    /// Where the owner of a tray looked: the core and one more, and in the lowest bit whether the other side is called there.
+    fn place(&self, tray: usize) -> &AtomicU32 {
         // SAFETY: as its word, right behind it, in front of the message.
         unsafe { self.memory.add(tray * TRAY + size_of::<u32>()).cast::<AtomicU32>().as_ref() }
     }
@@ -271,13 +288,21 @@ mod tests {
     }
 
     #[test]
-    fn one_side_knows_on_which_core_the_other_looked() {
+    fn one_side_knows_where_the_other_looked_and_whether_it_is_called_there() {
         let (server, client) = both();
-        assert!(!client.share_a_core(), "the other has not looked yet");
+        assert_eq!(client.meet(false), Other::Apart, "the other has not looked yet");
         // This thread may be moved in between, but not each time.
-        assert!((0..1000).any(|_| server.share_a_core() && client.share_a_core()));
-        client.core(client.theirs).store(u32::MAX, Ordering::Relaxed);
-        assert!(!client.share_a_core());
+        let meet =
+            |calls| server.meet(calls) == Other::Beside && client.meet(calls) == Other::Beside;
+        assert!((0..1000).any(|_| meet(false)) && (0..1000).any(|_| meet(true)));
+        for (place, other) in [
+            (u32::MAX, Other::Calls((u32::MAX >> 1) as usize - 1)),
+            (u32::MAX - 1, Other::Apart),
+            (1, Other::Apart),
+        ] {
+            client.place(client.theirs).store(place, Ordering::Relaxed);
+            assert_eq!(client.meet(false), other);
+        }
     }
 
     #[test]
