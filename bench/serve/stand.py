@@ -131,7 +131,9 @@ class Stand:
         self.environment = dict(os.environ, THUMPER_STATE=self.top + "/pools", THUMPER_SOCKET=self.socket)
         self.disks = self.images(DISKS, self.disk_bytes)
         self.serve()
-        self.command("zpool", "create", "-m", self.files, "-o", "ashift=12", "-O", "recordsize=" + RECORD, "tank", "raidz2", *self.disks, *more)
+        # As README and docs/xrootd.md say.
+        props = ["-O", "recordsize=" + RECORD, "-O", "dnodesize=auto"]
+        self.command("zpool", "create", "-m", self.files, "-o", "ashift=12", *props, "tank", "raidz2", *self.disks, *more)
         self.command("zfs", "mount", "-a")
         self.own(self.files)
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use fs::Filesystem;
-use pool::Pool;
+use pool::{Pool, Stored};
 use rt::sync::Arc;
 use testkit::data::LOOKS;
 use testkit::model::Tree;
@@ -79,9 +79,7 @@ impl Change {
     /// What it said.
     pub fn by_engine(&self, pool: &Arc<Pool>) -> pool::Result<()> {
         match self {
-            Change::Create(name) => {
-                pool.create_filesystem(name, BTreeMap::new(), fs::make_filesystem)
-            }
+            Change::Create(name) => pool.create_filesystem(name, dnodes(name), fs::make_filesystem),
             Change::Snapshot(names) => pool.snapshot(names, &[]),
             Change::DestroySnapshots(names) => pool.destroy_snapshots(names, false),
             Change::Rollback(name) => pool.rollback(name),
@@ -116,6 +114,13 @@ impl Change {
             Change::Destroy(name) => format!("zfs destroy {name}"),
         }
     }
+}
+
+/// New data sets have dnodes of all sizes, by their names.
+fn dnodes(name: &str) -> BTreeMap<String, Stored> {
+    const SIZES: [u64; 5] = [0, 1, 2048, 1024, 16 << 10];
+    let of_name = name.bytes().map(usize::from).sum::<usize>();
+    BTreeMap::from([("dnodesize".into(), Stored::Number(SIZES[of_name % SIZES.len()]))])
 }
 
 /// Data sets of a pool, as they should be.

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use acceptance::alike::{BESIDE, as_the_kernel_tells_holes, assert_told_alike};
 use acceptance::{SHAPES, Session, Shape, engine};
@@ -42,11 +43,25 @@ fn add_file_systems(session: &Session) {
     }
 }
 
-fn there_and_back(shape: &Shape, record_bytes: u64) {
+/// How many files and directories of the root file system have dnodes of 1 KiB.
+fn dnodes_of_a_kib(dir: &Path) -> usize {
+    let path = dir.to_str().unwrap();
+    let ran = tool::zdb(["-e", "-p", path, "-dddd", "tank/"]).expect_ok();
+    // Object, levels, sizes of its blocks, on disk, and of its dnode; the type is at the end.
+    let is_one = |line: &&str| {
+        line.split_whitespace().nth(5) == Some("1K")
+            && (line.ends_with("ZFS plain file") || line.ends_with("ZFS directory"))
+    };
+    ran.out.lines().filter(is_one).count()
+}
+
+fn there_and_back(shape: &Shape, record_bytes: u64, dnodesize: &str) {
     if !vm::wanted(&format!("that the OpenZFS kernel takes our pools: {}", shape.name)) {
         return;
     }
-    let (images, mut session) = Session::create(shape, record_bytes);
+    let record = record_bytes.to_string();
+    let props = [("compression", "lz4"), ("recordsize", &*record), ("dnodesize", dnodesize)];
+    let (images, mut session) = Session::create_of(shape, &props, true);
     let mut load = acceptance(31);
     session.run(&load.ops);
     add_file_systems(&session);
@@ -54,6 +69,8 @@ fn there_and_back(shape: &Shape, record_bytes: u64) {
     session.close().unwrap();
 
     // it reads, and sees what we see
+    let large = dnodes_of_a_kib(images.path());
+    assert_eq!(large > 100, dnodesize == "auto", "{large} of {}", ours.len());
     let truth = kernel::truth_of(images.path(), engine::POOL, &[]);
     assert_eq!(assert_told_alike(images.path(), &truth), 4);
     let theirs = entries(&truth);
@@ -76,10 +93,10 @@ fn there_and_back(shape: &Shape, record_bytes: u64) {
 
 #[test]
 fn mirror() {
-    there_and_back(&SHAPES[1], 128 << 10);
+    there_and_back(&SHAPES[1], 128 << 10, "auto");
 }
 
 #[test]
 fn raidz2() {
-    there_and_back(&SHAPES[3], 1 << 20);
+    there_and_back(&SHAPES[3], 1 << 20, "legacy");
 }

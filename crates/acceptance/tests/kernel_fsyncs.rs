@@ -158,8 +158,8 @@ fn the_kernel_replays_what_was_fsynced() {
     if !vm::wanted("that intent logs of ours are replayed by the kernel") {
         return;
     }
-    for shape in [&SHAPES[0], &SHAPES[3]] {
-        let props = [("compression", "lz4"), ("recordsize", "131072")];
+    for (shape, dnodesize) in [(&SHAPES[0], "4k"), (&SHAPES[3], "legacy")] {
+        let props = [("compression", "lz4"), ("recordsize", "131072"), ("dnodesize", dnodesize)];
         let (images, session) = Session::create_of(shape, &props, true);
         let due = crashed(session);
         judged(&images, &due);

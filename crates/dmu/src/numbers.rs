@@ -17,6 +17,9 @@ use crate::object::Object;
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     free: BTreeSet<u64>,
+    /// Below which number there are no so many free ones in a row: whoever wants several does not look there again, for each
+    /// of them, through all that lie alone.
+    none_below: BTreeMap<u64, u64>,
     /// Numbers handed out beyond what the cursor has seen.
     taken: BTreeSet<u64>,
     /// Numbers that somebody still takes for what was freed: not handed out until they are handed back.
@@ -85,25 +88,41 @@ impl Numbers {
     /// What was withheld can be handed out when it is free.
     pub(crate) fn hand_back(&mut self, number: u64) {
         if self.withheld.remove(&number) == Some(true) {
-            self.free.insert(number);
+            self.insert(number);
         }
     }
 
     fn is_free(&mut self, number: u64) {
         match self.withheld.get_mut(&number) {
             Some(on_disk) => *on_disk = true,
-            None => drop(self.free.insert(number)),
+            None => self.insert(number),
         }
     }
 
-    fn run(&self, count: u64) -> Option<u64> {
+    fn run(&mut self, count: u64) -> Option<u64> {
         if count == 1 {
             return self.free.first().copied();
         }
-        self.free.iter().copied().find(|first| {
-            first % DNODES_PER_BLOCK + count <= DNODES_PER_BLOCK
-                && (*first..first + count).all(|n| self.free.contains(&n))
-        })
+        let below = self.none_below.get(&count).copied().unwrap_or(0);
+        let found = self.free.range(below..).copied().find(|first| self.has_run(*first, count));
+        let all = self.free.last().map_or(0, |last| last + 1);
+        self.none_below.insert(count, found.unwrap_or(all));
+        found
+    }
+
+    /// Are so many free from there on, in one block?
+    fn has_run(&self, first: u64, count: u64) -> bool {
+        first % DNODES_PER_BLOCK + count <= DNODES_PER_BLOCK
+            && (first..first + count).all(|number| self.free.contains(&number))
+    }
+
+    fn insert(&mut self, number: u64) {
+        self.free.insert(number);
+        for (count, below) in std::mem::take(&mut self.none_below) {
+            let begin = number - (number % DNODES_PER_BLOCK).min(count - 1);
+            let now = (begin..=number).find(|first| self.has_run(*first, count));
+            self.none_below.insert(count, below.min(now.unwrap_or(below)));
+        }
     }
 
     /// Collects the free slots of the next block that has some.
@@ -153,5 +172,42 @@ mod tests {
         assert_eq!(numbers.run(1), Some(6));
         numbers.sync_begins(8);
         assert_eq!(numbers.run(1), Some(5));
+    }
+
+    #[test]
+    fn several_in_a_row_are_found_wherever_they_come_free() {
+        let mut rng = rt::Rng::new(7);
+        let mut numbers = Numbers::new();
+        let mut model = BTreeSet::new();
+        for _ in 0..3_000 {
+            let number = rng.index(4 * DNODES_PER_BLOCK as usize) as u64;
+            match model.insert(number) {
+                true => numbers.is_free(number),
+                false => {
+                    model.remove(&number);
+                    numbers.reserve(number, 1);
+                }
+            }
+            for count in [1, 2, 4, 32] {
+                let fits = |first: &u64| {
+                    first % DNODES_PER_BLOCK + count <= DNODES_PER_BLOCK
+                        && (*first..first + count).all(|number| model.contains(&number))
+                };
+                assert_eq!(numbers.run(count), model.iter().copied().find(fits), "{count}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_wants_several_does_not_look_again_at_those_that_lie_alone() {
+        let mut numbers = Numbers::new();
+        (0..200_000).for_each(|n| numbers.is_free(2 * n));
+        for n in 0..100_000 {
+            assert_eq!(numbers.run(2), None, "{n}");
+            numbers.reserve(2 * n, 1);
+            numbers.is_free(2 * n);
+        }
+        numbers.is_free(1001);
+        assert_eq!(numbers.run(2), Some(1000));
     }
 }

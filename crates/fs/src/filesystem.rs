@@ -52,6 +52,8 @@ pub struct Filesystem {
     pub(crate) utf8_only: bool,
     /// New blocks of files are of at most this size, in bytes.
     pub(crate) record_size: u32,
+    /// New dnodes have so many slots.
+    dnode_slots: u8,
     /// Are extended attributes kept with the system attributes?
     pub(crate) xattr_sa: bool,
     project: bool,
@@ -91,7 +93,7 @@ impl Filesystem {
             }
             own => own?,
         };
-        let (record_size, xattr) = pool.file_properties(name)?;
+        let properties = pool.file_properties(name)?;
         let Own { root, delete_queue, version, normflags, case, .. } = own;
         let project = objset.phys().flags & format::objset::ObjsetFlags::PROJECTQUOTA_COMPLETE != 0;
         if !pool.is_ruined() && !quota_zaps(&objset)?.is_empty() {
@@ -114,8 +116,9 @@ impl Filesystem {
             normflags: normflags | if case == 0 { 0 } else { NormFlags::TOUPPER },
             match_case: case != INSENSITIVE,
             utf8_only: own.utf8_only,
-            record_size,
-            xattr_sa: xattr == 2,
+            record_size: properties.record_size,
+            dnode_slots: properties.dnode_slots,
+            xattr_sa: properties.xattr_sa,
             project,
             read_only_because: (version < ZPL_VERSION).then(|| {
                 format!("it is a file system of version {version}, without system attributes")
@@ -442,10 +445,12 @@ impl Filesystem {
         if matches!(kind, mode::BLOCK | mode::CHAR) {
             attrs.rdev = Some(new.rdev);
         }
+        let slots = given.map_or(self.dnode_slots, |given| given.slots);
         let image = {
             let mut layouts = self.shared.layouts.write();
+            let bonus_max = format::sa::bonus_max(slots.into());
             let image = attrs
-                .build(None, &self.registry, &mut layouts, format::sa::bonus_max(1))
+                .build(None, &self.registry, &mut layouts, bonus_max)
                 .map_err(|e| self.damaged(0, e))?;
             self.save_layouts(&mut layouts)?;
             image
@@ -453,10 +458,10 @@ impl Filesystem {
         let (dmu_kind, sa, bonus) = (object_kind(new.mode), ObjectType::SA, &image.bonus);
         let size = if kind == mode::DIR { 512 } else { contents.block_size };
         let object = match given {
-            Some(Given { number, slots, .. }) => {
+            Some(Given { number, .. }) => {
                 self.objset.allocate_at(tx, number, dmu_kind, size, sa, bonus, slots)?
             }
-            None => self.objset.allocate(tx, dmu_kind, size, sa, bonus, 1)?,
+            None => self.objset.allocate(tx, dmu_kind, size, sa, bonus, slots)?,
         };
         if kind == mode::DIR {
             Zap::format(object.clone(), tx, self.normflags)?;

@@ -4,6 +4,8 @@ use std::any::Any;
 
 use codec::compress::ZstdLevel;
 use dmu::{Objset, Owner, Policy, RedundantMetadata};
+use format::dnode::DNODE_SLOT;
+use format::features::Feature;
 use format::objset::ObjsetType;
 use format::{Checksum, Compress, ObjectType};
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -178,6 +180,24 @@ impl Dataset {
     }
 }
 
+/// What new files obey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileProperties {
+    /// Blocks are at most so large, in bytes.
+    pub record_size: u32,
+    /// Slots of their dnodes, of 512 bytes each.
+    pub dnode_slots: u8,
+    /// Are extended attributes kept with the system attributes?
+    pub xattr_sa: bool,
+}
+
+/// `dnodesize=auto`, as it is stored: two slots, as in OpenZFS.
+const DNODE_AUTO: u64 = 1;
+/// `xattr=sa`, as it is stored.
+const XATTR_SA: u64 = 2;
+/// A dnode has at most so many slots.
+const DNODE_SLOTS_MAX: usize = 32;
+
 /// Is a data set in a state that only whoever began with it can end?
 fn unfinished(found: &Found) -> Option<String> {
     let reason = "a receive or destroy of it is not finished";
@@ -249,13 +269,23 @@ impl Pool {
         })
     }
 
-    /// What files of a data set obey: record size in bytes, and where extended attributes go
-    /// (0 nowhere, 1 directories, 2 system attributes).
-    pub fn file_properties(&self, name: &str) -> Result<(u32, u64)> {
+    /// What new files of a data set obey.
+    pub fn file_properties(&self, name: &str) -> Result<FileProperties> {
         let found = lookup::find(&self.mos, name)?;
-        let record = property::number(&self.mos, &found, "recordsize", true, 128 << 10)?;
-        let record = record.clamp(512, format::BLOCK_SIZE_MAX).next_power_of_two();
-        Ok((record as u32, property::number(&self.mos, &found, "xattr", true, 1)?))
+        let number = |name, default| property::number(&self.mos, &found, name, true, default);
+        let record = number("recordsize", 128 << 10)?;
+        // A value that was received is no reason to do what the pool does not allow.
+        let dnode = match number("dnodesize", 0)? {
+            0 => DNODE_SLOT,
+            _ if !self.features.is_enabled(Feature::LargeDnode)? => DNODE_SLOT,
+            DNODE_AUTO => 2 * DNODE_SLOT,
+            bytes => usize::try_from(bytes).unwrap_or(DNODE_SLOT),
+        };
+        Ok(FileProperties {
+            record_size: record.clamp(512, format::BLOCK_SIZE_MAX).next_power_of_two() as u32,
+            dnode_slots: (dnode / DNODE_SLOT).clamp(1, DNODE_SLOTS_MAX) as u8,
+            xattr_sa: number("xattr", 1)? == XATTR_SA,
+        })
     }
 
     /// INV-12 for one data set.

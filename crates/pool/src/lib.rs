@@ -49,7 +49,7 @@ mod volumes;
 mod zil;
 
 pub use create::{Joined, MakeFilesystem, NewLeaf, NewPool, NewTop};
-pub use dataset::Dataset;
+pub use dataset::{Dataset, FileProperties};
 pub use dedup::DedupSpace;
 pub use disks::{Additions, Trouble, Unlabelled};
 pub use dsl::bookmark::Mark;
