@@ -92,6 +92,25 @@ fn set_mtime(fs: &Filesystem, number: u64, mtime: Time) {
     fs.setattr(number, &set).unwrap();
 }
 
+#[test]
+fn in_a_dnode_of_a_kib_they_take_no_block() {
+    for (dnodesize, spills) in [("auto", false), ("legacy", true)] {
+        let (images, mut session) =
+            Session::create_of(&SHAPES[0], &[("dnodesize", dnodesize)], true);
+        let fs = session.filesystem();
+        let number = create(fs, b"f");
+        upload(fs, number, || fs.write(number, 0, &noise(1, 100_000)).unwrap());
+        fs.fsync(number).unwrap();
+        assert!(kept(fs, number));
+        session.close().unwrap();
+        let path = images.path().to_str().unwrap();
+        let ran = tool::zdb(["-e", "-p", path, "-ddddd", "tank/", &number.to_string()]).expect_ok();
+        assert!(ran.out.contains("user.XrdCks.adler32"), "{ran}");
+        assert_eq!(ran.out.contains("SPILL_BLKPTR"), spills, "{ran}");
+        assert_verified(images.path(), "tank");
+    }
+}
+
 /// A disk that counts what is read.
 struct Counted {
     disk: WriteFile,

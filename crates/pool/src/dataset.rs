@@ -4,7 +4,7 @@ use std::any::Any;
 
 use codec::compress::ZstdLevel;
 use dmu::{Objset, Owner, Policy, RedundantMetadata};
-use format::dnode::DNODE_SLOT;
+use format::dnode::{DNODE_SLOT, DNODES_PER_BLOCK};
 use format::features::Feature;
 use format::objset::ObjsetType;
 use format::{Checksum, Compress, ObjectType};
@@ -195,9 +195,6 @@ pub struct FileProperties {
 const DNODE_AUTO: u64 = 1;
 /// `xattr=sa`, as it is stored.
 const XATTR_SA: u64 = 2;
-/// A dnode has at most so many slots.
-const DNODE_SLOTS_MAX: usize = 32;
-
 /// Is a data set in a state that only whoever began with it can end?
 fn unfinished(found: &Found) -> Option<String> {
     let reason = "a receive or destroy of it is not finished";
@@ -283,7 +280,8 @@ impl Pool {
         };
         Ok(FileProperties {
             record_size: record.clamp(512, format::BLOCK_SIZE_MAX).next_power_of_two() as u32,
-            dnode_slots: (dnode / DNODE_SLOT).clamp(1, DNODE_SLOTS_MAX) as u8,
+            // One lies in one block.
+            dnode_slots: (dnode / DNODE_SLOT).clamp(1, DNODES_PER_BLOCK as usize) as u8,
             xattr_sa: number("xattr", 1)? == XATTR_SA,
         })
     }

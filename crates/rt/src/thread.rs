@@ -1,6 +1,7 @@
-//! Threads by name.
+//! Threads by name, and when and where they run.
 //!
-//! The one idea: a panic of a thread goes on in whoever joins it; no thread dies silently.
+//! The one idea: a panic of a thread goes on in whoever joins it; no thread dies silently. And what a thread knows of others that
+//! the system does not, it may say: that they can run now, or on which core it works with one of them.
 
 use std::cell::Cell;
 use std::time::Duration;

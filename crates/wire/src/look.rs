@@ -6,8 +6,8 @@
 //! soon, or late, after the same few times before is what is expected.
 //!
 //! Where many ask nobody should look: there is always somebody who has something to do. Where both sides have one core, only one
-//! can be at work: others run at once, and a client that knows of cores for both parts from it. One that knows of a core for each pair,
-//! and of no more, calls the other side to its own.
+//! can be at work: others run at once, and a client that knows of cores for both parts from it. One that knows of a core for
+//! each pair, and of no more, calls the other side to its own.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -250,6 +250,10 @@ impl Expected {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use rt::thread::{core, move_to};
+
     use super::*;
 
     /// How often it was expected soon and was not, and the other way round, of the last half of `times`.
@@ -325,6 +329,31 @@ mod tests {
         }
         (0..4).for_each(|_| _ = sees(Cores::Unknown));
         assert!(!sees(Cores::Enough));
+    }
+
+    #[test]
+    fn who_has_too_few_cores_calls_the_other_side_to_its_own() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let (server, memory) = Trays::new().unwrap();
+        let client = Trays::of(&memory).unwrap();
+        let over = |trays: &Trays, cores| {
+            let found = Look::default().over(&socket, Some(trays), &mut Inbox::default(), cores);
+            assert_eq!(found, None);
+            core()
+        };
+        // This thread may be moved on in between, but not each time.
+        let moves_to = |to: usize| (0..100).any(|_| (move_to(to), core()).1 == to);
+        let cores: Vec<usize> = (0..1024).filter(|core| moves_to(*core)).take(2).collect();
+        // With one core there is nowhere to go.
+        let [here, there] = cores[..] else { return };
+        let meets = |cores| {
+            move_to(here);
+            let called_to = over(&client, cores);
+            move_to(there);
+            (called_to, over(&server, Cores::Unknown)) == (here, here)
+        };
+        assert!((0..100).any(|_| meets(Cores::TooFew)));
+        assert!((0..100).any(|_| !meets(Cores::Enough)));
     }
 
     #[test]

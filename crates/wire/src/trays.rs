@@ -4,7 +4,8 @@
 //! The one idea: each tray has a word that says whether its owner looks. Only then is anything laid there, and whoever stops
 //! looking finds out in the same step whether something was. So nobody sleeps beside a message, and what is laid down while
 //! nobody looks goes through the socket, as all that is larger does. It saves the system's part of a message: two calls and
-//! two copies, which is as long as a small request takes. Behind its word each owner says on which core it looks, and whether it calls the other there.
+//! two copies, which is as long as a small request takes. Behind its word each owner says on which core
+//! it looks, and whether it calls the other there.
 //!
 //! What lies in a bay is for the message that says so, however that comes. Since a connection carries one request at a time, who
 //! may speak has the other side's bay.
