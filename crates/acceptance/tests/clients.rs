@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,11 +24,12 @@ use format::znode::Pflags;
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::thread::{Uid, set_thread_uid};
 use testkit::random::Rng;
 use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
 use wire::pipe::{Lender, pipe};
 use wire::trays::Trays;
-use wire::{Answer, Entry, FILES, Head, Inbox, MAGIC, Reply, Request, Stat, Way};
+use wire::{Answer, Entry, FILES, HEADER, Head, Hello, Inbox, MAGIC, Reply, Request, Stat, Way};
 
 const ROOT: Subject = Subject::ROOT;
 const READ: Open = Open::READ;
@@ -120,6 +122,60 @@ fn names(client: &Client, path: &[u8]) -> BTreeMap<String, u64> {
             Some(next) => from = next,
             None => return out,
         }
+    }
+}
+
+/// Does it as this user, with the server's permission or without.
+fn as_user<T: Send + 'static>(user: u32, act: impl FnOnce() -> T + Send + 'static) -> T {
+    let as_him = move || {
+        // The thread's alone, and for good.
+        set_thread_uid(Uid::from_raw(user)).unwrap();
+        act()
+    };
+    rt::thread::spawn("somebody", as_him).join()
+}
+
+/// A connection that has greeted, as one of `session` or of a new one, and what it was told.
+fn greeted(socket: &Path, session: Option<[u8; 16]>) -> (UnixStream, Answer) {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let hello = Hello { tree: "tank".into(), session, beside: false };
+    let frame = wire::encode(&hello, 0, Way::Behind).unwrap();
+    let part = &frame[HEADER..];
+    stream.write_all(&[&MAGIC[..], &(part.len() as u32).to_le_bytes(), part].concat()).unwrap();
+    let mut head = [0; HEADER];
+    stream.read_exact(&mut head).unwrap();
+    let mut part = vec![0; Head::read(head).unwrap().part];
+    stream.read_exact(&mut part).unwrap();
+    (stream, wire::decode(&part).unwrap())
+}
+
+#[test]
+fn nobody_moves_files_but_who_was_named() {
+    let site = Site::with(&["-u", "1001,1002"]);
+    // The socket can be reached by anybody.
+    std::fs::set_permissions(site.aside.path(), Permissions::from_mode(0o777)).unwrap();
+    let connected_as = |user| {
+        let options = site.options("tank");
+        as_user(user, || Client::connect(options))
+    };
+    for user in [1003, 65534] {
+        let refused = connected_as(user).err().unwrap();
+        let why = format!("the server has no files for user {user}");
+        assert_eq!((refused.errno, refused.text), (1, why));
+    }
+    for user in [0, 1001, 1002] {
+        drop(connected_as(user).unwrap());
+    }
+    // Nor does one that was named go on with what is another's, should he come to know its number.
+    let greeted_as = |user, session| {
+        let socket = site.options("tank").socket;
+        as_user(user, move || greeted(&socket, session))
+    };
+    let (_stays, welcome) = greeted_as(1001, None);
+    let Ok(Reply::Welcome(number)) = welcome else { panic!("{welcome:?}") };
+    for (user, goes) in [(1001, true), (1002, false), (0, false), (1003, false)] {
+        let (_, answer) = greeted_as(user, Some(number));
+        assert_eq!(answer.is_ok(), goes, "{user}: {answer:?}");
     }
 }
 
@@ -862,7 +918,7 @@ fn hear(stream: &mut UnixStream) -> Request {
 }
 
 fn hear_with_head(stream: &mut UnixStream) -> (Head, Request) {
-    let mut head = [0; wire::HEADER];
+    let mut head = [0; HEADER];
     stream.read_exact(&mut head).unwrap();
     let head = Head::read(head).unwrap();
     let mut part = vec![0; head.part];
@@ -1127,7 +1183,7 @@ fn one_who_opens(site: &Site, path: &[u8]) -> UnixStream {
     stream.write_all(&[&MAGIC[..], &[7, 0, 0, 0], b"\x04tank\0\0"].concat()).unwrap();
     let open = Request::Open { who: ROOT, path: path.into(), how: READ, mode: 0 };
     let answer = |stream: &mut UnixStream| -> Reply {
-        let mut head = [0; wire::HEADER];
+        let mut head = [0; HEADER];
         stream.read_exact(&mut head).unwrap();
         let mut part = vec![0; Head::read(head).unwrap().part];
         stream.read_exact(&mut part).unwrap();
