@@ -327,6 +327,20 @@ fn each_has_his_own() {
     assert_eq!(errno(client.rename(&who(1002), b"/a/own", b"/a/stolen")), 13, "it is sticky");
     assert_eq!(errno(client.chmod(&who(1002), b"/a/own", 0o777)), 1);
     assert_eq!(errno(client.truncate(&who(1002), other, 0)), 13);
+    // Who may read may not write, whatever he asks of what he has open, and the other way round.
+    client.chmod(&ROOT, b"/a/own", 0o711).unwrap();
+    let open = client.open(&who(1002), other, READ, 0).unwrap();
+    assert_eq!(errno(open.write(0, b"his")), 9);
+    assert_eq!(errno(open.write_stable(0, b"his")), 9);
+    assert_eq!(errno(open.truncate(0)), 9);
+    client.chmod(&ROOT, other, 0o622).unwrap();
+    let blind = Open { write: true, ..Open::default() };
+    let blind = client.open(&who(1002), other, blind, 0).unwrap();
+    assert_eq!(errno(blind.read(0, &mut [0; 16])), 9);
+    let left = client.open(&ROOT, other, READ, 0).unwrap();
+    let mut is = vec![0; 1 << 20];
+    assert_eq!(left.read(0, &mut is).unwrap(), 1 << 20);
+    assert!(is == noise(1001, 1 << 20));
     // One fills his file system; the other does not notice.
     let full = client.open(&who(1001), b"/a/own/full", NEW, 0o644).unwrap();
     let filled = (0..64).map(|i| full.write(i << 20, &noise(i, 1 << 20))).find(Result::is_err);
@@ -334,7 +348,7 @@ fn each_has_his_own() {
     let file = client.open(&who(1002), b"/b/own/more", NEW, 0o644).unwrap();
     file.write(0, &noise(9, 5 << 20)).unwrap();
     file.close(true).unwrap();
-    drop((full, client));
+    drop((full, open, blind, left, client));
     site.end();
 }
 
@@ -364,10 +378,13 @@ fn groups_are_handed_down_and_programs_that_are_written_to_are_harmless() {
         client.open(&of_group, b"/a/program", Open { write: true, ..READ }, 0).unwrap()
     };
     let path = b"/a/program";
-    let by_user: [&dyn Fn() -> client::Result<()>; 3] =
-        [&|| held.write(0, b"other bytes"), &|| held.truncate(3), &|| {
-            client.truncate(&of_group, path, 2)
-        }];
+    let anew = Open { write: true, truncate: true, ..READ };
+    let by_user: [&dyn Fn() -> client::Result<()>; 4] = [
+        &|| held.write(0, b"other bytes"),
+        &|| held.truncate(3),
+        &|| client.truncate(&of_group, path, 2),
+        &|| client.open(&of_group, path, anew, 0).map(drop),
+    ];
     for (number, change) in by_user.iter().enumerate() {
         client.chmod(root, b"/a/program", 0o6777).unwrap();
         client.set_xattr(root, path, CAPABILITIES, Some(b"\x01\0\0\x02")).unwrap();
@@ -1101,37 +1118,45 @@ fn readers_that_take_all_memory_come_to_their_end() {
     site.end();
 }
 
-/// A server that lends bytes and shuts the connection down before they are read, the first time: by then they may be others.
+/// A server that lends bytes, shuts the connection down and has others where they were: who had them before may believe them, and
+/// who comes for them later must ask again.
 #[test]
 fn bytes_that_were_lent_are_believed_while_the_connection_is_there() {
     let (_aside, options, server) = made_up(|listener| {
-        for right in [false, true] {
-            let (answers, _trays, theirs) = beside();
-            let (mut stream, _) = welcomed(listener, &theirs);
-            // The session goes on, and what is open in it.
-            if !right {
-                assert!(matches!(hear(&mut stream), Request::Open { .. }));
-                let (stat, kept_since_ms) = (Stat::default(), 1);
-                say(&mut stream, Reply::Opened { handle: 1, stat, kept_since_ms });
-            }
-            let Request::Read { length, .. } = hear(&mut stream) else { panic!("a read") };
-            let bytes = vec![u8::from(right); length as usize];
+        let lend = |stream: &mut UnixStream, answers: &Lender| {
+            let Request::Read { length, .. } = hear(stream) else { return Vec::new() };
+            let bytes = vec![1_u8; length as usize];
             assert_eq!(answers.lend(&[&bytes]).unwrap(), bytes.len());
             let frame = wire::encode(&Answer::Ok(Reply::Bytes), bytes.len(), Way::Pipe).unwrap();
             stream.write_all(&frame).unwrap();
-            if !right {
-                stream.shutdown(Shutdown::Both).unwrap();
-                continue;
-            }
-            // Until it has gone.
-            drop(stream.read_to_end(&mut Vec::new()));
+            bytes
+        };
+        let (answers, _trays, theirs) = beside();
+        let (mut stream, _) = welcomed(listener, &theirs);
+        assert!(matches!(hear(&mut stream), Request::Open { .. }));
+        let (stat, kept_since_ms) = (Stat::default(), 1);
+        say(&mut stream, Reply::Opened { handle: 1, stat, kept_since_ms });
+        let mut lent = lend(&mut stream, &answers);
+        assert!(!lent.is_empty());
+        stream.shutdown(Shutdown::Both).unwrap();
+        lent.fill(0);
+        // The session goes on, and what is open in it.
+        let (answers, _trays, theirs) = beside();
+        let (mut stream, _) = welcomed(listener, &theirs);
+        let mut all = vec![lent];
+        // Until it closes the file.
+        while all.last().is_some_and(|lent| !lent.is_empty()) {
+            all.push(lend(&mut stream, &answers));
         }
     });
     let client = Client::connect(options).unwrap();
     let file = client.open(&ROOT, b"/file", READ, 0).unwrap();
     let mut buf = vec![7; 300_000];
-    assert_eq!(file.read(0, &mut buf).unwrap(), buf.len());
-    assert!(buf.iter().all(|byte| *byte == 1), "it was asked again");
+    for time in ["first", "second"] {
+        assert_eq!(file.read(0, &mut buf).unwrap(), buf.len());
+        assert!(buf.iter().all(|byte| *byte == 1), "{time}");
+        buf.fill(7);
+    }
     drop((file, client));
     server.join();
 }

@@ -5,7 +5,7 @@
 
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -18,7 +18,7 @@ use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use testkit::random::Rng;
-use testkit::{Ran, fresh_images, temp_dir};
+use testkit::{Ran, free_port, fresh_images, temp_dir};
 use wire::{Answer, FILES, HEADER, Hello, MAGIC, Reply, Request, Way};
 
 const MIB: u64 = 1 << 20;
@@ -265,7 +265,7 @@ fn status(pid: u32, key: &str) -> u64 {
 fn nobody_is_disturbed_by_those_who_mean_harm() {
     let (images, aside) = (fresh_images(5, 256 << 20), temp_dir());
     let state = aside.path().join("pools");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let cap = (CAP / MIB).to_string() + "M";
     let server =
         Server::start_with(&state, &["--memory", &cap, "--listen-metrics", &port.to_string()]);

@@ -5,12 +5,11 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::process::Command;
 
 use acceptance::mounts::Tidy;
 use acceptance::{Server, Stage, thumper};
-use testkit::{Ran, paths, tool};
+use testkit::{Ran, free_port, paths, tool};
 
 /// The commands of the page, as they stand there.
 fn commands(readme: &str) -> Vec<&str> {
@@ -30,7 +29,7 @@ fn the_way_of_the_readme_leads_to_a_served_pool() {
     let readme = std::fs::read_to_string(paths::repository().join("README.md")).unwrap();
     let unit = paths::repository().join("tools/systemd/thumper.service");
     let unit = std::fs::read_to_string(unit).unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let top = stage.aside("srv");
     std::fs::create_dir(&top).unwrap();
     let _tidy = Tidy(top.clone());

@@ -12,6 +12,7 @@ pub mod host;
 pub mod kernel;
 pub mod model;
 pub mod paths;
+pub mod ports;
 pub mod random;
 pub mod scratch;
 pub mod tool;
@@ -21,6 +22,7 @@ pub mod workload;
 
 pub use compare::{Compare, assert_same};
 pub use golden::{golden, golden_copy};
+pub use ports::free_port;
 pub use scratch::{Images, TempDir, fresh_images, temp_dir};
 pub use tool::{Ran, poolaudit, poolaudit_kernels, rounds, zdb};
 pub use truth::{Entry, Kind, Truth, truth};

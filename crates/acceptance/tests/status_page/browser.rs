@@ -1,20 +1,15 @@
 //! A real browser, Debian's Chromium, driven through its chromedriver (WebDriver: JSON over HTTP).
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{TempDir, temp_dir};
+use testkit::{TempDir, free_port, temp_dir};
 
 use crate::site::until;
-
-/// A port of the loopback that nobody has.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 /// What a server answers to a request: status and body.
 pub(crate) fn http(

@@ -7,8 +7,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use acceptance::thumper;
+use testkit::free_port;
 
-use crate::browser::{free_port, http};
+use crate::browser::http;
 use crate::site::{Site, put_program, until};
 
 /// How soon a dead disk is to be known.

@@ -4,8 +4,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use acceptance::thumper;
+use testkit::free_port;
 
-use crate::browser::{free_port, http};
+use crate::browser::http;
 use crate::disks::Disks;
 use crate::site::{Site, until};
 use crate::troubles::wanted;

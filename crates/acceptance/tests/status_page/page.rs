@@ -9,9 +9,10 @@ use client::{Client, Open, Options, Subject};
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use serde_json::{Value, json};
+use testkit::free_port;
 use testkit::random::Rng;
 
-use crate::browser::{Browser, free_port, http};
+use crate::browser::{Browser, http};
 use crate::site::{Site, until};
 
 const SOON: Duration = Duration::from_secs(10);

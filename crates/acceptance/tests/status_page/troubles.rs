@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::browser::{Browser, free_port, http};
+use testkit::free_port;
+
+use crate::browser::{Browser, http};
 use crate::disks::Disks;
 use crate::page::{Load, is_red, row};
 use crate::site::{Site, until};

@@ -3,7 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::gate::{Gate, ROOT, Site, free_port, noise, tool, until, xrdcp};
+use testkit::free_port;
+
+use crate::gate::{Gate, ROOT, Site, noise, tool, until, xrdcp};
 
 /// A manager finds a server's files through the cmsd beside it, which has the plug-in too.
 #[test]

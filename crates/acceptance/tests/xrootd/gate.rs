@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +12,7 @@ use acceptance::{Server, assert_verified, client_library, thumper};
 use client::{Client, Options, Subject};
 use rt::sync::Arc;
 use testkit::random::Rng;
-use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
+use testkit::{Images, Ran, TempDir, free_port, fresh_images, temp_dir, tool};
 use verbs::host::Names;
 
 /// Who is root.
@@ -55,11 +54,6 @@ pub(crate) fn hand_over(path: &Path) {
         let gid = Names::Groups.number(USER).expect("and its group");
         chown(path, Some(uid as u32), Some(gid as u32)).unwrap();
     }
-}
-
-/// A port that nobody listens at.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// `size` bytes that do not compress.
@@ -181,7 +175,8 @@ fn spawn(program: &str, dir: &Path, log: &str) -> Child {
             command.env(name, at);
         }
     }
-    command.current_dir(dir.join("run")).stdout(Stdio::null()).stderr(Stdio::null());
+    let out = fs::File::create(dir.join("log").join(log).with_extension("out")).unwrap();
+    command.current_dir(dir.join("run")).stdout(out.try_clone().unwrap()).stderr(out);
     command.spawn().expect("Debian's package xrootd-server")
 }
 
@@ -227,8 +222,13 @@ impl Gate {
     fn get_ready(&mut self) {
         let start = rt::time::now();
         while !self.ended_its_start("completed") {
-            let ended = self.child.try_wait().unwrap().is_some();
-            assert!(!ended && !self.ended_its_start("failed"), "{}", self.log());
+            let ended = self.child.try_wait().unwrap();
+            assert!(
+                ended.is_none() && !self.ended_its_start("failed"),
+                "{ended:?}: {}{}",
+                fs::read_to_string(self.dir.join("log/log.out")).unwrap_or_default(),
+                self.log()
+            );
             assert!(start.elapsed() < PATIENCE, "xrootd does not get ready: {}", self.log());
             rt::time::sleep(Duration::from_millis(20));
         }

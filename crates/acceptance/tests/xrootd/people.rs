@@ -63,7 +63,9 @@ fn each_has_his_own() {
         let subject = Subject { uid, gid: uid, groups: Vec::new() };
         client.mkdir(&subject, format!("{top}/own").as_bytes(), 0o700, false).unwrap();
     }
-    let table = "# who is who\nsss alice 1001 1001\nsss bob 1002 1002 1003\n";
+    // Who is mallory by another protocol is nobody by this one.
+    let table = "# who is who\nsss alice 1001 1001\nsss bob 1002 1002 1003\n\
+                 unix mallory 1001 1001\ngsi * 1001 1001\n";
     let lines = lines_of(&site, &["alice", "bob", "mallory"], table);
     let gate = site.gate("gate", &lines);
     let data = site.file("data", &noise(1, 5 << 20));
@@ -128,6 +130,44 @@ fn each_has_his_own() {
     drop(copy("bob", &data, &gate.url("/b/own/more")).expect_ok());
     drop(copy("alice", &gate.url("/a/own/x"), back).expect_ok());
     assert!(fs::read(back).unwrap() == noise(1, 5 << 20));
+    drop((gate, client));
+    site.end();
+}
+
+/// What XRootD's own rules of paths forbid stays so where permissions would allow it, and the other way round.
+#[test]
+fn both_rules_and_permissions_must_allow() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let lines = lines_of(&site, &["alice", "bob"], "sss alice 1001 1001\nsss bob 1002 1002\n");
+    let rules = site.file("rules", b"u alice /free a /look lr\nu bob /free a\n");
+    let lines = lines.replace("ofs.authlib ", "ofs.authlib ++ ") + &format!("acc.authdb {rules}\n");
+    for dir in [b"/free", b"/look"] {
+        client.mkdir(&ROOT, dir, 0o777, false).unwrap();
+        client.chmod(&ROOT, dir, 0o777).unwrap();
+    }
+    let alice = Subject { uid: 1001, gid: 1001, groups: Vec::new() };
+    client.mkdir(&alice, b"/free/alices", 0o700, false).unwrap();
+    let new = Open { write: true, create: true, new: true, ..Open::READ };
+    client.open(&ROOT, b"/look/x", new, 0o666).unwrap().close(true).unwrap();
+    let gate = site.gate("gate", &lines);
+    let data = site.file("data", b"some");
+    let copy = |user: &str, from: &str, to: &str| {
+        as_user(&site, user, "xrdcp", &["--silent", "-f", from, to]).status == 0
+    };
+    let back = site.path("back");
+    let back = back.to_str().unwrap();
+    assert!(copy("alice", &data, &gate.url("/free/a")) && copy("bob", &data, &gate.url("/free/b")));
+    assert!(copy("alice", &gate.url("/look/x"), back), "both allow it");
+    // The rules do not.
+    assert!(!copy("bob", &gate.url("/look/x"), back));
+    for path in ["/look/x", "/look/y"] {
+        assert!(!copy("alice", &data, &gate.url(path)), "{path}");
+    }
+    // Permissions do not.
+    assert!(copy("alice", &data, &gate.url("/free/alices/x")));
+    assert!(!copy("bob", &gate.url("/free/alices/x"), back));
+    assert_eq!(client.stat(&ROOT, b"/look/x", true).unwrap().size, 0);
     drop((gate, client));
     site.end();
 }
