@@ -327,20 +327,6 @@ fn each_has_his_own() {
     assert_eq!(errno(client.rename(&who(1002), b"/a/own", b"/a/stolen")), 13, "it is sticky");
     assert_eq!(errno(client.chmod(&who(1002), b"/a/own", 0o777)), 1);
     assert_eq!(errno(client.truncate(&who(1002), other, 0)), 13);
-    // Who may read may not write, whatever he asks of what he has open, and the other way round.
-    client.chmod(&ROOT, b"/a/own", 0o711).unwrap();
-    let open = client.open(&who(1002), other, READ, 0).unwrap();
-    assert_eq!(errno(open.write(0, b"his")), 9);
-    assert_eq!(errno(open.write_stable(0, b"his")), 9);
-    assert_eq!(errno(open.truncate(0)), 9);
-    client.chmod(&ROOT, other, 0o622).unwrap();
-    let blind = Open { write: true, ..Open::default() };
-    let blind = client.open(&who(1002), other, blind, 0).unwrap();
-    assert_eq!(errno(blind.read(0, &mut [0; 16])), 9);
-    let left = client.open(&ROOT, other, READ, 0).unwrap();
-    let mut is = vec![0; 1 << 20];
-    assert_eq!(left.read(0, &mut is).unwrap(), 1 << 20);
-    assert!(is == noise(1001, 1 << 20));
     // One fills his file system; the other does not notice.
     let full = client.open(&who(1001), b"/a/own/full", NEW, 0o644).unwrap();
     let filled = (0..64).map(|i| full.write(i << 20, &noise(i, 1 << 20))).find(Result::is_err);
@@ -348,7 +334,75 @@ fn each_has_his_own() {
     let file = client.open(&who(1002), b"/b/own/more", NEW, 0o644).unwrap();
     file.write(0, &noise(9, 5 << 20)).unwrap();
     file.close(true).unwrap();
-    drop((full, open, blind, left, client));
+    drop((full, client));
+    site.end();
+}
+
+/// Each thing that somebody asks for is refused by itself, where no directory on the way refuses him before.
+#[test]
+fn each_thing_is_asked_about() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let (his, other) = (who(1001), who(1002));
+    client.chmod(&ROOT, b"/", 0o1777).unwrap();
+    let make = |path: &[u8], mode| {
+        client.put(&his, path, NEW, mode, b"his own", true).unwrap();
+    };
+    client.mkdir(&his, b"/open", 0o755, false).unwrap();
+    make(b"/open/secret", 0o600);
+    make(b"/open/read", 0o644);
+    make(b"/open/blind", 0o622);
+    client.set_xattr(&his, b"/open/secret", b"user.x", Some(b"1")).unwrap();
+    // In a directory that is not for him to write.
+    assert_eq!(errno(client.open(&other, b"/open/new", NEW, 0o644)), 13);
+    assert_eq!(errno(client.put(&other, b"/open/new", NEW, 0o644, b"x", false)), 13);
+    assert_eq!(errno(client.mkdir(&other, b"/open/new", 0o755, false)), 13);
+    assert_eq!(errno(client.unlink(&other, b"/open/secret")), 13);
+    client.put(&other, b"/his", NEW, 0o644, b"x", false).unwrap();
+    assert_eq!(errno(client.rename(&other, b"/his", b"/open/new")), 13);
+    assert_eq!(errno(client.rename(&other, b"/his", b"/open/read")), 13);
+    assert_eq!(errno(client.rename(&other, b"/open/read", b"/taken")), 13);
+    // Where all may write, and each keeps what is his.
+    make(b"/kept", 0o666);
+    assert_eq!(errno(client.rename(&other, b"/his", b"/kept")), 13);
+    assert_eq!(errno(client.unlink(&other, b"/kept")), 13);
+    // A file that is not for him.
+    let secret = b"/open/secret";
+    assert_eq!(errno(client.open(&other, secret, READ, 0)), 13);
+    assert_eq!(errno(client.get(&other, secret, &mut [0; 9])), 13);
+    assert_eq!(errno(client.truncate(&other, secret, 0)), 13);
+    assert_eq!(errno(client.xattr(&other, secret, b"user.x")), 13);
+    assert_eq!(errno(client.xattrs(&other, secret)), 13);
+    assert_eq!(errno(client.set_xattr(&other, secret, b"user.x", None)), 13);
+    assert_eq!(errno(client.chmod(&other, b"/kept", 0o777)), 1);
+    assert_eq!(errno(client.set_times(&other, b"/kept", None, Some((1, 0)))), 1);
+    // Attributes that are the system's.
+    for name in [&b"trusted.x"[..], b"security.capability", b"system.posix_acl_access"] {
+        assert_eq!(errno(client.set_xattr(&his, secret, name, Some(b"x"))), 1);
+    }
+    // What is in a directory that he may not go through he does not learn.
+    client.mkdir(&his, b"/closed", 0o766, false).unwrap();
+    make(b"/closed/there", 0o666);
+    for path in [&b"/closed/there"[..], b"/closed/not"] {
+        assert_eq!(errno(client.stat(&other, path, true)), 13);
+        assert_eq!(errno(client.mkdir(&other, path, 0o755, false)), 13);
+        assert_eq!(errno(client.unlink(&other, path)), 13);
+        assert_eq!(errno(client.rename(&other, path, b"/taken")), 13);
+    }
+    // What he has open to be read he does not write, whatever he asks of it, and the other way round.
+    let open = client.open(&other, b"/open/read", READ, 0).unwrap();
+    assert_eq!(errno(open.write(0, b"x")), 9);
+    assert_eq!(errno(open.write_stable(0, b"x")), 9);
+    assert_eq!(errno(open.truncate(0)), 9);
+    let write = Open { write: true, ..Open::default() };
+    let blind = client.open(&other, b"/open/blind", write, 0).unwrap();
+    assert_eq!(errno(blind.read(0, &mut [0; 9])), 9);
+    for path in [&secret[..], b"/open/read", b"/open/blind", b"/kept", b"/closed/there"] {
+        let mut bytes = [0; 9];
+        let (count, stat) = client.get(&ROOT, path, &mut bytes).unwrap();
+        assert_eq!((&bytes[..count], stat.uid), (&b"his own"[..], 1001), "{}", path.escape_ascii());
+    }
+    drop((open, blind, client));
     site.end();
 }
 

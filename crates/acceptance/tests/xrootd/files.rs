@@ -99,16 +99,27 @@ fn uploads_are_whole_or_gone() {
     xrdcp(&["--cksum", "adler32", &from, &gate.url("/whole")]);
     let stat = client.stat(&ROOT, b"/whole", true).unwrap();
     assert_eq!((stat.size, stat.mode), (2_000_000, 0o100_644));
-    let (script, sign) = (site.file("half.py", HALF.as_bytes()), site.path("sign"));
-    let mut half = Command::new("/usr/bin/python3");
-    half.args([&script, &gate.url("/d/half"), sign.to_str().unwrap()]);
-    let mut half = half.spawn().unwrap();
-    until("the upload begins", || sign.exists(), || gate.log());
-    assert_eq!(client.stat(&ROOT, b"/d/half", true).unwrap().size, 4);
-    half.kill().unwrap();
-    half.wait().unwrap();
+    let script = site.file("half.py", HALF.as_bytes());
+    let half = |path: &str| {
+        let sign = site.path("sign");
+        let mut half = Command::new("/usr/bin/python3");
+        half.args([&script, &gate.url(path), sign.to_str().unwrap()]);
+        let mut half = half.spawn().unwrap();
+        until("the upload begins", || sign.exists(), || gate.log());
+        assert_eq!(client.stat(&ROOT, path.as_bytes(), true).unwrap().size, 4);
+        half.kill().unwrap();
+        half.wait().unwrap();
+        fs::remove_file(sign).unwrap();
+    };
+    // By the time that XRootD takes this one away there is another one, which nobody has left half.
+    half("/d/other");
+    let new = Open { write: true, create: true, new: true, ..Open::READ };
+    client.put(&ROOT, b"/d/whole", new, 0o644, b"whole", true).unwrap();
+    client.rename(&ROOT, b"/d/whole", b"/d/other").unwrap();
+    half("/d/half");
     let gone = || client.stat(&ROOT, b"/d/half", true).is_err();
     until("half a file stays", gone, || gate.log());
+    assert_eq!(client.stat(&ROOT, b"/d/other", true).unwrap().size, 5);
     // Nothing of it is in what comes in its place, though it was not on its way yet.
     let (script, sign) = (site.file("held.py", HELD.as_bytes()), site.path("held"));
     let mut held = Command::new("/usr/bin/python3");

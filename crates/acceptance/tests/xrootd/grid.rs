@@ -156,7 +156,8 @@ fn tokens_are_known() {
     drop(tool("openssl", &words, &[]).expect_ok());
     drop(tool("openssl", &["ec", "-in", &key, "-pubout", "-out", &at("token.pub")], &[]));
     let issuers = ["https://localhost/cms", "https://localhost/atlas"];
-    make(&site, "/usr/bin/python3", KEYS, &issuers);
+    let nobodys = "https://localhost/nobodys";
+    make(&site, "/usr/bin/python3", KEYS, &[issuers[0], issuers[1], nobodys]);
     for path in ["cache", "cache/scitokens", "cache/scitokens/scitokens_cpp.sqllite"] {
         hand_over(&site.path(path));
     }
@@ -166,6 +167,8 @@ fn tokens_are_known() {
             "\n[Issuer {name}]\nissuer = {issuer}\nbase_path = /{name}\ndefault_user = {name}\n"
         );
     }
+    // Whose tokens allow all that cms's do, and name nobody.
+    config += &format!("\n[Issuer nobodys]\nissuer = {nobodys}\nbase_path = /cms\n");
     let config = site.file("scitokens.cfg", config.as_bytes());
     let client = organizations(&site);
     let map = site.file("users", TABLE);
@@ -223,6 +226,19 @@ fn tokens_are_known() {
         assert_eq!(web(wrong, &[], "/cms/own/web").0, "403");
         assert_ne!(root(wrong, &url("/cms/own/root"), &at("back")).status, 0);
     }
+    // One connection is of many: whoever comes next in it is not who came before.
+    let nobodys = token(nobodys, all);
+    let place = format!("https://localhost:{}/cms/own/web", gate.web);
+    let asked = |token: &str| {
+        let bearer = format!("Authorization: Bearer {token}");
+        ["-s", "--cacert", &ca, "-o", "/dev/null", "-w", "%{http_code} %{num_connects} ", "-H"]
+            .map(String::from)
+            .into_iter()
+            .chain([bearer, place.clone()])
+    };
+    let words: Vec<_> = asked(&cms).chain(["--next".to_string()]).chain(asked(&nobodys)).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    assert_eq!(tool("curl", &words, &[]).out, "200 1 403 0 ");
     // What a token allows is not what the table does: no organization's owner may go where permissions keep him out.
     client.chmod(&ROOT, b"/cms/own", 0o700).unwrap();
     client.chmod(&ROOT, b"/cms/own/web", 0o000).unwrap();
