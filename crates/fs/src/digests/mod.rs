@@ -467,3 +467,28 @@ impl Filesystem {
         Ok(record)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_before_a_change_says_nothing_of_what_is_there() {
+        let digests = Digests::default();
+        digests.table(7).lock().insert(7, Watched::default());
+        digests.files.store(1, Ordering::Release);
+        let [old, new] = [b"old", b"new"].map(|bytes| Digest::of(bytes));
+        let version = || digests.with(7, |watched| watched.version).unwrap();
+        let whole = || digests.with(7, |watched| watched.parts.whole(3)).unwrap();
+        let before = version();
+        // Somebody reads, and somebody else was faster.
+        digests.changed(7, 0, 3, Some(vec![(0, new)]));
+        digests.learned(7, before, 0, old);
+        assert_eq!(whole(), Some(new));
+        digests.changed(7, 0, 3, None);
+        digests.learned(7, before, 0, old);
+        assert_eq!(whole(), None);
+        digests.learned(7, version(), 0, new);
+        assert_eq!(whole(), Some(new));
+    }
+}
