@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
-use std::io::{IoSlice, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,6 +24,7 @@ use format::znode::Pflags;
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{Uid, set_thread_uid};
 use testkit::random::Rng;
 use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
@@ -135,13 +136,19 @@ fn as_user<T: Send + 'static>(user: u32, act: impl FnOnce() -> T + Send + 'stati
     rt::thread::spawn("somebody", as_him).join()
 }
 
-/// A connection that has greeted, as one of `session` or of a new one, and what it was told.
-fn greeted(socket: &Path, session: Option<[u8; 16]>) -> (UnixStream, Answer) {
+/// A connection that greets, as one of `session` or of a new one.
+fn greeting(socket: &Path, session: Option<[u8; 16]>) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     let hello = Hello { tree: "tank".into(), session, beside: false };
     let frame = wire::encode(&hello, 0, Way::Behind).unwrap();
     let part = &frame[HEADER..];
     stream.write_all(&[&MAGIC[..], &(part.len() as u32).to_le_bytes(), part].concat()).unwrap();
+    stream
+}
+
+/// The same, and what it was told.
+fn greeted(socket: &Path, session: Option<[u8; 16]>) -> (UnixStream, Answer) {
+    let mut stream = greeting(socket, session);
     let mut head = [0; HEADER];
     stream.read_exact(&mut head).unwrap();
     let mut part = vec![0; Head::read(head).unwrap().part];
@@ -177,6 +184,53 @@ fn nobody_moves_files_but_who_was_named() {
         let (_, answer) = greeted_as(user, Some(number));
         assert_eq!(answer.is_ok(), goes, "{user}: {answer:?}");
     }
+}
+
+/// So many of each kind may be there before they have said what they want, and so many connections of clients. Who is one too many
+/// is told so, and gets a place once another has gone.
+#[test]
+fn places_are_counted() {
+    let site = Site::with(&["-u", "1001"]);
+    std::fs::set_permissions(site.aside.path(), Permissions::from_mode(0o777)).unwrap();
+    let socket = site.options("tank").socket;
+    // What is said to somebody until he is alone.
+    let heard = |mut stream: UnixStream| {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut bytes = Vec::new();
+        match stream.read_to_end(&mut bytes) {
+            Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}"),
+            _ => bytes,
+        }
+    };
+    for (user, most, of) in [(0, 64, "commands"), (1001, 64, "greetings"), (1003, 8, "strangers")] {
+        let socket = socket.clone();
+        let told = as_user(user, move || {
+            let connect = |_| UnixStream::connect(&socket).unwrap();
+            let _silent: Vec<_> = (0..most).map(connect).collect();
+            heard(connect(most))
+        });
+        let why = format!("the server is busy with {most} {of}; try again later");
+        assert!(told.ends_with(why.as_bytes()), "{of}: {}", told.escape_ascii());
+    }
+    const SESSIONS: usize = 256;
+    const LANES: usize = 1024;
+    let all = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: all, maximum: all }).unwrap();
+    let mut lanes: Vec<_> = (0..SESSIONS).map(|_| greeted(&socket, None)).collect();
+    let Ok(Reply::Welcome(number)) = lanes[0].1 else { panic!("{:?}", lanes[0].1) };
+    let (stream, one_more) = greeted(&socket, None);
+    assert_eq!(one_more.unwrap_err().text, "the server has 256 clients; try again later");
+    assert_eq!(heard(stream), b"");
+    lanes.extend((SESSIONS..LANES).map(|_| greeted(&socket, Some(number))));
+    assert!(lanes.iter().all(|(_, answer)| answer.is_ok()));
+    assert_eq!(heard(greeting(&socket, Some(number))), b"");
+    lanes.truncate(SESSIONS / 2);
+    let start = rt::time::now();
+    while Client::connect(site.options("tank")).is_err() {
+        assert!(start.elapsed() < Duration::from_secs(20), "their places are not free");
+    }
+    drop(lanes);
+    site.end();
 }
 
 #[test]
