@@ -17,8 +17,23 @@ const WHOLE_SIMULATED: &[&str] = &["-p", "interleavings", "--features", "sim"];
 /// How long each fuzz target runs in `cargo xtask test`, in seconds.
 const FUZZ_SECONDS: u32 = 3;
 
+/// Disk that the build and the tests take, where nothing is built yet.
+const DISK_GB: u64 = 12;
+
+/// A disk that fills up in the middle of a build shows as errors of the linker: better said before.
+fn say_if_cramped() {
+    let df = Command::new("df").args(["--output=avail", "-B1000000000"]).arg(crate::top()).output();
+    let said = df.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
+    if let Some(free) = said.lines().last().and_then(|line| line.trim().parse::<u64>().ok())
+        && free < DISK_GB
+    {
+        println!("{free} GB of disk are free; where nothing is built yet {DISK_GB} are needed");
+    }
+}
+
 /// `cargo xtask test`.
 pub(crate) fn test(kernel: bool) -> Result<()> {
+    say_if_cramped();
     packages::ensure(&[
         &packages::REFEREES,
         &packages::FUZZER,
