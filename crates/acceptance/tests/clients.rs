@@ -140,9 +140,7 @@ fn as_user<T: Send + 'static>(user: u32, act: impl FnOnce() -> T + Send + 'stati
 fn greeting(socket: &Path, session: Option<[u8; 16]>) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     let hello = Hello { tree: "tank".into(), session, beside: false };
-    let frame = wire::encode(&hello, 0, Way::Behind).unwrap();
-    let part = &frame[HEADER..];
-    stream.write_all(&[&MAGIC[..], &(part.len() as u32).to_le_bytes(), part].concat()).unwrap();
+    stream.write_all(&wire::greeting(&hello).unwrap()).unwrap();
     stream
 }
 

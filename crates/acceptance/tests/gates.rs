@@ -85,9 +85,7 @@ fn greeted(socket: &Path) -> UnixStream {
 fn greeted_with(socket: &Path, beside: bool) -> (UnixStream, Vec<OwnedFd>) {
     let mut stream = UnixStream::connect(socket).unwrap();
     let hello = Hello { tree: "tank".into(), session: None, beside };
-    let frame = wire::encode(&hello, 0, Way::Behind).unwrap();
-    let part = &frame[HEADER..];
-    stream.write_all(&[&MAGIC[..], &(part.len() as u32).to_le_bytes(), part].concat()).unwrap();
+    stream.write_all(&wire::greeting(&hello).unwrap()).unwrap();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut head = [0; HEADER];

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use wire::{
-    Answer, BAY_LEAST, Cores, HEADER, Head, Hello, Inbox, Look, MAGIC, PIPE_LEAST, SEND_BUFFER,
-    Way, decode, encode,
+    Answer, BAY_LEAST, Cores, HEADER, Head, Hello, Inbox, Look, PIPE_LEAST, SEND_BUFFER, Way,
+    decode, greeting,
 };
 
 use crate::beside::{Beside, Welcome};
@@ -77,10 +77,8 @@ impl Lane {
 
     pub(crate) fn greet(&mut self, hello: &Hello) -> std::io::Result<Answer> {
         let invalid = |why: wire::FrameError| std::io::Error::other(why.to_string());
-        let frame = encode(hello, 0, Way::Behind).map_err(invalid)?;
-        let part = &frame[HEADER..];
-        let head = [&MAGIC[..], &(part.len() as u32).to_le_bytes()].concat();
-        self.send(&[&head, part]).map_err(|cut| cut.error)?;
+        let greeting = greeting(hello).map_err(invalid)?;
+        self.send(&[&greeting]).map_err(|cut| cut.error)?;
         let mut welcome = Welcome::from(&self.stream);
         let answer = answer(&mut welcome, &mut self.inbox);
         (self.beside, self.lacks_files) = match welcome.beside() {

@@ -195,6 +195,7 @@ pub struct FileProperties {
 const DNODE_AUTO: u64 = 1;
 /// `xattr=sa`, as it is stored.
 const XATTR_SA: u64 = 2;
+
 /// Is a data set in a state that only whoever began with it can end?
 fn unfinished(found: &Found) -> Option<String> {
     let reason = "a receive or destroy of it is not finished";

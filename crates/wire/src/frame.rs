@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::BULK_MAX;
+use crate::{BULK_MAX, Hello};
 
 /// First bytes of a connection, the version with them.
 pub const MAGIC: [u8; 8] = *b"THUMDAT\x08";
@@ -105,6 +105,16 @@ pub fn encode<T: Serialize>(message: &T, bulk: usize, way: Way) -> Result<Vec<u8
     }
     out[..HEADER].copy_from_slice(&Head { part, bulk, way }.bytes());
     Ok(out)
+}
+
+/// The first bytes of a connection.
+///
+/// # Errors
+/// The name of the tree is too long.
+pub fn greeting(hello: &Hello) -> Result<Vec<u8>, FrameError> {
+    let frame = encode(hello, 0, Way::Behind)?;
+    let part = &frame[HEADER..];
+    Ok([&MAGIC[..], &(part.len() as u32).to_le_bytes(), part].concat())
 }
 
 /// Reads the typed part of a frame, all of it.

@@ -26,7 +26,7 @@ pub mod pipe;
 pub mod trays;
 
 pub use frame::{
-    FrameError, HEADER, Head, MAGIC, PART_BESIDE_BULK_MAX, PART_MAX, Way, decode, encode,
+    FrameError, HEADER, Head, MAGIC, PART_BESIDE_BULK_MAX, PART_MAX, Way, decode, encode, greeting,
 };
 pub use inbox::Inbox;
 pub use look::{Cores, Look};
