@@ -7,7 +7,7 @@
 use std::ops::{Deref, DerefMut};
 
 use format::dirent::FileType;
-use format::sa::{Attr, Image, Layouts, Registry, SaBuilder, SaView};
+use format::sa::{Attr, Registry, SaBuilder, SaView};
 use format::znode::{Pflags, Time, Znode, link_target};
 use format::{ObjectType, acl};
 
@@ -128,26 +128,21 @@ impl Attrs {
         })
     }
 
-    /// Bonus and spill block with these attributes, starting from `old` (`None`: a new object).
-    pub fn build(
+    /// The list of these attributes, starting from that of `old` (`None`: a new object).
+    pub fn builder(
         &self,
         old: Option<&SaView<'_>>,
         registry: &Registry,
-        layouts: &mut Layouts,
-        bonus_max: usize,
-    ) -> format::Result<Image> {
-        let builder = match old {
-            None => {
-                let aces = self.aces.as_deref().unwrap_or_default();
-                let mut builder = self.znode.builder(registry, aces, self.target.as_deref())?;
-                if let (Some(number), Some(list)) = (registry.number(Attr::Dxattr), &self.xattrs) {
-                    builder.set(number, list);
-                }
-                builder
-            }
-            Some(view) => self.changed(view, registry)?,
-        };
-        builder.build(registry, layouts, bonus_max)
+    ) -> format::Result<SaBuilder> {
+        if let Some(view) = old {
+            return self.changed(view, registry);
+        }
+        let aces = self.aces.as_deref().unwrap_or_default();
+        let mut builder = self.znode.builder(registry, aces, self.target.as_deref())?;
+        if let (Some(number), Some(list)) = (registry.number(Attr::Dxattr), &self.xattrs) {
+            builder.set(number, list);
+        }
+        Ok(builder)
     }
 
     /// The list of attributes that an object has, with these values.

@@ -228,16 +228,38 @@ impl Filesystem {
 
     /// The attributes of an open object.
     pub fn attrs_of(&self, object: &Arc<Object>) -> Result<Attrs> {
-        let (header, spill) = object.header_and_spill()?;
-        let layouts = self.shared.layouts.read();
-        let read = self
-            .view(&header, spill.as_deref().map(|bytes| &bytes[..]), &layouts)
-            .and_then(|view| Ok((Attrs::parse(&view, header.bonus())?, view.is_old_znode())));
-        let (mut attrs, is_old) = read.map_err(|e| self.damaged(object.number(), e))?;
+        let (mut attrs, is_old) = self.viewed(object, |view, header| {
+            Ok((Attrs::parse(view, header.bonus())?, view.is_old_znode()))
+        })?;
         if is_old && attrs.kind() == mode::SYMLINK && attrs.target.is_none() {
             attrs.target = Some(self.old_target(object, attrs.size)?);
         }
         Ok(attrs)
+    }
+
+    /// What `read` finds in the attributes of an open object. Nothing is copied for it, if there is no spill block.
+    fn viewed<R>(
+        &self,
+        object: &Arc<Object>,
+        read: impl Fn(&SaView<'_>, &DnodePhys) -> format::Result<R>,
+    ) -> Result<R> {
+        let read = |header: &DnodePhys, spill: Option<&[u8]>, layouts: &Layouts| {
+            read(&self.view(header, spill, layouts)?, header)
+        };
+        let layouts = self.shared.layouts.read();
+        let alone =
+            |header: &DnodePhys| (!header.has_spill()).then(|| read(header, None, &layouts));
+        let alone = object.with_header(alone)?;
+        drop(layouts);
+        let found = match alone {
+            Some(found) => found,
+            None => {
+                let (header, spill) = object.header_and_spill()?;
+                let spill = spill.as_deref().map(|bytes| &bytes[..]);
+                read(&header, spill, &self.shared.layouts.read())
+            }
+        };
+        found.map_err(|e| self.damaged(object.number(), e))
     }
 
     /// The target of a symbolic link of an old file system, where it is too long for the bonus.
@@ -264,24 +286,7 @@ impl Filesystem {
 
     /// The attributes of fixed size of an open object.
     pub fn znode_of(&self, object: &Arc<Object>) -> Result<Znode> {
-        let read = |header: &DnodePhys, spill: Option<&[u8]>, layouts: &Layouts| {
-            Znode::read(&self.view(header, spill, layouts)?)
-        };
-        let layouts = self.shared.layouts.read();
-        // Without a copy, if there is no spill block.
-        let alone =
-            |header: &DnodePhys| (!header.has_spill()).then(|| read(header, None, &layouts));
-        let alone = object.with_header(alone)?;
-        drop(layouts);
-        let znode = match alone {
-            Some(znode) => znode,
-            None => {
-                let (header, spill) = object.header_and_spill()?;
-                let spill = spill.as_deref().map(|bytes| &bytes[..]);
-                read(&header, spill, &self.shared.layouts.read())
-            }
-        };
-        znode.map_err(|e| self.damaged(object.number(), e))
+        self.viewed(object, |view, _| Znode::read(view))
     }
 
     /// Changes attributes of fixed size: in place if all of them lie in the bonus.
@@ -320,12 +325,11 @@ impl Filesystem {
         let spill = object.spill()?;
         let image = {
             let mut layouts = self.shared.layouts.write();
-            let old = layouts.clone();
             let spill = spill.as_deref().map(|bytes| &bytes[..]);
-            let view =
-                self.view(&header, spill, &old).map_err(|e| self.damaged(object.number(), e))?;
-            let image = attrs
-                .build(Some(&view), &self.registry, &mut layouts, header.bonus_max(false))
+            let image = self
+                .view(&header, spill, &layouts)
+                .and_then(|view| attrs.builder(Some(&view), &self.registry))
+                .and_then(|list| list.build(&self.registry, &mut layouts, header.bonus_max(false)))
                 .map_err(|e| self.damaged(object.number(), e))?;
             self.save_layouts(&mut layouts)?;
             image
@@ -450,7 +454,8 @@ impl Filesystem {
             let mut layouts = self.shared.layouts.write();
             let bonus_max = format::sa::bonus_max(slots.into());
             let image = attrs
-                .build(None, &self.registry, &mut layouts, bonus_max)
+                .builder(None, &self.registry)
+                .and_then(|list| list.build(&self.registry, &mut layouts, bonus_max))
                 .map_err(|e| self.damaged(0, e))?;
             self.save_layouts(&mut layouts)?;
             image

@@ -64,11 +64,15 @@ pub fn make_filesystem(
     // The ZAPs of directories ignore case where the file system does, or may be asked to.
     let upper = if fixed("casesensitivity") == 0 { 0 } else { NormFlags::TOUPPER };
     let normflags = fixed("normalization") | upper;
-    let image = attrs.build(None, &registry, &mut layouts, bonus_max(1)).map_err(wrong)?;
-    let root = Zap::create_with_bonus(objset, tx, dir, normflags, sa_kind, &image.bonus)?;
+    let mut image = |attrs: &Attrs| {
+        let list = attrs.builder(None, &registry)?;
+        list.build(&registry, &mut layouts, bonus_max(1))
+    };
+    let new = image(&attrs).map_err(wrong)?;
+    let root = Zap::create_with_bonus(objset, tx, dir, normflags, sa_kind, &new.bonus)?;
     attrs.parent = root.number();
-    let image = attrs.build(None, &registry, &mut layouts, bonus_max(1)).map_err(wrong)?;
-    root.object().set_bonus(tx, &image.bonus, None)?;
+    let new = image(&attrs).map_err(wrong)?;
+    root.object().set_bonus(tx, &new.bonus, None)?;
     save_layouts(&layouts_zap, tx, &mut layouts)?;
     for (name, value) in [
         (key::VERSION, ZPL_VERSION),

@@ -24,6 +24,8 @@ pub const UNIQUE_NAME: u32 = 1;
 pub const HEAD_SIZE: usize = 4;
 
 const WHAT: &str = "nvlist";
+/// Bytes for which there is room from the beginning: those of a file's extended attributes, as a rule.
+const XDR_ROOM: usize = 512;
 const ENCODING_NATIVE: u8 = 0;
 const ENCODING_XDR: u8 = 1;
 const ORDER_BIG: u8 = 0;
@@ -261,7 +263,8 @@ impl NvList {
     ///
     /// Fails if a name or string has a NUL inside, or if lists nest too deep.
     pub fn to_xdr(&self) -> Result<Vec<u8>> {
-        let mut out = vec![ENCODING_XDR, ORDER_LITTLE, 0, 0];
+        let mut out = Vec::with_capacity(XDR_ROOM);
+        out.extend_from_slice(&[ENCODING_XDR, ORDER_LITTLE, 0, 0]);
         xdr::build(self, &mut out)?;
         Ok(out)
     }

@@ -5,6 +5,8 @@
 //! room for the pointer to the spill block. (OpenZFS never makes a spill block smaller while it
 //! lasts; here its size is what the attributes need.)
 
+use std::ops::Range;
+
 use super::header::{SA_HEADER, SaHeader};
 use super::registry::Registry;
 use super::view::SaView;
@@ -32,30 +34,68 @@ pub struct Image {
 /// A list of attributes in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SaBuilder {
-    /// Number, bytes; varying length or not is up to the registry.
-    values: Vec<(u16, Vec<u8>)>,
+    /// Number, and how many bytes; varying length or not is up to the registry.
+    values: Vec<(u16, usize)>,
+    /// Those of all of them, one behind the other.
+    bytes: Vec<u8>,
 }
+
+/// Attributes, and bytes of them, for which there is room from the beginning: what objects have as a rule.
+const ROOM: (usize, usize) = (24, 512);
 
 impl SaBuilder {
     /// An empty list.
     pub fn new() -> Self {
-        Self::default()
+        SaBuilder { values: Vec::with_capacity(ROOM.0), bytes: Vec::with_capacity(ROOM.1) }
     }
 
     /// The attributes that an object has now, in their order.
     pub fn from_view(view: &SaView<'_>) -> Result<Self> {
-        let values = view.values().map(|v| v.map(|(number, _, bytes)| (number, bytes.to_vec())));
-        Ok(SaBuilder { values: values.collect::<Result<_>>()? })
+        let mut builder = Self::new();
+        for value in view.values() {
+            let (number, _, bytes) = value?;
+            builder.push(number, bytes);
+        }
+        Ok(builder)
+    }
+
+    fn push(&mut self, number: u16, bytes: &[u8]) {
+        self.values.push((number, bytes.len()));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Place in the list of an attribute, and of its bytes.
+    fn find(&self, number: u16) -> Option<(usize, Range<usize>)> {
+        let mut at = 0;
+        for (place, (found, length)) in self.values.iter().enumerate() {
+            if *found == number {
+                return Some((place, at..at + length));
+            }
+            at += length;
+        }
+        None
+    }
+
+    /// Number and bytes of each attribute.
+    fn iter(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        let mut rest = self.bytes.as_slice();
+        self.values.iter().map(move |(number, length)| {
+            let (bytes, later) = rest.split_at(*length);
+            rest = later;
+            (*number, bytes)
+        })
     }
 
     /// Sets an attribute: in its place if it is there, else at the end.
     pub fn set(&mut self, number: u16, bytes: &[u8]) -> &mut Self {
-        match self.values.iter_mut().find(|(n, _)| *n == number) {
-            Some((_, old)) => {
-                old.clear();
-                old.extend_from_slice(bytes);
+        match self.find(number) {
+            Some((place, range)) => {
+                if let Some((_, length)) = self.values.get_mut(place) {
+                    *length = bytes.len();
+                }
+                drop(self.bytes.splice(range, bytes.iter().copied()));
             }
-            None => self.values.push((number, bytes.to_vec())),
+            None => self.push(number, bytes),
         }
         self
     }
@@ -67,13 +107,16 @@ impl SaBuilder {
 
     /// Removes an attribute.
     pub fn remove(&mut self, number: u16) -> &mut Self {
-        self.values.retain(|(n, _)| *n != number);
+        if let Some((place, range)) = self.find(number) {
+            self.values.remove(place);
+            self.bytes.drain(range);
+        }
         self
     }
 
     /// The value that an attribute has in the list.
     pub fn get(&self, number: u16) -> Option<&[u8]> {
-        self.values.iter().find(|(n, _)| *n == number).map(|(_, bytes)| bytes.as_slice())
+        self.find(number).and_then(|(_, range)| self.bytes.get(range))
     }
 
     /// Builds the buffers for a bonus of at most `bonus_max` bytes (see [`bonus_max`]).
@@ -87,17 +130,17 @@ impl SaBuilder {
         bonus_max: usize,
     ) -> Result<Image> {
         let mut list = Vec::with_capacity(self.values.len());
-        for (number, bytes) in &self.values {
+        for (number, bytes) in self.iter() {
             let too_large = |max: u16| FormatError::TooLarge {
                 what: "system attributes",
                 field: "value",
                 size: bytes.len() as u64,
                 max: max.into(),
             };
-            let def = registry.def(*number).ok_or(FormatError::Field {
+            let def = registry.def(number).ok_or(FormatError::Field {
                 what: "system attributes",
                 field: "attribute",
-                seen: (*number).into(),
+                seen: number.into(),
                 expected: "one of the registry",
             })?;
             if def.length != 0 && bytes.len() != usize::from(def.length) {
@@ -106,7 +149,7 @@ impl SaBuilder {
             if bytes.len() > usize::from(u16::MAX) {
                 return Err(too_large(u16::MAX));
             }
-            list.push(Value { number: *number, bytes, varying: def.length == 0 });
+            list.push(Value { number, bytes, varying: def.length == 0 });
         }
         let sum = list.iter().fold(0, |sum, v| align8(sum) + v.bytes.len());
         if sum > SPILL_MAX {
@@ -175,7 +218,9 @@ fn buffer(list: &[Value<'_>], layouts: &mut Layouts) -> Result<Vec<u8>> {
         list.iter().filter(|v| v.varying).map(|v| v.bytes.len() as u16).collect();
     let size = SaHeader::size_for(lengths.len());
     let header = SaHeader { layout: layouts.find_or_add(&order)?, size };
-    let mut out = header.to_bytes(&lengths)?;
+    let values: usize = list.iter().map(|v| align8(v.bytes.len())).sum();
+    let mut out = Vec::with_capacity(size + values);
+    header.put(&lengths, &mut out)?;
     for value in list {
         out.resize(align8(out.len()), 0);
         out.extend_from_slice(value.bytes);

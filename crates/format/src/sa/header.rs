@@ -62,18 +62,19 @@ impl SaHeader {
         header.get(at..)?.first_chunk().map(|b| usize::from(u16::from_le_bytes(*b)))
     }
 
-    /// The bytes of the header, with the lengths of the attributes of varying length.
-    pub fn to_bytes(self, lengths: &[u16]) -> Result<Vec<u8>> {
-        let info = with_bits(0, 0, 10, self.layout.into());
-        let info = with_bits(info, 10, 6, self.size as u64 / 8) as u16;
-        let mut out = SA_MAGIC.to_le_bytes().to_vec();
-        out.extend_from_slice(&info.to_le_bytes());
-        out.extend(lengths.iter().flat_map(|len| len.to_le_bytes()));
-        if out.len() > self.size || !(SA_HEADER..SIZE_END).contains(&self.size) {
-            let (size, max) = (out.len().max(self.size) as u64, SIZE_END as u64 - 8);
+    /// Puts the bytes of the header behind those of `out`, with the lengths of the attributes of varying length.
+    pub fn put(self, lengths: &[u16], out: &mut Vec<u8>) -> Result<()> {
+        let needed = LENGTHS_AT + 2 * lengths.len();
+        if needed > self.size || !(SA_HEADER..SIZE_END).contains(&self.size) {
+            let (size, max) = (needed.max(self.size) as u64, SIZE_END as u64 - 8);
             return Err(FormatError::TooLarge { what: WHAT, field: "lengths", size, max });
         }
-        out.resize(self.size, 0);
-        Ok(out)
+        let info = with_bits(0, 0, 10, self.layout.into());
+        let info = with_bits(info, 10, 6, self.size as u64 / 8) as u16;
+        out.extend_from_slice(&SA_MAGIC.to_le_bytes());
+        out.extend_from_slice(&info.to_le_bytes());
+        out.extend(lengths.iter().flat_map(|len| len.to_le_bytes()));
+        out.resize(out.len() + self.size - needed, 0);
+        Ok(())
     }
 }

@@ -12,6 +12,11 @@ fn view<'a>(
     SaView::new(registry, layouts, ObjectType::SA, bonus, spill).unwrap()
 }
 
+fn put(header: SaHeader, lengths: &[u16]) -> crate::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    header.put(lengths, &mut out).map(|()| out)
+}
+
 #[test]
 fn registry_values_are_those_of_the_format() {
     let registry = Registry::standard();
@@ -73,14 +78,14 @@ fn layouts_are_found_made_and_bounded() {
 #[test]
 fn headers_beyond_their_bytes_are_refused() {
     let header = SaHeader { layout: 2, size: 16 };
-    let bytes = header.to_bytes(&[1, 2, 3]).unwrap();
+    let bytes = put(header, &[1, 2, 3]).unwrap();
     assert_eq!(bytes.len(), 16);
     assert_eq!(SaHeader::parse(&bytes), Ok(header));
     assert_eq!((header.length(&bytes, 2), header.length(&bytes, 5)), (Some(3), None));
     assert!(SaHeader::parse(&bytes[..15]).is_err());
     assert!(SaHeader::parse(&[0; 16]).is_err());
-    assert!(SaHeader { layout: 2, size: 8 }.to_bytes(&[1, 2]).is_err());
-    assert!(SaHeader { layout: 2, size: 0 }.to_bytes(&[]).is_err());
+    assert!(put(SaHeader { layout: 2, size: 8 }, &[1, 2]).is_err());
+    assert!(put(SaHeader { layout: 2, size: 0 }, &[]).is_err());
     assert_eq!([0, 1, 2, 5, 6].map(SaHeader::size_for), [8, 8, 16, 16, 24]);
 }
 
@@ -89,17 +94,17 @@ fn values_beyond_their_buffer_are_errors() {
     let registry = Registry::standard();
     let layouts = Layouts::from_entries([(&b"2"[..], vec![17, 5]), (b"3", vec![999])]).unwrap();
     let header = SaHeader { layout: 2, size: 8 };
-    let mut bytes = header.to_bytes(&[3]).unwrap();
+    let mut bytes = put(header, &[3]).unwrap();
     bytes.extend([7; 16]);
     assert_eq!(view(&registry, &layouts, &bytes, None).get(Attr::Symlink), Ok(Some(&[7; 3][..])));
     let short = &bytes[..23];
     let short = view(&registry, &layouts, short, None);
     assert!(short.get(Attr::Mode).is_err());
     assert_eq!(short.values().count(), 2);
-    let unknown = SaHeader { layout: 3, size: 8 }.to_bytes(&[]).unwrap();
+    let unknown = put(SaHeader { layout: 3, size: 8 }, &[]).unwrap();
     assert!(view(&registry, &layouts, &unknown, None).get(Attr::Mode).is_err());
     for layout in [0, 4] {
-        let bytes = SaHeader { layout, size: 8 }.to_bytes(&[]).unwrap();
+        let bytes = put(SaHeader { layout, size: 8 }, &[]).unwrap();
         assert!(SaView::new(&registry, &layouts, ObjectType::SA, &bytes, None).is_err());
     }
     assert!(SaView::new(&registry, &layouts, ObjectType::DSL_DIR, &bytes, None).is_err());
@@ -180,6 +185,41 @@ proptest! {
         prop_assert_eq!(SaBuilder::from_view(&view).unwrap(), builder);
         for (attr, bytes) in &list {
             prop_assert_eq!(view.get(*attr).unwrap(), Some(bytes.as_slice()));
+        }
+    }
+
+    #[test]
+    fn a_list_is_what_was_set_last(
+        changes in prop::collection::vec(
+            (0u16..6, prop::option::of(prop::collection::vec(any::<u8>(), 0..40))),
+            0..60,
+        ),
+    ) {
+        let (mut builder, mut list) = (SaBuilder::new(), Vec::<(u16, Vec<u8>)>::new());
+        for (number, value) in changes {
+            match (value, list.iter_mut().find(|(one, _)| *one == number)) {
+                (None, _) => {
+                    builder.remove(number);
+                    list.retain(|(one, _)| *one != number);
+                }
+                (Some(value), Some((_, old))) => {
+                    builder.set(number, &value);
+                    *old = value;
+                }
+                (Some(value), None) => {
+                    builder.set(number, &value);
+                    list.push((number, value));
+                }
+            }
+            for number in 0..6 {
+                let value = list.iter().find(|(one, _)| *one == number);
+                prop_assert_eq!(builder.get(number), value.map(|(_, value)| value.as_slice()));
+            }
+            let mut anew = SaBuilder::new();
+            for (number, value) in &list {
+                anew.set(*number, value);
+            }
+            prop_assert_eq!(&anew, &builder);
         }
     }
 

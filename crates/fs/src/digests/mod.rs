@@ -202,7 +202,11 @@ impl Filesystem {
         for name in names.iter().filter(|name| is_one(name)) {
             list.remove(name);
         }
-        self.put_list(tx, object, &mut attrs, &list)
+        attrs.xattrs = match list.is_empty() {
+            true => None,
+            false => Some(list.to_xdr().map_err(|e| self.damaged(object.number(), e))?),
+        };
+        self.set_attrs(tx, object, &attrs)
     }
 
     /// Where an object may have digests: in its list of extended attributes; in which hidden directory.
@@ -216,20 +220,6 @@ impl Filesystem {
             Ok((in_list, view.get_u64(Attr::Xattr)?.filter(|dir| *dir != 0)))
         })?;
         found.map_err(|e| self.damaged(object.number(), e))
-    }
-
-    fn put_list(
-        &self,
-        tx: &Tx<'_>,
-        object: &Arc<Object>,
-        attrs: &mut Attrs,
-        list: &NvList,
-    ) -> Result<()> {
-        attrs.xattrs = match list.is_empty() {
-            true => None,
-            false => Some(list.to_xdr().map_err(|e| self.damaged(object.number(), e))?),
-        };
-        self.set_attrs(tx, object, attrs)
     }
 
     fn state_of(&self, object: &Arc<Object>, attrs: &Attrs) -> Result<State> {
@@ -379,11 +369,13 @@ impl Filesystem {
             list.remove(algorithm.attribute());
             list.put(algorithm.attribute(), Value::ByteArray(record));
         }
-        if list.to_xdr().map_err(damaged)?.len() > crate::xattr::SA_LIST_MAX {
+        let packed = list.to_xdr().map_err(damaged)?;
+        if packed.len() > crate::xattr::SA_LIST_MAX {
             return Ok(());
         }
+        attrs.xattrs = Some(packed);
         let tx = self.enter(NAME_BYTES)?;
-        self.put_list(&tx, object, attrs, &list)
+        self.set_attrs(&tx, object, attrs)
     }
 
     /// Reads what is not known of a watched file; `false`: it is more than `bytes_max`.
