@@ -80,7 +80,7 @@ struct State {
     /// Gone for all but the sync, which frees it in portions.
     dying: Option<Head>,
     /// As on disk.
-    synced: Option<DnodePhys>,
+    synced: Option<Arc<DnodePhys>>,
     changes: VecDeque<Changes>,
     /// Counts how often `synced` was replaced.
     version: u64,
@@ -124,9 +124,9 @@ pub struct Object {
 /// What a txg changed, frozen for its sync.
 pub(crate) struct Frozen {
     /// The header; `None`: the object was freed.
-    pub(crate) dnode: Option<DnodePhys>,
+    pub(crate) dnode: Option<Box<DnodePhys>>,
     /// As on disk before this txg.
-    pub(crate) synced: Option<DnodePhys>,
+    pub(crate) synced: Option<Arc<DnodePhys>>,
     pub(crate) records: Vec<(u64, Record)>,
     pub(crate) freed: Extents,
     /// A spill block to write (`Some(None)`: to drop).
@@ -143,7 +143,8 @@ impl Object {
         let spill = if dnode.has_spill() { Spill::OnDisk } else { Spill::None };
         let newest = Some(Head { dnode: dnode.clone(), spill });
         let (dying, changes) = Default::default();
-        let state = State { newest, dying, synced: Some(dnode), changes, version: 0 };
+        let synced = Some(Arc::new(dnode));
+        let state = State { newest, dying, synced, changes, version: 0 };
         Self::assemble(number, store, dirty, state)
     }
 
@@ -218,7 +219,7 @@ impl Object {
     }
 
     /// The dnode as it is on disk.
-    pub fn synced(&self) -> Option<DnodePhys> {
+    pub fn synced(&self) -> Option<Arc<DnodePhys>> {
         self.state.lock().synced.clone()
     }
 
@@ -242,7 +243,7 @@ impl Object {
 
     /// Space used on disk as of the last sync, in bytes.
     pub fn used_bytes(&self) -> u64 {
-        self.state.lock().synced.as_ref().map_or(0, DnodePhys::used_bytes)
+        self.state.lock().synced.as_ref().map_or(0, |dnode| dnode.used_bytes())
     }
 
     /// Space as stat(2) tells of it, in bytes: what is used, and the dnode itself. So no file has none, and nobody takes one
@@ -254,7 +255,7 @@ impl Object {
         let state = self.state.lock();
         let newest = state.newest.as_ref().ok_or_else(|| self.gone())?;
         let slots = (DNODE_SLOT * newest.dnode.slots()) as u64;
-        Ok(state.synced.as_ref().map_or(0, DnodePhys::used_bytes) + slots)
+        Ok(state.synced.as_ref().map_or(0, |dnode| dnode.used_bytes()) + slots)
     }
 
     /// Bytes dirty in memory.
@@ -274,7 +275,7 @@ impl Object {
         if let Some(changes) = state.changes.iter().rev().find(changed) {
             return Ok(changes.txg);
         }
-        let births = state.synced.iter().flat_map(DnodePhys::blkptrs).map(BlkPtr::birth);
+        let births = state.synced.iter().flat_map(|dnode| dnode.blkptrs()).map(BlkPtr::birth);
         Ok(births.max().unwrap_or(0))
     }
 
@@ -295,6 +296,8 @@ impl Object {
                     older.head = Some(state.newest.clone());
                 }
             }
+            // One txg is all that most objects are changed in.
+            state.changes.reserve_exact(1);
             state.changes.push_back(Changes { txg: tx.txg(), ..Changes::default() });
             self.dirty.add(tx.txg(), self.clone());
             tx.dirtied(CHANGES_BYTES, 2048);
@@ -550,7 +553,7 @@ impl Object {
             _ => None,
         });
         Some(Frozen {
-            dnode: head.map(|h| h.dnode.clone()),
+            dnode: head.map(|h| Box::new(h.dnode.clone())),
             synced: state.synced.clone(),
             records: changes.records.iter().map(|(b, r)| (*b, r.clone())).collect(),
             freed: changes.freed.clone(),
@@ -559,11 +562,11 @@ impl Object {
     }
 
     /// The changes of `txg` are on disk as `dnode` (`None`: the object is gone).
-    pub(crate) fn finish(&self, txg: u64, dnode: Option<DnodePhys>) {
+    pub(crate) fn finish(&self, txg: u64, dnode: Option<Box<DnodePhys>>) {
         let mut state = self.state.lock();
         let done = state.changes.pop_front();
         debug_assert_eq!(done.map(|c| c.txg), Some(txg));
-        state.synced = dnode;
+        state.synced = dnode.map(|dnode| Arc::new(*dnode));
         state.version += 1;
     }
 }

@@ -420,7 +420,7 @@ impl Objset {
             // The blocks of dnodes show a slot as free before its object is forgotten.
             let mut numbers = self.numbers.lock();
             for item in synced.iter().filter(|item| item.new.is_none()) {
-                let slots = item.old.as_ref().map_or(1, DnodePhys::slots) as u64;
+                let slots = item.old.as_deref().map_or(1, DnodePhys::slots) as u64;
                 numbers.reserve(item.object.number(), slots);
             }
         }
@@ -430,15 +430,15 @@ impl Objset {
         let mut phys = self.phys.lock();
         for meta in metas {
             if let Some(new) = &meta.new {
-                phys.meta = new.clone();
+                phys.meta = DnodePhys::clone(new);
             }
             meta.object.finish(cx.txg, meta.new);
         }
         for item in synced {
             if let Some(i) = ACCOUNTING.iter().position(|n| *n == item.object.number()) {
-                phys.accounting[i] = item.new.clone();
+                phys.accounting[i] = item.new.as_deref().cloned();
             } else if item.new.is_none() {
-                let (number, old) = (item.object.number(), item.old.as_ref());
+                let (number, old) = (item.object.number(), item.old.as_deref());
                 let mut shard = self.shard(number).lock();
                 shard.objects.remove(&number);
                 shard.settle();

@@ -47,8 +47,8 @@ pub struct Syncing<'a> {
 /// An object that was synced.
 pub(crate) struct Synced {
     pub(crate) object: Arc<Object>,
-    pub(crate) old: Option<DnodePhys>,
-    pub(crate) new: Option<DnodePhys>,
+    pub(crate) old: Option<Arc<DnodePhys>>,
+    pub(crate) new: Option<Box<DnodePhys>>,
 }
 
 /// One pointer of a parent to be replaced.
@@ -67,7 +67,7 @@ struct Work {
     /// The tree on disk.
     root: Root,
     /// The header of the new dnode.
-    dnode: Option<DnodePhys>,
+    dnode: Option<Box<DnodePhys>>,
     levels: u8,
     /// Per level: new pointers of blocks of that level.
     updates: Vec<Vec<Update>>,
@@ -184,7 +184,7 @@ impl Syncing<'_> {
     /// Finds out what the frees kill and how many levels the tree will have.
     fn prepare(&self, object: Arc<Object>, mut frozen: Frozen) -> Result<Work> {
         let dnode = frozen.dnode.take();
-        let shape = frozen.synced.as_ref().or(dnode.as_ref());
+        let shape = frozen.synced.as_deref().or(dnode.as_deref());
         let shape = shape.ok_or(DmuError::NoObject { object: object.number() });
         let mut work = match (shape, &dnode) {
             (Err(_), _) => Work {
@@ -314,12 +314,16 @@ impl Syncing<'_> {
             }
         }
         let results = self.write_jobs(works, 0, &jobs)?;
-        if self.policy.meta {
-            // The next pass, or the next txg, changes the same blocks.
-            let kept = works.iter().filter(|w| w.dnode.is_some()).flat_map(|w| &w.frozen.records);
-            kept.zip(&results).for_each(|((_, record), bp)| {
+        let kinds = works.iter().filter_map(|work| Some((work, work.dnode.as_ref()?.kind())));
+        let records = kinds.flat_map(|(work, kind)| {
+            let kept = self.policy.meta || kind.is_metadata();
+            work.frozen.records.iter().map(move |(_, record)| kept.then_some(record))
+        });
+        for (record, bp) in records.zip(&results) {
+            // The next pass or txg changes the same block, or somebody looks for another name in it.
+            if let Some(record) = record {
                 self.store().keep(bp, Arc::new(Bytes::written(record)));
-            });
+            }
         }
         let found: Vec<(usize, Update)> = jobs
             .iter()
@@ -562,7 +566,7 @@ impl Syncing<'_> {
     }
 
     /// Puts the top pointers into the dnode and counts what it uses.
-    fn finish_dnode(&self, work: &mut Work) -> Result<Option<DnodePhys>> {
+    fn finish_dnode(&self, work: &mut Work) -> Result<Option<Box<DnodePhys>>> {
         let Some(mut dnode) = work.dnode.take() else { return Ok(None) };
         let grown = work.levels > work.root.levels;
         dnode.core_mut().levels = work.levels;
@@ -587,7 +591,7 @@ impl Syncing<'_> {
             *to = from;
         }
         let before = work.frozen.synced.as_ref();
-        let used_before = before.map_or(0, DnodePhys::used_bytes);
+        let used_before = before.map_or(0, |dnode| dnode.used_bytes());
         let had = before.map_or(0, |d| d.core().flags);
         let core = dnode.core_mut();
         core.flags |= had & (format::dnode::DnodeFlags::USED_BYTES | 2 | 8);

@@ -80,11 +80,11 @@ impl Zap {
 
     /// The ZAP in an object.
     pub fn of(object: Arc<Object>) -> Result<Zap> {
-        let header: DnodePhys = object.header()?;
-        if !header.kind().is_zap() {
+        let kind = object.with_header(DnodePhys::kind)?;
+        if !kind.is_zap() {
             return Err(DmuError::WrongKind {
                 object: object.number(),
-                seen: header.kind().name(),
+                seen: kind.name(),
                 expected: "ZAP",
             });
         }

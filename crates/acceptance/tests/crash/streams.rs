@@ -68,6 +68,27 @@ fn a_stream_takes_few_reads_and_gets_the_file() {
     }
 }
 
+/// Names that a txg has written stay at hand for who looks for others beside them.
+#[test]
+fn a_directory_is_not_read_again_after_each_txg() {
+    let set = SimSet::new(RAIDZ2.disks, RAIDZ2.disk_bytes);
+    let pool = rig::create(&set, RAIDZ2).unwrap();
+    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+    let file = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+    let make = |number: u32| fs.create(fs.root(), format!("file{number}").as_bytes(), &file);
+    for number in 0..3000 {
+        make(number).unwrap();
+    }
+    pool.sync().unwrap();
+    let before = reads(&set);
+    for number in 0..3000 {
+        let found = fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap();
+        assert!(found.is_some(), "file{number}");
+    }
+    make(3000).unwrap();
+    assert_eq!(reads(&set), before);
+}
+
 /// Indirect blocks come many at a time, ahead of those who need them.
 #[test]
 fn a_stream_of_many_small_records_takes_few_reads() {

@@ -56,7 +56,7 @@ impl Object {
             };
             // Of another shape than what is on disk are only objects of one block, or of none.
             let same = |synced: &&format::DnodePhys| synced.block_size() == head.dnode.block_size();
-            let Some(synced) = synced.as_ref().filter(same) else { return Ok(Left::All(1)) };
+            let Some(synced) = synced.as_deref().filter(same) else { return Ok(Left::All(1)) };
             let last = head.dnode.max_block().min(synced.max_block());
             head.dnode.core_mut().max_block.set(last);
             (Root::of(self.number, synced), synced.max_block().saturating_add(1))
