@@ -443,6 +443,33 @@ fn nobody_pays_for_what_he_did_not_ask_for() {
     assert_eq!(&seen, b"mine");
 }
 
+/// What goes into the log is what was there when it was promised, whoever writes before it is in a block: a whole record is
+/// lent for it, a part is copied.
+#[test]
+fn what_is_promised_is_what_was_there() {
+    for length in [20_480, 12_000, 512] {
+        let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+        let (pool, fs, object) = warm(&set, STRIPE);
+        let txg = pool.open_txg().unwrap();
+        fs.write(object, 0, &vec![6; length]).unwrap();
+        let promised = pool.promise(fs.dataset(), object).unwrap();
+        fs.write(object, 0, &vec![7; length]).unwrap();
+        pool.keep(fs.dataset(), promised).unwrap();
+        assert_eq!(pool.open_txg().unwrap(), txg, "it is in the log");
+        let mut seen = vec![0; length];
+        fs.read(object, 0, &mut seen).unwrap();
+        assert!(seen.iter().all(|byte| *byte == 7), "{length}");
+        let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+        drop((fs, pool));
+        let set = SimSet::from_images(images);
+        let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+        assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
+        let fs = Filesystem::open(&pool, POOL).unwrap();
+        assert_eq!(fs.read(object, 0, &mut seen).unwrap(), length);
+        assert!(seen.iter().all(|byte| *byte == 6), "{length}");
+    }
+}
+
 /// What was changed in a file that is gone is in no log: nobody could do it again.
 #[test]
 fn what_is_gone_is_not_done_again() {

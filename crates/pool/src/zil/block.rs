@@ -56,7 +56,7 @@ pub(super) fn size_of(entry: &Entry) -> usize {
     match &entry.what {
         What::Record(bytes) => bytes.len(),
         What::Written { length, .. } => WRITE_SIZE + *length as usize,
-        What::Data { data, .. } => WRITE_SIZE + data.len().next_multiple_of(8),
+        What::Data { data, .. } => WRITE_SIZE + data.bytes().len().next_multiple_of(8),
     }
 }
 
@@ -76,7 +76,7 @@ impl<F: FnMut(usize) -> Result<Block>> Filling<F> {
             What::Record(bytes) => {
                 self.put(txg, bytes.len(), |record| record.copy_from_slice(&bytes))
             }
-            What::Data { object, offset, data } => self.data(txg, object, offset, &data),
+            What::Data { object, offset, data } => self.data(txg, object, offset, data.bytes()),
             What::Written { .. } => Ok(()),
         }
     }

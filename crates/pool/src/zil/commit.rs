@@ -10,7 +10,7 @@ use rt::sync::atomic::Ordering;
 
 use super::block::{Filled, Filling, size_of};
 use super::chain::{Block, Chain, Fate, size_for};
-use super::queue::{Entry, What};
+use super::queue::{Data, Entry, What};
 use super::{State, SyncMode};
 use crate::dataset::Dataset;
 use crate::error::Result;
@@ -25,8 +25,8 @@ const MUCH: u64 = 1 << 20;
 /// Bytes of a log, with what is on its way there, from which on more than a little of one object does not go there.
 const LOG_LARGE_BYTES: u64 = 8 << 20;
 /// Bytes of a log at which a txg is asked for, and at which one waits for it: whoever replays it holds it in memory.
-const LOG_SYNC_BYTES: u64 = 16 << 20;
-const LOG_MAX_BYTES: u64 = 32 << 20;
+const LOG_SYNC_BYTES: u64 = 32 << 20;
+const LOG_MAX_BYTES: u64 = 48 << 20;
 /// Free space that a commit wants to see beside what was promised to others, in bytes.
 const ROOM_BYTES: u64 = 20 << 20;
 /// Bytes that the first block of a log holds.
@@ -347,12 +347,28 @@ fn with_data(dataset: &Dataset, entry: Entry) -> Result<Option<Entry>> {
         Err(dmu::DmuError::NoObject { .. }) => return Ok(None),
         Err(e) => return Err(e.into()),
     };
-    let mut data = vec![0; length as usize];
-    match open.read(offset, &mut data) {
-        Ok(()) => Ok(Some(Entry { txg: entry.txg, what: What::Data { object, offset, data } })),
+    let data = match lent(&open, offset, length) {
+        Ok(Some(lent)) => Ok(Data::Lent(lent)),
+        Ok(None) => {
+            let mut data = dataset.objset.store().buffers().get(length as usize);
+            open.read(offset, &mut data).map(|()| Data::Copied(data))
+        }
+        Err(e) => Err(e),
+    };
+    match data {
+        Ok(data) => Ok(Some(Entry { txg: entry.txg, what: What::Data { object, offset, data } })),
         Err(dmu::DmuError::NoObject { .. }) => Ok(None),
         Err(e) => Err(e.into()),
     }
+}
+
+/// The bytes of a write, if they are most of one record: who changes it before they are in the log has to copy all of it.
+fn lent(object: &dmu::Object, offset: u64, length: u64) -> dmu::Result<Option<dmu::Lent>> {
+    if u64::from(object.block_size()?) > 2 * length {
+        return Ok(None);
+    }
+    let lent = object.lend_kept(offset, length as usize)?;
+    Ok(lent.filter(|lent| lent.pieces().count() == 1))
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use dmu::Tx;
+use dmu::{Lent, Tx};
+use rt::buf::PooledBuf;
 
 use super::State;
 use super::commit::DATA_MAX;
@@ -57,14 +58,37 @@ pub(super) enum What {
     /// A write whose bytes are in the object.
     Written { object: u64, offset: u64, length: u64 },
     /// A write with its bytes.
-    Data { object: u64, offset: u64, data: Vec<u8> },
+    Data { object: u64, offset: u64, data: Data },
+}
+
+/// Bytes of a write, as they were.
+pub(super) enum Data {
+    Copied(PooledBuf),
+    /// All of a record, or most of it, which nobody changes as long as it is lent.
+    Lent(Lent),
+}
+
+impl Data {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Data::Copied(bytes) => bytes,
+            Data::Lent(lent) => lent.pieces().next().unwrap_or_default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Data {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.bytes().len())
+    }
 }
 
 impl Entry {
     pub(super) fn bytes(&self) -> usize {
         ENTRY_BYTES
             + match &self.what {
-                What::Record(bytes) | What::Data { data: bytes, .. } => bytes.len(),
+                What::Record(bytes) => bytes.len(),
+                What::Data { data, .. } => data.bytes().len(),
                 What::Written { .. } => 0,
             }
     }
