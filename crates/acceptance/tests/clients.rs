@@ -784,6 +784,22 @@ fn what_is_begun_is_done_before_anything_else() {
     let write = &write;
     std::thread::scope(|scope| (0..4).for_each(|first| drop(scope.spawn(move || write(first)))));
     file.close(true).unwrap();
+    // Each as likely behind the last one, where two may be under way, as somewhere in it, where the order is all.
+    let mut rng = Rng::new(5);
+    let (mixed, mut wanted, mut at) =
+        (client.open(&ROOT, b"/mixed", NEW, 0o644).unwrap(), vec![], 0);
+    for number in 0..400u64 {
+        let piece = noise(number, 1 + rng.below(100_000) as usize);
+        at = if rng.below(2) == 0 { at } else { rng.below(1 + wanted.len() as u64) as usize };
+        assert!(mixed.begin(at as u64, &piece, rng.below(8) == 0).unwrap(), "{number}: few ask");
+        wanted.resize(wanted.len().max(at + piece.len()), 0);
+        wanted[at..][..piece.len()].copy_from_slice(&piece);
+        at += piece.len();
+    }
+    let mut back = vec![0; wanted.len() + 1];
+    assert_eq!(mixed.read(0, &mut back).unwrap(), wanted.len());
+    assert!(back.starts_with(&wanted));
+    mixed.close(true).unwrap();
     // What cannot be done is told by what comes next, and by the close.
     site.run(&["zfs", "set", "refquota=8M", "tank/a"]);
     let client = site.client("tank");
@@ -797,12 +813,28 @@ fn what_is_begun_is_done_before_anything_else() {
     assert_eq!(errno(more.close(true)), 122);
     let kept = client.open(&ROOT, b"/kept", NEW, 0o644).unwrap();
     kept.write_stable(0, b"kept").unwrap();
+    // Two of them are under way at once, where one follows the other.
+    let other = site.client("tank");
+    let both = other.open(&ROOT, b"/both", NEW, 0o644).unwrap();
+    let begin = |part: u64| assert!(both.begin(part << 16, &noise(part, 1 << 16), false).unwrap());
+    (0..2).for_each(begin);
+    both.sync().unwrap();
     // By a server that is stopped, and comes to nothing any more.
     let pid = site.server.as_ref().unwrap().pid().to_string();
     drop(Ran::of(Command::new("kill").args(["-STOP", &pid])).expect_ok());
     assert!(kept.begin(4, b" and begun", true).unwrap());
-    site.restart();
+    let at_once = std::thread::scope(|scope| {
+        let begun = scope.spawn(|| (2..4).for_each(begin));
+        let at_once = (0..200).any(|_| {
+            rt::time::sleep(Duration::from_millis(10));
+            begun.is_finished()
+        });
+        site.restart();
+        at_once
+    });
+    assert!(at_once, "the second waited for the first");
     kept.close(true).unwrap();
+    both.close(true).unwrap();
     let all = [("many", 60), ("one", 60)];
     let mut back = vec![0; 64 << 10];
     for (name, count) in all {
@@ -814,6 +846,9 @@ fn what_is_begun_is_done_before_anything_else() {
     }
     let got = client.get(&ROOT, b"/kept", &mut back).unwrap().0;
     assert_eq!(&back[..got], b"kept and begun");
+    let mut all = vec![0; 5 << 16];
+    assert_eq!(client.get(&ROOT, b"/both", &mut all).unwrap().0, 4 << 16);
+    assert!((0..4).all(|part| all[(part as usize) << 16..][..1 << 16] == noise(part, 1 << 16)));
     let mut back = vec![0; 1 << 20];
     assert_eq!(client.get(&ROOT, b"/shared", &mut back).unwrap().0, 1 << 20);
     assert!(back == bytes, "all that was begun is there");

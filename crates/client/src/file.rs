@@ -1,5 +1,7 @@
 //! Open files.
 
+use std::collections::VecDeque;
+
 use rt::sync::atomic::{AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex};
 use wire::{BULK_MAX, Open, PIECES_MAX, Reply, Request, Stat, Subject, Target};
@@ -33,18 +35,24 @@ struct Handle {
     kept_since_ms: u64,
 }
 
-/// A write that whoever wants something else of the file has to wait for.
-enum Pending {
-    None,
-    UnderWay(UnderWay),
-    /// It was not done, and will not be: that is what everything ends with.
-    Failed(Error),
+/// Writes that whoever wants something else of the file has to wait for.
+#[derive(Default)]
+struct Pending {
+    /// In the order in which they were begun.
+    under_way: VecDeque<UnderWay>,
+    /// One was not done, and will not be: that is what everything ends with.
+    failed: Option<Error>,
 }
+
+/// Writes of a file that are under way at once, at most.
+const UNDER_WAY_MAX: usize = 2;
 
 struct UnderWay {
     asked: Arc<Begun>,
     handle: Handle,
     offset: u64,
+    /// Where the next one begins.
+    end: u64,
     stable: bool,
     /// What was written before.
     written: u64,
@@ -74,7 +82,7 @@ impl Client {
             how: Open { read: how.read, write: how.write, digests: how.digests, ..Open::default() },
             opened: stat,
             open: Mutex::new(handle),
-            pending: Mutex::new(Pending::None),
+            pending: Mutex::default(),
             closed: false,
             // That it was emptied can be lost, too.
             written: AtomicU64::new(
@@ -201,7 +209,10 @@ impl File {
     pub fn begin(&self, offset: u64, bytes: &[u8], stable: bool) -> Result<bool> {
         // Under one lock: nobody else begins in between.
         let mut pending = self.pending.lock();
-        self.settle_one(&mut pending)?;
+        // What follows the last one cannot get in its way.
+        let last = pending.under_way.back();
+        let follows = last.is_some_and(|last| !stable && !last.stable && last.end == offset);
+        self.settle_to(&mut pending, if follows { UNDER_WAY_MAX - 1 } else { 0 })?;
         if bytes.is_empty() || bytes.len() > BULK_MAX {
             return Ok(false);
         }
@@ -211,7 +222,8 @@ impl File {
         let Some(asked) = self.client.begin_in(handle.epoch, &ask, bytes) else {
             return Ok(false);
         };
-        *pending = Pending::UnderWay(UnderWay { asked, handle, offset, stable, written });
+        let end = offset + bytes.len() as u64;
+        pending.under_way.push_back(UnderWay { asked, handle, offset, end, stable, written });
         Ok(true)
     }
 
@@ -220,19 +232,24 @@ impl File {
     /// # Errors
     /// It failed.
     pub fn settle(&self) -> Result<()> {
-        self.settle_one(&mut self.pending.lock()).map(drop)
+        self.settle_to(&mut self.pending.lock(), 0).map(drop)
     }
 
-    /// The same, of this one; whether all that was written is on stable storage by that.
-    fn settle_one(&self, pending: &mut Pending) -> Result<bool> {
-        let (stable, ended) = match std::mem::replace(pending, Pending::None) {
-            Pending::None => return Ok(false),
-            Pending::UnderWay(write) => (write.stable, self.end(write)),
-            Pending::Failed(error) => (false, Err(error)),
-        };
-        ended.inspect_err(|error| *pending = Pending::Failed(error.clone()))?;
-        // Unless somebody has written meanwhile.
-        Ok(stable && self.all_is_stable())
+    /// The same, until no more than `most` of it are under way; whether all that was written is on stable storage by that.
+    fn settle_to(&self, pending: &mut Pending, most: usize) -> Result<bool> {
+        let mut stable = false;
+        while pending.under_way.len() > most {
+            let Some(write) = pending.under_way.pop_front() else { break };
+            stable = write.stable;
+            if let Err(error) = self.end(write) {
+                pending.failed.get_or_insert(error);
+            }
+        }
+        match &pending.failed {
+            Some(error) => Err(error.clone()),
+            // Unless somebody has written meanwhile.
+            None => Ok(stable && self.all_is_stable()),
+        }
     }
 
     /// Is nothing written that is not on stable storage?
@@ -291,7 +308,7 @@ impl File {
     /// # Errors
     /// As fsync(2).
     pub fn sync(&self) -> Result<()> {
-        if self.settle_one(&mut self.pending.lock())? {
+        if self.settle_to(&mut self.pending.lock(), 0)? {
             return Ok(());
         }
         let written = self.written.load(Ordering::Acquire);
@@ -305,7 +322,7 @@ impl File {
     /// # Errors
     /// As close(2) and fsync(2).
     pub fn close(mut self, stable: bool) -> Result<()> {
-        let is_stable = self.settle_one(&mut self.pending.lock())?;
+        let is_stable = self.settle_to(&mut self.pending.lock(), 0)?;
         if is_stable {
             // And the digests of what was written are kept: nobody waits for the rest.
             self.let_go(false);

@@ -210,14 +210,19 @@ impl Client {
         if epoch != state.epoch || state.is_in_doubt {
             return None;
         }
-        let lane = state.idle.pop()?;
-        let mut lane = self.of_few(lane, &state);
-        if !lane.is_of_few {
-            state.idle.push(lane);
+        let lane = state.idle.pop().map(|lane| self.of_few(lane, &state));
+        let may_connect = state.count < self.cores.min(self.options.lanes_max);
+        drop(state);
+        let mut lane = match lane {
+            Some(lane) => lane,
+            None if may_connect => self.take(Duration::ZERO).ok()?,
+            None => return None,
+        };
+        if !lane.is_of_few || lane.epoch != epoch {
+            self.put_back(lane);
             return None;
         }
-        let mut bytes = state.spare.pop().unwrap_or_default();
-        drop(state);
+        let mut bytes = self.state.lock().spare.pop().unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(bulk);
         if lane.begin(&frame, &bytes).is_err() {

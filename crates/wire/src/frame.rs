@@ -9,6 +9,8 @@ use crate::{BULK_MAX, Hello};
 pub const MAGIC: [u8; 8] = *b"THUMDAT\x08";
 /// Bytes in front of a frame.
 pub const HEADER: usize = 8;
+/// Bytes that most messages have at most, without their bulk.
+const ROOM: usize = 256;
 /// Above the number of bulk bytes is where they are.
 const WAY_SHIFT: u32 = 30;
 /// Bytes of the typed part of a frame, at most.
@@ -94,7 +96,9 @@ impl Head {
 /// # Errors
 /// It is too long.
 pub fn encode<T: Serialize>(message: &T, bulk: usize, way: Way) -> Result<Vec<u8>, FrameError> {
-    let mut out = postcard::to_extend(message, vec![0; HEADER])
+    let mut out = Vec::with_capacity(ROOM);
+    out.resize(HEADER, 0);
+    let mut out = postcard::to_extend(message, out)
         .map_err(|error| FrameError::Malformed(error.to_string()))?;
     let part = out.len() - HEADER;
     if part > PART_MAX {
