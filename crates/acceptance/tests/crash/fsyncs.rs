@@ -9,7 +9,8 @@
 
 use device::sim::{Cut, Fault, Image, Kind, Log, On, SimSet};
 use format::zil::ZilHeader;
-use fs::{Filesystem, NewObject, Who, mode};
+use format::znode::Pflags;
+use fs::{Attrs, Filesystem, NewObject, Who, mode};
 use pool::{Pool, Stored};
 use rt::sync::atomic::{AtomicBool, Ordering};
 use rt::sync::{Arc, Mutex};
@@ -470,6 +471,48 @@ fn what_is_promised_is_what_was_there() {
     }
 }
 
+/// What no record can tell takes a txg: flags, owners of other domains, names of what has attributes from the beginning. That
+/// a file was touched is told.
+#[test]
+fn what_no_record_tells_takes_a_txg() {
+    let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+    let (pool, fs, object) = warm(&set, STRIPE);
+    let txg = pool.open_txg().unwrap();
+    let new = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+    let new = NewObject { xattrs: &[(b"user.mark", b"here")], ..new };
+    let marked = fs.create(fs.root(), b"marked", &new).unwrap();
+    // Whoever asks for anything needs all names.
+    fs.fsync(object).unwrap();
+    assert!(pool.open_txg().unwrap() > txg, "a name that no record tells");
+    type Change = fn(&mut Attrs);
+    let changes: [(&str, bool, Change); 4] = [
+        ("an owner of another domain", false, |attrs| attrs.uid = 1 << 32 | 5),
+        ("an owner", true, |attrs| attrs.uid = 7),
+        ("a flag", false, |attrs| attrs.flags |= Pflags::NODUMP),
+        ("a touch", true, |attrs| attrs.ctime.secs += 1000),
+    ];
+    let changed = fs.attrs(object).unwrap().ctime;
+    for (what, is_told, change) in changes {
+        let txg = pool.open_txg().unwrap();
+        fs.change_attrs(object, change).unwrap();
+        fs.fsync(object).unwrap();
+        assert_eq!(pool.open_txg().unwrap() == txg, is_told, "{what}");
+    }
+    let mut wanted = fs.attrs(object).unwrap();
+    let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+    drop((fs, pool));
+    let set = SimSet::from_images(images);
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
+    let fs = Filesystem::open(&pool, POOL).unwrap();
+    // Records say that it was touched, not when.
+    let seen = fs.attrs(object).unwrap();
+    assert!(seen.ctime > changed, "not touched again");
+    wanted.ctime = seen.ctime;
+    assert_eq!(seen, wanted);
+    assert_eq!(fs.resolve(b"marked").unwrap(), marked);
+}
+
 /// What was changed in a file that is gone is in no log: nobody could do it again.
 #[test]
 fn what_is_gone_is_not_done_again() {
@@ -664,10 +707,17 @@ fn data_sets_with_a_log_are_managed_as_others() {
     fsynced("tank/a");
     let before = ["tank/d", "tank/a"].map(|name| Filesystem::open(&pool, name).unwrap());
     let left = before.each_ref().map(|fs| fs.read_dir(fs.root()).unwrap()[0].object);
+    let promised = [0, 1].map(|at: usize| {
+        before[at].write(left[at], 0, b"promised").unwrap();
+        pool.promise(before[at].dataset(), left[at]).unwrap()
+    });
     pool.rollback("tank/d@one").unwrap();
     fsynced("tank/d");
     pool.destroy_dataset("tank/a").unwrap();
     pool.finish_freeing(|_| true).unwrap();
+    for (fs, promised) in before.iter().zip(promised) {
+        assert!(pool.keep(fs.dataset(), promised).is_err(), "it is gone, not stable");
+    }
     for (fs, file) in before.iter().zip(left) {
         // Who still has it open reads nothing: what it had is others' by now.
         let read = fs.read(file, 0, &mut [0; 100]).map_err(|e| e.errno());
