@@ -201,8 +201,8 @@ impl File {
     }
 
     /// Begins to write all of `bytes` at `offset`, and with `stable` to put all that was written on stable storage, if few ask
-    /// the server for anything; whether it did. Whatever is asked of the file next has it ended before. If that fails, so does
-    /// everything from then on, the close, too.
+    /// the server for anything; whether it did. Whatever is asked of the file next has it ended before, but for a write that is
+    /// begun where it ends. If that fails, so does everything from then on, the close, too.
     ///
     /// # Errors
     /// As of one that was begun before.
@@ -222,7 +222,7 @@ impl File {
         let Some(asked) = self.client.begin_in(handle.epoch, &ask, bytes) else {
             return Ok(false);
         };
-        let end = offset + bytes.len() as u64;
+        let end = offset.saturating_add(bytes.len() as u64);
         pending.under_way.push_back(UnderWay { asked, handle, offset, end, stable, written });
         Ok(true)
     }

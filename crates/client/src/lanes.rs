@@ -189,8 +189,8 @@ impl Client {
         }
     }
 
-    /// Begins to ask within the session of `epoch`, for [`Client::end`], if few ask and a connection is free. Bulk bytes are
-    /// copied.
+    /// Begins to ask within the session of `epoch`, for [`Client::end`], if few ask and a connection is free, or there is not
+    /// one for each core yet. Bulk bytes are copied.
     pub(crate) fn begin_in(
         &self,
         epoch: u64,

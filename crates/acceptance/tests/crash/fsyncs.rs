@@ -7,7 +7,7 @@
 //! leaks), with no txg held while it is written (4, and a leak), with blocks that go one txg early (13), without the
 //! data of what is moved, or of what is made, and with what is told of files that are gone.
 
-use device::sim::{Cut, Fault, Image, Kind, Log, On, SimSet};
+use device::sim::{Cut, Fault, Image, Kind, Log, On, SimDisk, SimSet};
 use format::zil::ZilHeader;
 use format::znode::Pflags;
 use fs::{Attrs, Filesystem, NewObject, Who, mode};
@@ -429,12 +429,9 @@ fn nobody_pays_for_what_he_did_not_ask_for() {
     // With its new name its data are needed.
     fs.rename(fs.root(), b"other", fs.root(), b"another").unwrap();
     fs.fsync(object).unwrap();
-    let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+    let set = as_it_is(&set);
     drop((fs, pool));
-    let set = SimSet::from_images(images);
-    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
-    assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
-    let fs = Filesystem::open(&pool, POOL).unwrap();
+    let (_pool, fs) = replayed(&set);
     let mut seen = vec![0; 1 << 20];
     assert_eq!(fs.read(other, 0, &mut seen).unwrap(), seen.len());
     assert!(seen.iter().all(|byte| *byte == 5));
@@ -460,12 +457,9 @@ fn what_is_promised_is_what_was_there() {
         let mut seen = vec![0; length];
         fs.read(object, 0, &mut seen).unwrap();
         assert!(seen.iter().all(|byte| *byte == 7), "{length}");
-        let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+        let set = as_it_is(&set);
         drop((fs, pool));
-        let set = SimSet::from_images(images);
-        let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
-        assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
-        let fs = Filesystem::open(&pool, POOL).unwrap();
+        let (_pool, fs) = replayed(&set);
         assert_eq!(fs.read(object, 0, &mut seen).unwrap(), length);
         assert!(seen.iter().all(|byte| *byte == 6), "{length}");
     }
@@ -499,12 +493,9 @@ fn what_no_record_tells_takes_a_txg() {
         assert_eq!(pool.open_txg().unwrap() == txg, is_told, "{what}");
     }
     let mut wanted = fs.attrs(object).unwrap();
-    let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+    let set = as_it_is(&set);
     drop((fs, pool));
-    let set = SimSet::from_images(images);
-    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
-    assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
-    let fs = Filesystem::open(&pool, POOL).unwrap();
+    let (_pool, fs) = replayed(&set);
     // Records say that it was touched, not when.
     let seen = fs.attrs(object).unwrap();
     assert!(seen.ctime > changed, "not touched again");
@@ -533,9 +524,8 @@ fn what_is_gone_is_not_done_again() {
     let after = fs.create(fs.root(), b"after", &new).unwrap();
     fs.fsync(after).unwrap();
     assert_eq!(pool.open_txg().unwrap(), txg, "all of it is in the log");
-    let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+    let set = as_it_is(&set);
     drop((fs, pool));
-    let set = SimSet::from_images(images);
     let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
     let log = fs::Replay::read(&pool, POOL).unwrap().unwrap();
     assert_eq!(log.len(), 4, "two writes, a name that went and one that came");
@@ -580,13 +570,10 @@ fn what_is_made_below_a_moved_directory_is_below_it() {
     }
     let made = fs.create(below, b"made", &new).unwrap();
     fs.fsync(made).unwrap();
-    let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+    let set = as_it_is(&set);
     moving.join();
     drop((fs, pool));
-    let set = SimSet::from_images(images);
-    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
-    assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
-    let fs = Filesystem::open(&pool, POOL).unwrap();
+    let (_pool, fs) = replayed(&set);
     assert_eq!(fs.resolve(b"to/below/made").unwrap(), made);
 }
 
@@ -603,9 +590,9 @@ fn a_replay_that_fails_goes_on_where_it_was() {
     }
     fs.fsync(object).unwrap();
     let crashed = |pool: Arc<Pool>, fs: Filesystem, set: &SimSet| {
-        let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+        let left = as_it_is(set);
         drop((fs, pool));
-        SimSet::from_images(images)
+        left
     };
     let set = crashed(pool, fs, &set);
     let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
@@ -617,14 +604,22 @@ fn a_replay_that_fails_goes_on_where_it_was() {
     fs.unlink(fs.root(), b"second").unwrap();
     pool.sync().unwrap();
     let set = crashed(pool, fs, &set);
-    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
-    assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
-    let fs = Filesystem::open(&pool, POOL).unwrap();
+    let (_pool, fs) = replayed(&set);
     assert!(names.iter().all(|name| fs.resolve(name).is_ok()));
 }
 
-fn name(disk: &device::sim::SimDisk) -> String {
-    device::Device::name(disk).to_string()
+/// What a machine that stops now leaves on its disks.
+fn as_it_is(set: &SimSet) -> SimSet {
+    let name = |disk: &SimDisk| device::Device::name(disk).to_string();
+    SimSet::from_images(set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect())
+}
+
+/// The pool on these disks and its files, once its logs are replayed.
+fn replayed(set: &SimSet) -> (Arc<Pool>, Filesystem) {
+    let pool = rig::open_to_write(set, &rig::all(set)).unwrap();
+    assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
+    let fs = Filesystem::open(&pool, POOL).unwrap();
+    (pool, fs)
 }
 
 /// The property `sync`: every change at once, or none.
@@ -667,13 +662,10 @@ fn a_log_that_cannot_be_written_is_no_promise() {
     fs.write(object, 0, b"by a log").unwrap();
     fs.fsync(object).unwrap();
     assert_eq!(set.disk(0).counts().flushes - before, 1);
-    let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+    let set = as_it_is(&set);
     drop((fs, pool));
-    let set = SimSet::from_images(images);
     check::verified(&set, &rig::all(&set)).unwrap();
-    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
-    assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
-    let fs = Filesystem::open(&pool, POOL).unwrap();
+    let (_pool, fs) = replayed(&set);
     let mut seen = [0; 8];
     fs.read(object, 0, &mut seen).unwrap();
     assert_eq!(&seen, b"by a log");
@@ -726,9 +718,8 @@ fn data_sets_with_a_log_are_managed_as_others() {
     drop(before);
     fs.write(object, 0, b"last").unwrap();
     fs.fsync(object).unwrap();
-    let images = set.disks().into_iter().map(|disk| (name(&disk), disk.image())).collect();
+    let set = as_it_is(&set);
     drop((fs, pool));
-    let set = SimSet::from_images(images);
     check::verified(&set, &rig::all(&set)).unwrap();
     judge(&set, "managed");
     let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();

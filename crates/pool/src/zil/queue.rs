@@ -2,7 +2,7 @@
 //!
 //! The one idea: what changes names is needed by whoever asks for anything, in the order in which it happened; what
 //! changes an object only by who asks for that object, or for its name. The bytes of a write are not copied: they
-//! go out with their txg, and are read from the object should somebody ask before.
+//! go out with their txg, and should somebody ask before, the object reads or lends them.
 
 use std::collections::{BTreeMap, VecDeque};
 
