@@ -12,7 +12,6 @@ use format::zil::{RecordKind, Write, ZIL_CHAIN_SIZE};
 use rt::BufPool;
 use rt::buf::PooledBuf;
 
-use super::chain::Block;
 use super::queue::{Entry, What};
 use crate::error::Result;
 
@@ -60,7 +59,7 @@ pub(super) fn size_of(entry: &Entry) -> usize {
     }
 }
 
-impl<F: FnMut(usize) -> Result<Block>> Filling<F> {
+impl<F: FnMut(usize) -> Result<BlkPtr>> Filling<F> {
     /// Begins with the block at `first`. `seq`: the number of the last record; `left`: bytes of all that are to come.
     pub(super) fn new(first: BlkPtr, seq: u64, left: usize, buffers: BufPool, next: F) -> Self {
         let bytes = buffers.get(first.psize() as usize);
@@ -122,7 +121,7 @@ impl<F: FnMut(usize) -> Result<Block>> Filling<F> {
 
     /// The block is full: the next one, for at least `bytes`.
     fn close(&mut self, bytes: usize) -> Result<()> {
-        let next = (self.next)(ZIL_CHAIN_SIZE + bytes + self.left)?.bp;
+        let next = (self.next)(ZIL_CHAIN_SIZE + bytes + self.left)?;
         let new = self.buffers.get(next.psize() as usize);
         let (bp, bytes) = (replace(&mut self.bp, next), replace(&mut self.bytes, new));
         let used = replace(&mut self.used, ZIL_CHAIN_SIZE);
@@ -132,8 +131,58 @@ impl<F: FnMut(usize) -> Result<Block>> Filling<F> {
 
     /// Closes the last block; gives all, and the number of the last record.
     pub(super) fn end(mut self) -> Result<(Vec<Filled>, u64)> {
-        let next = (self.next)(0)?.bp;
+        let next = (self.next)(0)?;
         self.filled.push(Filled::sealed(self.bp, self.bytes, self.used, &next));
         Ok((self.filled, self.seq))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use format::blkptr::BlkProps;
+    use format::{Checksum, Compress, Dva, ObjectType};
+
+    use super::super::queue::Data;
+    use super::*;
+
+    /// The `number`th block of a log.
+    fn place(number: u64) -> BlkPtr {
+        let (lsize, psize) = (8192, 8192);
+        let (compress, checksum) = (Compress::Off, Checksum::Zilog2);
+        let kind = ObjectType::INTENT_LOG;
+        let props = BlkProps { lsize, psize, compress, checksum, kind, level: 0 };
+        let dva = Dva { vdev: 0, offset: number << 13, asize: psize, gang: false };
+        BlkPtr::new(props, &[dva], 7, 0, [1, 2, 3, number])
+    }
+
+    #[test]
+    fn behind_its_records_a_block_has_nothing_of_what_was_in_memory() {
+        let buffers = BufPool::new(1 << 20);
+        drop([(); 8].map(|()| {
+            let mut used = buffers.get(8192);
+            used.fill(0xee);
+            used
+        }));
+        assert!(buffers.get(8192)[..].contains(&0xee), "memory is used again");
+        let mut number = 1;
+        let next = |_| {
+            number += 1;
+            Ok(place(number))
+        };
+        let mut filling = Filling::new(place(1), 0, 12_000, buffers.clone(), next);
+        for size in [5001, 2000, 1801] {
+            let mut data = buffers.get(size);
+            data.fill(0x11);
+            let what = What::Data { object: 5, offset: 0, data: Data::Copied(data) };
+            filling.add(Entry { txg: 7, what }).unwrap();
+        }
+        let (filled, _) = filling.end().unwrap();
+        assert_eq!(filled.len(), 2);
+        for block in filled {
+            assert!(block.used < block.bytes.len());
+            let (used, rest) = block.bytes.split_at(block.used);
+            assert!(rest.iter().all(|byte| *byte == 0), "{} bytes used", block.used);
+            assert!(!used[ZIL_CHAIN_SIZE..].contains(&0xee), "{} bytes used", block.used);
+        }
     }
 }

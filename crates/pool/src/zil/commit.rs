@@ -304,7 +304,7 @@ impl Pool {
             let mut state = dataset.log.state.lock();
             let block = state.chain.take(&writing.writer, tx, dataset.object, size)?;
             taken.push(block);
-            Ok(block)
+            Ok(block.bp)
         };
         let mut filling =
             Filling::new(first, seq, bytes, dataset.objset.store().buffers().clone(), next);
