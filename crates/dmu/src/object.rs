@@ -35,6 +35,7 @@ mod ahead;
 mod dying;
 mod lent;
 mod parents;
+mod prepared;
 mod read;
 
 pub(crate) use dying::Left;

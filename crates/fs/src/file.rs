@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 
 use dmu::{Lent, Object, Tx};
+use rt::Grant;
 use rt::buf::PooledBuf;
 use rt::sync::Arc;
 
@@ -67,6 +68,37 @@ impl Filesystem {
         let size = self.znode_of(&object)?.size;
         let part = size.saturating_sub(offset).min(length as u64) as usize;
         Ok(object.lend_kept(offset, part)?)
+    }
+
+    /// Reads ahead `length` bytes for who has read as many up to `offset`, if it is likely that he goes on so. Is there room
+    /// for more?
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn prepare(&self, number: u64, offset: u64, length: usize) -> Result<bool> {
+        Ok(self.object(number)?.prepare(offset, length))
+    }
+
+    /// What was prepared for who reads `length` bytes from `offset` on: a buffer, how many of its bytes are of the file, and the
+    /// memory that it takes.
+    ///
+    /// # Errors
+    /// As [`Filesystem::read`].
+    pub fn prepared(
+        &self,
+        number: u64,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<(PooledBuf, usize, Grant)>> {
+        let object = self.object(number)?;
+        if !object.may_be_prepared() {
+            return Ok(None);
+        }
+        // Before the bytes: who writes behind the end in between is not seen in part.
+        let size = self.znode_of(&object)?.size;
+        let part = size.saturating_sub(offset).min(length as u64) as usize;
+        let prepared = object.prepared(offset, length).filter(|_| part > 0);
+        Ok(prepared.map(|(buf, memory)| (buf, part, memory)))
     }
 
     /// Reads from an open object whose size is known.

@@ -31,6 +31,13 @@ fn contents(seed: u64, size: usize) -> Vec<u8> {
 
 /// A pool on disks behind queues, with a file, opened anew.
 fn pool_with_file(shape: Shape, record: u64, data: &[u8]) -> (SimSet, Arc<Pool>) {
+    let set = disks_with_file(shape, record, data);
+    let pool = rig::open_on(&set, &rig::all(&set), rig::HOSTS[0], Some(60_000)).unwrap();
+    (set, pool)
+}
+
+/// The disks of a pool with a file.
+fn disks_with_file(shape: Shape, record: u64, data: &[u8]) -> SimSet {
     let set = SimSet::new(shape.disks, shape.disk_bytes);
     let pool = rig::create(&set, shape).unwrap();
     pool.set_property(rig::POOL, "recordsize", Some(Stored::Number(record))).unwrap();
@@ -39,9 +46,7 @@ fn pool_with_file(shape: Shape, record: u64, data: &[u8]) -> (SimSet, Arc<Pool>)
     fs.create_with(fs.root(), b"file", &file, data).unwrap();
     drop(fs);
     pool.close().unwrap();
-    drop(pool);
-    let pool = rig::open_on(&set, &rig::all(&set), rig::HOSTS[0], Some(60_000)).unwrap();
-    (set, pool)
+    set
 }
 
 fn reads(set: &SimSet) -> u64 {
@@ -275,4 +280,127 @@ fn many_streams_stay_within_the_cap() {
     assert!(memory.held_max() > 1 << 20, "nothing was read ahead");
     assert!(memory.held_max() <= 3 << 20, "{} bytes", memory.held_max());
     assert!(memory.held() < 64 << 10, "{} bytes", memory.held());
+}
+
+const PIECE: usize = 64 << 10;
+
+/// Reads a piece as a server does for its clients; also: was it prepared?
+fn served(fs: &Filesystem, object: u64, at: u64) -> (Vec<u8>, bool) {
+    let (seen, was_prepared) = match fs.prepared(object, at, PIECE).unwrap() {
+        Some((bytes, length, _)) => (bytes[..length].to_vec(), true),
+        None => {
+            let mut seen = vec![0; PIECE];
+            let got = fs.read(object, at, &mut seen).unwrap();
+            seen.truncate(got);
+            (seen, false)
+        }
+    };
+    while fs.prepare(object, at + PIECE as u64, PIECE).unwrap() {}
+    (seen, was_prepared)
+}
+
+/// Where disks have no queues whoever serves a stream reads ahead of it: nothing twice, and nearly all.
+#[test]
+fn what_is_prepared_is_read_once() {
+    let data = contents(9, SIZE - 1000);
+    let set = disks_with_file(RAIDZ2, RECORD, &data);
+    let counted = |prepares: bool| {
+        let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+        let memory = pool.memory().clone();
+        let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+        let object = fs.resolve(b"file").unwrap();
+        let (before, mut prepared) = (reads(&set), 0);
+        for at in (0..data.len()).step_by(PIECE) {
+            let wanted = &data[at..data.len().min(at + PIECE)];
+            if prepares {
+                let (seen, was_prepared) = served(&fs, object, at as u64);
+                assert!(seen == wanted, "bytes from {at} on");
+                prepared += usize::from(was_prepared);
+                assert!(memory.held() <= 5 << 18, "{} bytes", memory.held());
+            } else {
+                let mut seen = vec![0; PIECE];
+                let got = fs.read(object, at as u64, &mut seen).unwrap();
+                assert!(seen[..got] == *wanted, "bytes from {at} on");
+            }
+        }
+        assert!(memory.held() < 64 << 10, "at the end: {} bytes", memory.held());
+        (reads(&set) - before, prepared)
+    };
+    let (alone, _) = counted(false);
+    let (ahead, prepared) = counted(true);
+    assert!(ahead <= alone + alone / 10, "{ahead} reads, without {alone}");
+    // Not what is a hole.
+    let pieces = data.len() / PIECE;
+    assert!(prepared > pieces / 2, "{prepared} of {pieces}");
+}
+
+/// What is written, cut, synced or rolled back after it was prepared is read as it is.
+#[test]
+fn what_is_prepared_is_the_file_as_it_is() {
+    let mut data = contents(10, SIZE);
+    let set = disks_with_file(RAIDZ2, RECORD, &data);
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+    let object = fs.resolve(b"file").unwrap();
+    let mut rng = Rng::new(11);
+    let (mut at, mut prepared) = (0, 0);
+    for turn in 0..testkit::rounds(3000, 50_000) {
+        if at >= data.len() || rng.below(50) == 0 {
+            at = rng.index(data.len() / PIECE) * PIECE;
+        }
+        let (seen, was_prepared) = served(&fs, object, at as u64);
+        let wanted = &data[at..data.len().min(at + PIECE)];
+        assert!(seen == wanted, "turn {turn}: bytes from {at} on, prepared: {was_prepared}");
+        prepared += u64::from(was_prepared);
+        at += PIECE;
+        match rng.below(12) {
+            0..3 => {
+                let mut new = vec![0; 1 + rng.index(50_000)];
+                rng.fill(&mut new);
+                let from = (at + rng.index(3 * PIECE)).min(data.len());
+                fs.write(object, from as u64, &new).unwrap();
+                data.resize(data.len().max(from + new.len()), 0);
+                data[from..][..new.len()].copy_from_slice(&new);
+                // On disk by the time that it is wanted.
+                if rng.below(2) == 0 {
+                    pool.sync().unwrap();
+                }
+            }
+            3 if data.len() > SIZE / 2 => {
+                let size = (at + rng.index(2 * PIECE)).clamp(SIZE / 4, SIZE);
+                fs.truncate(object, size as u64).unwrap();
+                data.resize(size, 0);
+            }
+            4 => drop(pool.sync().unwrap()),
+            _ => {}
+        }
+    }
+    assert!(prepared > 500, "{prepared} prepared");
+}
+
+/// What cannot be read is not prepared, and who wants it hears of it.
+#[test]
+fn what_cannot_be_prepared_is_told_when_it_is_wanted() {
+    let mut data = vec![0; 4 << 20];
+    Rng::new(12).fill(&mut data);
+    let set = disks_with_file(RAIDZ2, RECORD, &data);
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+    let object = fs.resolve(b"file").unwrap();
+    let were_prepared = [0, 0, 1, 2].map(|piece| served(&fs, object, piece * PIECE as u64).1);
+    assert_eq!(were_prepared, [false, false, false, true], "one piece makes no stream");
+    for disk in 0..3 {
+        set.disk(disk).inject(Fault::new(Kind::Error(rustix::io::Errno::IO), On::Reads));
+    }
+    let mut at = 3 * PIECE;
+    while let Some((bytes, length, _)) = fs.prepared(object, at as u64, PIECE).unwrap() {
+        assert!(bytes[..length] == data[at..][..PIECE], "bytes from {at} on");
+        at += PIECE;
+        assert!(!fs.prepare(object, at as u64, PIECE).unwrap(), "{at}");
+    }
+    // A mebibyte was there.
+    assert_eq!(at, 3 * PIECE + (1 << 20));
+    assert!(fs.read(object, at as u64, &mut [0; PIECE]).is_err());
+    set.disks().iter().for_each(|disk| disk.heal());
+    assert!(served(&fs, object, at as u64).0 == data[at..][..PIECE]);
 }

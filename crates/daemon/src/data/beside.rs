@@ -14,7 +14,7 @@ use wire::FILES;
 use wire::pipe::{Lender, Reader, passes, pipe};
 use wire::trays::Trays;
 
-use super::requests::Bulk;
+use super::reads::Bulk;
 use crate::pace::Clock;
 
 /// How long it may take, at first, until a client that asks for nothing more is looked at again, for whether it has read

@@ -21,7 +21,8 @@ use wire::{
 
 use super::beside::Beside;
 use super::handles::{Moved, Session, Sessions};
-use super::requests::{Bulk, Goal, answer, goal};
+use super::reads::{Bulk, Next};
+use super::requests::{Goal, answer, goal};
 use super::shares::Shares;
 use super::tree::{Result, fail};
 use super::turns::Turns;
@@ -171,6 +172,7 @@ impl<'a> Lane<'a> {
             }
             let Came { head, request, memory: part_memory } = self.receive()?;
             self.turns.came(moved.requests.fetch_add(1, Ordering::Relaxed));
+            let next = Next::after(&request).filter(|_| self.turns.are_of_few());
             let done = match goal(session, &request) {
                 Ok(goal) => {
                     let (bulk, memory) = self.bulk(head, goal.as_ref())?;
@@ -210,14 +212,27 @@ impl<'a> Lane<'a> {
                 Ok(_) => _ = moved.written.fetch_add(head.bulk as u64, Ordering::Relaxed),
                 Err(_) => {}
             }
+            // At the end of the file there is none.
+            let next = next.filter(|next| read.as_ref().is_some_and(|read| next.follows(read)));
             let sent = self.send(&answer, read);
             if let (Err(_), Ok(Reply::Opened { handle, .. })) = (&sent, &answer) {
                 // Nobody knows of it.
                 session.close(*handle);
             }
             sent?;
+            if let Some(next) = next {
+                while self.has_time() && next.prepare(session) {}
+            }
         }
         Ok(())
+    }
+
+    /// Has the client to do with what it has got, on a core of its own? On ours it goes first, and asks by then.
+    fn has_time(&mut self) -> bool {
+        let Some(trays) = self.beside.as_ref().map(|beside| &beside.trays) else { return false };
+        trays.look();
+        rt::thread::yield_now();
+        trays.leave(&mut self.inbox).is_none() && self.inbox.is_empty()
     }
 
     /// Waits for a request; false: the client has gone.

@@ -9,6 +9,7 @@ mod beside;
 mod broken;
 mod handles;
 mod lane;
+mod reads;
 mod requests;
 mod shares;
 mod tree;

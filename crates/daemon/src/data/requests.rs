@@ -1,16 +1,16 @@
 //! What each request does.
 
 use format::znode::Time;
-use fs::{Algorithm, Attrs, FsError, Lent, NewObject, Object, Setattr, When, Who, code, mode};
-use rt::Grant;
+use fs::{Algorithm, Attrs, FsError, NewObject, Object, Setattr, When, Who, code, mode};
 use rt::buf::PooledBuf;
 use rt::sync::Arc;
-use wire::{BULK_MAX, Entry, Open, PIECES_MAX, Reply, Request, Space, Stat, Subject, Target};
+use wire::{Entry, Open, Reply, Request, Space, Stat, Subject, Target};
 
 use super::access::{self, READ, SET_GID, THROUGH, WRITE};
 use super::broken;
 use super::handles::{Handle, Session};
 use super::lane::Supply;
+use super::reads::{Bulk, read, read_all};
 use super::tree::{Parent, Place, Result, again, denied, fail, shown, told};
 
 /// Entries of one answer, at most.
@@ -24,52 +24,6 @@ const FILE_SYSTEMS_MAX: u64 = 1 << 20;
 const PUT: Open = Open { read: false, write: true, create: true, truncate: true, ..Open::READ };
 /// Permissions and set-id and sticky bits.
 const PERMISSIONS: u32 = 0o7777;
-
-/// Bulk bytes of an answer.
-pub(super) struct Bulk {
-    bytes: Bytes,
-    /// For the bytes, and for what reading them takes.
-    _memory: Option<Grant>,
-}
-
-enum Bytes {
-    /// So many at the beginning of a buffer.
-    Read(PooledBuf, usize),
-    /// Where the engine has them.
-    Lent(Lent),
-}
-
-impl Bulk {
-    /// All bytes of a buffer.
-    #[cfg(test)]
-    pub(super) fn of(buf: PooledBuf) -> Bulk {
-        let length = buf.len();
-        Bulk { bytes: Bytes::Read(buf, length), _memory: None }
-    }
-
-    /// How many bytes there are.
-    pub(super) fn length(&self) -> usize {
-        match &self.bytes {
-            Bytes::Read(_, length) => *length,
-            Bytes::Lent(lent) => lent.length(),
-        }
-    }
-
-    /// The bytes behind the first `done`, one piece behind the other.
-    pub(super) fn pieces(&self, done: usize) -> Vec<&[u8]> {
-        let pieces: Vec<&[u8]> = match &self.bytes {
-            Bytes::Read(buf, length) => vec![&buf[..*length]],
-            Bytes::Lent(lent) => lent.pieces().collect(),
-        };
-        let mut skip = done;
-        let rest = pieces.into_iter().map(|piece| {
-            let (_, rest) = piece.split_at(skip.min(piece.len()));
-            skip -= piece.len() - rest.len();
-            rest
-        });
-        rest.filter(|piece| !piece.is_empty()).collect()
-    }
-}
 
 /// Where the bulk bytes of a request go.
 pub(super) struct Goal {
@@ -509,58 +463,6 @@ fn rename(session: &Session, who: &Subject, from: &[u8], to: &[u8]) -> Result<()
         return denied(to);
     }
     dir.fs.rename(dir.object, name, into.object, new_name).map_err(told)
-}
-
-/// For so many bytes of a file, and for what reading them takes: a record as it is stored, and as it is, where a part
-/// of it is wanted.
-fn memory_for(handle: &Handle, length: usize, supply: Supply<'_>) -> Option<Grant> {
-    let record = u64::from(handle.place.fs.record_size());
-    supply.grant(2 * length as u64 + 2 * record)
-}
-
-fn read(handle: &Handle, offset: u64, length: usize, supply: Supply<'_>) -> Result<Bulk> {
-    let length = length.min(BULK_MAX);
-    let Place { fs, object } = &handle.place;
-    // Of what is there already only its records are held.
-    if let Some(lent) = fs.lend_kept(*object, offset, length).map_err(told)?
-        && let Some(memory) = supply.grant_now(lent.memory_bytes())
-    {
-        return Ok(Bulk { bytes: Bytes::Lent(lent), _memory: Some(memory) });
-    }
-    let memory = memory_for(handle, length, supply);
-    let granted = memory.as_ref().map_or(0, Grant::bytes);
-    let bytes = match fs.lend(*object, offset, length).map_err(told)? {
-        Some(lent) if lent.memory_bytes() <= granted => Bytes::Lent(lent),
-        _ => {
-            let mut buf = supply.buffers.get(length);
-            let length = fs.read(*object, offset, &mut buf).map_err(told)?;
-            Bytes::Read(buf, length)
-        }
-    };
-    Ok(Bulk { bytes, _memory: memory })
-}
-
-fn read_all(handle: &Handle, pieces: &[(u64, u32)], supply: Supply<'_>) -> Result<Bulk> {
-    if pieces.len() > PIECES_MAX {
-        let count = pieces.len();
-        return fail(code::INVAL, format!("{count} pieces at once; the most is {PIECES_MAX}"));
-    }
-    let length = pieces.iter().fold(0usize, |sum, (_, len)| sum.saturating_add(*len as usize));
-    if length > BULK_MAX {
-        return fail(code::INVAL, format!("{length} bytes at once; the most is {BULK_MAX}"));
-    }
-    let memory = memory_for(handle, length, supply);
-    let mut buf = supply.buffers.get(length);
-    let mut rest = &mut buf[..length];
-    for (offset, len) in pieces {
-        let (now, later) = rest.split_at_mut(*len as usize);
-        let got = handle.place.fs.read(handle.place.object, *offset, now).map_err(told)?;
-        if got < now.len() {
-            return fail(29, "a piece lies beyond the end of the file");
-        }
-        rest = later;
-    }
-    Ok(Bulk { bytes: Bytes::Read(buf, length), _memory: memory })
 }
 
 fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Reply> {

@@ -22,6 +22,7 @@ use store::{Block, Bytes, Flight, Member, Stream, Streams};
 
 use super::Object;
 use super::parents::Parents;
+use super::prepared::Prepared;
 use super::read::Source;
 use crate::error::Result;
 
@@ -40,10 +41,11 @@ const BOLDNESS: u64 = 32;
 #[derive(Default)]
 pub(super) struct Ahead {
     /// Where the last read ended.
-    next: u64,
+    pub(super) next: u64,
     /// Bytes read in sequence up to there.
-    run: u64,
+    pub(super) run: u64,
     stream: Option<Arc<Windows>>,
+    pub(super) prepared: Option<Arc<Prepared>>,
 }
 
 /// What is under way for a stream, or has arrived.
@@ -140,17 +142,20 @@ impl Object {
         length: u64,
         read: impl FnOnce(&mut Inner, u64) -> Result<R>,
     ) -> Result<Option<R>> {
-        if !self.store.is_on_disks() || length == 0 {
+        if length == 0 {
             return Ok(None);
         }
         // Two who read the same file at once are no stream.
         let Some(mut ahead) = self.ahead.try_lock() else { return Ok(None) };
         if ahead.next != offset {
-            *ahead = Ahead { next: offset + length, run: length, stream: None };
+            *ahead = Ahead { next: offset + length, run: length, ..Ahead::default() };
             return Ok(None);
         }
         ahead.next = offset + length;
         ahead.run += length;
+        if !self.store.is_on_disks() {
+            return Ok(None);
+        }
         let size = u64::from(self.block_size()?);
         // Nothing is left to look ahead for.
         if ahead.stream.is_none() && ahead.next / size > self.max_block()? {
@@ -173,8 +178,7 @@ impl Object {
 
     /// Bytes were read elsewhere: a stream that gets there goes on behind them.
     pub(super) fn read_on(&self, offset: u64, length: u64) {
-        if self.store.is_on_disks()
-            && let Some(mut ahead) = self.ahead.try_lock()
+        if let Some(mut ahead) = self.ahead.try_lock()
             && ahead.next == offset
         {
             ahead.next += length;
