@@ -414,6 +414,71 @@ fn who_waits_together_waits_for_one_write() {
     assert!((4..=24).contains(&flushes), "{flushes} flushes for 64 fsyncs");
 }
 
+/// A log asks for a txg when it has become long, and whoever would make it longer than can be replayed waits for that.
+#[test]
+fn no_log_becomes_too_long_to_be_replayed() {
+    const WRITE: usize = 32 << 10;
+    // What such a write takes in a log.
+    const BLOCK: u64 = 36 << 10;
+    let shape = Shape { disk_bytes: 320 << 20, ..STRIPE };
+    let set = SimSet::new(shape.disks, shape.disk_bytes);
+    let (pool, fs, object) = warm(&set, shape);
+    let millis = std::time::Duration::from_millis;
+    let txg = pool.open_txg().unwrap();
+    let asks = |fs: &Filesystem, number: u64| {
+        fs.write(object, 0, &[number as u8; WRITE]).unwrap();
+        fs.fsync(object).unwrap();
+    };
+    (0..(33 << 20) / BLOCK).for_each(|number| asks(&fs, number));
+    let comes = (0..2000).any(|_| {
+        rt::time::sleep(millis(5));
+        pool.open_txg().unwrap() > txg
+    });
+    assert!(comes, "no txg for a log of 33 MiB");
+    // One that does not come to its end.
+    let (begun, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (theirs, begins, ends) = (pool.clone(), begun.clone(), over.clone());
+    let stuck = rt::thread::spawn("stuck", move || {
+        let task = move |_: &_| {
+            begins.store(true, Ordering::SeqCst);
+            while !ends.load(Ordering::SeqCst) {
+                rt::time::sleep(millis(5));
+            }
+            Ok(())
+        };
+        theirs.task(task).unwrap();
+    });
+    while !begun.load(Ordering::SeqCst) {
+        rt::time::sleep(millis(1));
+    }
+    let fs = Arc::new(fs);
+    let (theirs, count) = (fs.clone(), Arc::new(rt::sync::atomic::AtomicU64::new(0)));
+    let done = count.clone();
+    let asking = rt::thread::spawn("asking", move || {
+        for number in 0..(70 << 20) / BLOCK {
+            asks(&theirs, number);
+            done.store(number, Ordering::SeqCst);
+        }
+    });
+    let mut before = u64::MAX;
+    while before != count.load(Ordering::SeqCst) {
+        before = count.load(Ordering::SeqCst);
+        rt::time::sleep(millis(1000));
+    }
+    let logged = before * BLOCK;
+    assert!((40 << 20..50 << 20).contains(&logged), "{} MiB of log", logged >> 20);
+    let left = as_it_is(&set);
+    over.store(true, Ordering::SeqCst);
+    stuck.join();
+    asking.join();
+    drop((fs, pool));
+    let (_pool, fs) = replayed(&left);
+    let mut seen = [0; WRITE];
+    fs.read(object, 0, &mut seen).unwrap();
+    let is = |number: u64| seen.iter().all(|byte| *byte == number as u8);
+    assert!(is(before) || is(before + 1), "not the last that was stable");
+}
+
 /// Only what was asked for, and the names, are in a log.
 #[test]
 fn nobody_pays_for_what_he_did_not_ask_for() {
