@@ -12,7 +12,7 @@ use format::zil::ZilHeader;
 use format::znode::Pflags;
 use fs::{Attrs, Filesystem, NewObject, Who, mode};
 use pool::{Pool, Stored};
-use rt::sync::atomic::{AtomicBool, Ordering};
+use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex};
 use rt::{Rng, Workers};
 use testkit::data::{Data, Look};
@@ -417,15 +417,15 @@ fn who_waits_together_waits_for_one_write() {
 /// A log asks for a txg when it has become long, and whoever would make it longer than can be replayed waits for that.
 #[test]
 fn no_log_becomes_too_long_to_be_replayed() {
-    const WRITE: usize = 32 << 10;
+    const WRITE: usize = 100;
     // What such a write takes in a log.
-    const BLOCK: u64 = 36 << 10;
+    const BLOCK: u64 = 4 << 10;
     let shape = Shape { disk_bytes: 320 << 20, ..STRIPE };
     let set = SimSet::new(shape.disks, shape.disk_bytes);
     let (pool, fs, object) = warm(&set, shape);
     let millis = std::time::Duration::from_millis;
     let txg = pool.open_txg().unwrap();
-    let asks = |fs: &Filesystem, number: u64| {
+    let asks = move |fs: &Filesystem, number: u64| {
         fs.write(object, 0, &[number as u8; WRITE]).unwrap();
         fs.fsync(object).unwrap();
     };
@@ -439,20 +439,20 @@ fn no_log_becomes_too_long_to_be_replayed() {
     let (begun, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (theirs, begins, ends) = (pool.clone(), begun.clone(), over.clone());
     let stuck = rt::thread::spawn("stuck", move || {
-        let task = move |_: &_| {
+        let stays = theirs.task(move |_| {
             begins.store(true, Ordering::SeqCst);
             while !ends.load(Ordering::SeqCst) {
                 rt::time::sleep(millis(5));
             }
             Ok(())
-        };
-        theirs.task(task).unwrap();
+        });
+        stays.unwrap();
     });
     while !begun.load(Ordering::SeqCst) {
         rt::time::sleep(millis(1));
     }
     let fs = Arc::new(fs);
-    let (theirs, count) = (fs.clone(), Arc::new(rt::sync::atomic::AtomicU64::new(0)));
+    let (theirs, count) = (fs.clone(), Arc::new(AtomicU64::new(0)));
     let done = count.clone();
     let asking = rt::thread::spawn("asking", move || {
         for number in 0..(70 << 20) / BLOCK {
