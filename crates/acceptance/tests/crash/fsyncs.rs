@@ -414,6 +414,84 @@ fn who_waits_together_waits_for_one_write() {
     assert!((4..=24).contains(&flushes), "{flushes} flushes for 64 fsyncs");
 }
 
+/// The sync of a txg that does not come to its end by itself.
+struct Stuck {
+    over: Arc<AtomicBool>,
+    thread: rt::thread::JoinHandle<()>,
+}
+
+impl Stuck {
+    fn begin(pool: &Arc<Pool>) -> Stuck {
+        let (begun, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (theirs, begins, ends) = (pool.clone(), begun.clone(), over.clone());
+        let body = move || {
+            let stays = theirs.task(move |_| {
+                begins.store(true, Ordering::SeqCst);
+                while !ends.load(Ordering::SeqCst) {
+                    rt::time::sleep(std::time::Duration::from_millis(1));
+                }
+                Ok(())
+            });
+            stays.unwrap();
+        };
+        let thread = rt::thread::spawn("stuck", body);
+        while !begun.load(Ordering::SeqCst) {
+            rt::time::sleep(std::time::Duration::from_millis(1));
+        }
+        Stuck { over, thread }
+    }
+
+    fn end(self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.thread.join();
+    }
+}
+
+/// What is made stable while the txg before its own is synced is not superfluous with that one.
+#[test]
+fn what_comes_while_a_txg_is_synced_does_not_go_with_it() {
+    let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+    let (pool, first, others) = warm(&set, STRIPE);
+    pool.create_filesystem("tank/later", Default::default(), fs::make_filesystem).unwrap();
+    let fs = Filesystem::open(&pool, "tank/later").unwrap();
+    let new = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+    let object = fs.create_with(fs.root(), b"file", &new, &[1; 2000]).unwrap();
+    for _ in 0..3 {
+        fs.write(object, 0, &[2; 100]).unwrap();
+        fs.fsync(object).unwrap();
+    }
+    let millis = std::time::Duration::from_millis;
+    for turn in 1..6u8 {
+        fs.write(object, 0, &[turn; 100]).unwrap();
+        first.write(others, 0, &[turn; 100]).unwrap();
+        // The first to be synced takes long: it is not yet said with which block the log of the other begins.
+        set.disk(0).inject(Fault::new(Kind::Slow(millis(200)), On::Writes).times(1));
+        let (theirs, txg) = (pool.clone(), pool.open_txg().unwrap());
+        let sync = rt::thread::spawn("sync", move || _ = theirs.sync().unwrap());
+        while pool.open_txg().unwrap() == txg {
+            rt::time::sleep(millis(1));
+        }
+        rt::time::sleep(millis(20));
+        // In one block of the log, or several.
+        let size = [100, 300_000][usize::from(turn) % 2];
+        let mut wanted = vec![turn; 100];
+        for number in 0..turn {
+            let bytes = vec![10 * turn + number; size];
+            fs.write(object, wanted.len() as u64, &bytes).unwrap();
+            fs.fsync(object).unwrap();
+            wanted.extend(bytes);
+        }
+        sync.join();
+        let left = as_it_is(&set);
+        check::verified(&left, &rig::all(&left)).unwrap_or_else(|e| panic!("turn {turn}: {e}"));
+        let (pool, _) = replayed(&left);
+        let fs = Filesystem::open(&pool, "tank/later").unwrap();
+        let mut seen = vec![0; wanted.len()];
+        assert_eq!(fs.read(object, 0, &mut seen).unwrap(), seen.len(), "turn {turn}");
+        assert!(seen == wanted, "turn {turn}");
+    }
+}
+
 /// A log asks for a txg when it has become long, and whoever would make it longer than can be replayed waits for that.
 #[test]
 fn no_log_becomes_too_long_to_be_replayed() {
@@ -435,22 +513,7 @@ fn no_log_becomes_too_long_to_be_replayed() {
         pool.open_txg().unwrap() > txg
     });
     assert!(comes, "no txg for a log of 33 MiB");
-    // One that does not come to its end.
-    let (begun, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (theirs, begins, ends) = (pool.clone(), begun.clone(), over.clone());
-    let stuck = rt::thread::spawn("stuck", move || {
-        let stays = theirs.task(move |_| {
-            begins.store(true, Ordering::SeqCst);
-            while !ends.load(Ordering::SeqCst) {
-                rt::time::sleep(millis(5));
-            }
-            Ok(())
-        });
-        stays.unwrap();
-    });
-    while !begun.load(Ordering::SeqCst) {
-        rt::time::sleep(millis(1));
-    }
+    let stuck = Stuck::begin(&pool);
     let fs = Arc::new(fs);
     let (theirs, count) = (fs.clone(), Arc::new(AtomicU64::new(0)));
     let done = count.clone();
@@ -468,8 +531,7 @@ fn no_log_becomes_too_long_to_be_replayed() {
     let logged = before * BLOCK;
     assert!((40 << 20..50 << 20).contains(&logged), "{} MiB of log", logged >> 20);
     let left = as_it_is(&set);
-    over.store(true, Ordering::SeqCst);
-    stuck.join();
+    stuck.end();
     asking.join();
     drop((fs, pool));
     let (_pool, fs) = replayed(&left);
