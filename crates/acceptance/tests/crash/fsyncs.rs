@@ -5,7 +5,8 @@
 //!
 //! Seen red: without the flush of a log block (162 of 360 cuts), with its space in the space maps at once (15, and
 //! leaks), with no txg held while it is written (4, and a leak), with blocks that go one txg early (13), without the
-//! data of what is moved, or of what is made, and with what is told of files that are gone.
+//! data of what is moved, or of what is made, and with what is told of files that are gone; with a log as long as it
+//! likes, or that asks for no txg, and with blocks that go with the txg in which they were taken.
 
 use device::sim::{Cut, Fault, Image, Kind, Log, On, SimDisk, SimSet};
 use format::zil::ZilHeader;
