@@ -22,7 +22,7 @@ const DIRTY_MAX_BYTES: u64 = 320 << 20;
 const DIRTY_PER_DISK_BYTES: u64 = 48 << 20;
 /// Bytes that are read ahead, at most.
 const AHEAD_BYTES: u64 = 4 << 30;
-/// The same where nothing is read ahead but by those who ask for it.
+/// The same where disks have no queues: whoever asks reads ahead himself, a mebibyte of each file.
 const AHEAD_OF_FILES_BYTES: u64 = 768 << 20;
 /// Bytes that a worker takes at a time to write them: to files, and to disks at most.
 const RUN_BYTES: (u64, u64) = (1 << 20, 16 << 20);

@@ -415,39 +415,6 @@ fn who_waits_together_waits_for_one_write() {
     assert!((4..=24).contains(&flushes), "{flushes} flushes for 64 fsyncs");
 }
 
-/// The sync of a txg that does not come to its end by itself.
-struct Stuck {
-    over: Arc<AtomicBool>,
-    thread: rt::thread::JoinHandle<()>,
-}
-
-impl Stuck {
-    fn begin(pool: &Arc<Pool>) -> Stuck {
-        let (begun, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (theirs, begins, ends) = (pool.clone(), begun.clone(), over.clone());
-        let body = move || {
-            let stays = theirs.task(move |_| {
-                begins.store(true, Ordering::SeqCst);
-                while !ends.load(Ordering::SeqCst) {
-                    rt::time::sleep(std::time::Duration::from_millis(1));
-                }
-                Ok(())
-            });
-            stays.unwrap();
-        };
-        let thread = rt::thread::spawn("stuck", body);
-        while !begun.load(Ordering::SeqCst) {
-            rt::time::sleep(std::time::Duration::from_millis(1));
-        }
-        Stuck { over, thread }
-    }
-
-    fn end(self) {
-        self.over.store(true, Ordering::SeqCst);
-        self.thread.join();
-    }
-}
-
 /// What is made stable while the txg before its own is synced is not superfluous with that one.
 #[test]
 fn what_comes_while_a_txg_is_synced_does_not_go_with_it() {
@@ -490,6 +457,39 @@ fn what_comes_while_a_txg_is_synced_does_not_go_with_it() {
         let mut seen = vec![0; wanted.len()];
         assert_eq!(fs.read(object, 0, &mut seen).unwrap(), seen.len(), "turn {turn}");
         assert!(seen == wanted, "turn {turn}");
+    }
+}
+
+/// The sync of a txg that does not come to its end by itself.
+struct Stuck {
+    over: Arc<AtomicBool>,
+    thread: rt::thread::JoinHandle<()>,
+}
+
+impl Stuck {
+    fn begin(pool: &Arc<Pool>) -> Stuck {
+        let (begun, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (theirs, begins, ends) = (pool.clone(), begun.clone(), over.clone());
+        let body = move || {
+            let stays = theirs.task(move |_| {
+                begins.store(true, Ordering::SeqCst);
+                while !ends.load(Ordering::SeqCst) {
+                    rt::time::sleep(std::time::Duration::from_millis(1));
+                }
+                Ok(())
+            });
+            stays.unwrap();
+        };
+        let thread = rt::thread::spawn("stuck", body);
+        while !begun.load(Ordering::SeqCst) {
+            rt::time::sleep(std::time::Duration::from_millis(1));
+        }
+        Stuck { over, thread }
+    }
+
+    fn end(self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.thread.join();
     }
 }
 

@@ -334,7 +334,7 @@ fn what_is_prepared_is_read_once() {
     assert!(prepared > pieces / 2, "{prepared} of {pieces}");
 }
 
-/// What is written, cut, synced or rolled back after it was prepared is read as it is.
+/// What is written, cut or synced after it was prepared is read as it is.
 #[test]
 fn what_is_prepared_is_the_file_as_it_is() {
     let mut data = contents(10, SIZE);
@@ -403,4 +403,33 @@ fn what_cannot_be_prepared_is_told_when_it_is_wanted() {
     assert!(fs.read(object, at as u64, &mut [0; PIECE]).is_err());
     set.disks().iter().for_each(|disk| disk.heal());
     assert!(served(&fs, object, at as u64).0 == data[at..][..PIECE]);
+}
+
+/// What was prepared for who does not come is given back when somebody else waits for memory.
+#[test]
+fn what_is_prepared_for_nobody_is_given_back() {
+    let mut data = vec![0; 4 << 20];
+    Rng::new(13).fill(&mut data);
+    let set = disks_with_file(RAIDZ2, RECORD, &data);
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    let memory = pool.memory().clone();
+    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+    let object = fs.resolve(b"file").unwrap();
+    (0..3).for_each(|piece| drop(served(&fs, object, piece * PIECE as u64)));
+    assert!(memory.held() >= 1 << 20, "nothing was prepared");
+    let others = memory.of(rt::mem::Holder::Clients);
+    let most = memory.max(rt::mem::Class::Normal) - (1 << 19);
+    assert!(others.try_grant(rt::mem::Class::Normal, most).is_none());
+    // As long as a reader may take.
+    rt::time::sleep(std::time::Duration::from_millis(1100));
+    let waiting = rt::thread::spawn("waiting", move || {
+        drop(others.grant(rt::mem::Class::Normal, most).unwrap());
+    });
+    let gone = (0..1000).any(|_| {
+        rt::time::sleep(std::time::Duration::from_millis(10));
+        memory.held() < 64 << 10
+    });
+    assert!(gone, "{} bytes are held", memory.held());
+    waiting.join();
+    assert!(served(&fs, object, 3 * PIECE as u64).0 == data[3 * PIECE..][..PIECE]);
 }

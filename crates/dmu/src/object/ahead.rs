@@ -1,6 +1,6 @@
 //! Reading ahead: a file that is read from one end to the other is read from disks in large pieces.
 //!
-//! Place: in front of [`Object::read`], for pools on disks; in memory there is nothing to gain.
+//! Place: in front of [`Object::read`], for pools on disks; those in memory have [`super::prepared`].
 //! The one idea: when a read goes on where the last one ended, the disks are asked for the pieces to come, and
 //! work on them while the reader is served from those that have arrived. The further he has come, the more is
 //! asked for. A disk that has to seek 8 ms for each of thirty streams is busy with data for as long
@@ -45,6 +45,7 @@ pub(super) struct Ahead {
     /// Bytes read in sequence up to there.
     pub(super) run: u64,
     stream: Option<Arc<Windows>>,
+    /// The same where disks have no queues.
     pub(super) prepared: Option<Arc<Prepared>>,
 }
 

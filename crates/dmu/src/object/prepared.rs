@@ -91,6 +91,7 @@ impl Object {
         has_room(end)
     }
 
+    /// Reads so many bytes, if they are whole records, on disk alone.
     fn read_for_later(&self, offset: u64, length: usize) -> Option<Piece> {
         let size = u64::from(self.block_size().ok()?);
         let (first, count) = (offset / size, length as u64 / size);
