@@ -18,7 +18,7 @@ use crate::inbox::Inbox;
 use crate::trays::{Other, Trays};
 
 /// How long it is looked for, at most: about as long as a client thinks between two requests.
-const LOOK: Duration = Duration::from_micros(150);
+const LOOK: Duration = Duration::from_micros(300);
 /// Who sleeps is woken so much later, at most.
 const WAKING: Duration = Duration::from_micros(50);
 

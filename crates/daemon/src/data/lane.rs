@@ -232,7 +232,7 @@ impl<'a> Lane<'a> {
         let Some(trays) = self.beside.as_ref().map(|beside| &beside.trays) else { return false };
         trays.look();
         rt::thread::yield_now();
-        trays.leave(&mut self.inbox).is_none() && self.inbox.is_empty()
+        trays.take(&mut self.inbox).is_none() && self.inbox.is_empty()
     }
 
     /// Waits for a request; false: the client has gone.
@@ -358,8 +358,8 @@ impl<'a> Lane<'a> {
         match (way, bulk, &mut self.beside) {
             (Way::Pipe, Some(bulk), Some(beside)) => {
                 let done = beside.lend(bulk, clock)?;
-                clock.write(self.stream, &[&frame])?;
-                beside.lend_rest(done)
+                self.say(clock, &[&frame])?;
+                self.beside.as_ref().map_or(Ok(()), |beside| beside.lend_rest(done))
             }
             (Way::Bay, Some(bulk), Some(beside)) => match beside.trays.fill(&bulk.pieces(0)) {
                 true => self.say(clock, &[&frame]),
