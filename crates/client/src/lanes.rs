@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use rt::sync::{Arc, Condvar, Mutex};
 use rt::time::{Instant, now};
-use wire::{Answer, Cores, ENDING, Hello, Reply, Request, Session, Way, encode};
+use wire::{Answer, ENDING, Hello, Reply, Request, Session, Way, encode};
 
 use crate::error::{Error, Result, code};
-use crate::lane::{Broken, Lane};
+use crate::lane::{Broken, Crowd, Lane};
 
 /// How often a server that has gone is looked for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -218,7 +218,7 @@ impl Client {
             None if may_connect => self.take(Duration::ZERO).ok()?,
             None => return None,
         };
-        if !lane.is_of_few || lane.epoch != epoch {
+        if !lane.crowd.is_few || lane.epoch != epoch {
             self.put_back(lane);
             return None;
         }
@@ -405,7 +405,7 @@ impl Client {
     /// A connection that is in use from now on.
     fn of_few(&self, mut lane: Lane, state: &State) -> Lane {
         let in_use = state.count - state.idle.len();
-        (lane.is_of_few, lane.cores) = few_and_cores(in_use, state.begun.len(), self.cores);
+        lane.crowd = Crowd::of(in_use, state.begun.len(), self.cores);
         lane
     }
 
@@ -522,27 +522,4 @@ impl State {
 /// A request as it is sent. One that is too long is nobody's fault but that of who asks, and no lane's.
 fn framed(request: &Request, bulk: &[u8]) -> Result<Vec<u8>> {
     encode(request, bulk.len(), Way::Behind).map_err(|why| Error::new(code::E2BIG, why.to_string()))
-}
-
-/// Are so many connections in use few on so many cores, where nobody waits yet for what was `begun` on some, and what does who
-/// waits on one know of cores?
-fn few_and_cores(in_use: usize, begun: usize, cores: usize) -> (bool, Cores) {
-    let are_enough = 2 * in_use <= cores;
-    (in_use <= cores + begun, if are_enough { Cores::Enough } else { Cores::TooFew })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_connections_have_a_core_each_and_enough_cores_are_two_for_each() {
-        assert_eq!(few_and_cores(1, 0, 1), (true, Cores::TooFew));
-        assert_eq!(few_and_cores(1, 0, 2), (true, Cores::Enough));
-        assert_eq!(few_and_cores(2, 0, 2), (true, Cores::TooFew));
-        assert_eq!(few_and_cores(3, 0, 2), (false, Cores::TooFew));
-        assert_eq!(few_and_cores(3, 1, 2), (true, Cores::TooFew));
-        assert_eq!(few_and_cores(24, 0, 48), (true, Cores::Enough));
-        assert_eq!(few_and_cores(49, 0, 48), (false, Cores::TooFew));
-    }
 }
