@@ -433,3 +433,30 @@ fn what_is_prepared_for_nobody_is_given_back() {
     waiting.join();
     assert!(served(&fs, object, 3 * PIECE as u64).0 == data[3 * PIECE..][..PIECE]);
 }
+
+/// What was prepared before a rollback is nobody's: who has the file open hears that it is gone, who opens it anew reads the
+/// snapshot's.
+#[test]
+fn what_is_prepared_goes_with_a_rollback() {
+    let old = contents(14, SIZE);
+    let set = disks_with_file(RAIDZ2, RECORD, &old);
+    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    let before = Filesystem::open(&pool, rig::POOL).unwrap();
+    let object = before.resolve(b"file").unwrap();
+    let snapshot = format!("{}@old", rig::POOL);
+    pool.snapshot(&[snapshot.clone()], &[]).unwrap();
+    let mut new = vec![0; 2 << 20];
+    Rng::new(15).fill(&mut new);
+    before.write(object, 0, &new).unwrap();
+    pool.sync().unwrap();
+    let were_prepared = [0, 1, 2].map(|piece| served(&before, object, piece * PIECE as u64).1);
+    assert_eq!(were_prepared, [false, false, true]);
+    pool.rollback(&snapshot).unwrap();
+    let at = 3 * PIECE;
+    let left = before.prepared(object, at as u64, PIECE).map(|left| left.is_some());
+    assert_eq!(left.map_err(|e| e.errno()), Err(fs::code::STALE));
+    let after = Filesystem::open(&pool, rig::POOL).unwrap();
+    for at in (0..2 << 20).step_by(PIECE) {
+        assert!(served(&after, object, at as u64).0 == old[at..][..PIECE], "bytes from {at} on");
+    }
+}
