@@ -444,7 +444,7 @@ fn what_is_prepared_goes_with_a_rollback() {
     let before = Filesystem::open(&pool, rig::POOL).unwrap();
     let object = before.resolve(b"file").unwrap();
     let snapshot = format!("{}@old", rig::POOL);
-    pool.snapshot(&[snapshot.clone()], &[]).unwrap();
+    pool.snapshot(std::slice::from_ref(&snapshot), &[]).unwrap();
     let mut new = vec![0; 2 << 20];
     Rng::new(15).fill(&mut new);
     before.write(object, 0, &new).unwrap();
