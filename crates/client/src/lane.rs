@@ -11,45 +11,16 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use wire::{
-    Answer, BAY_LEAST, Cores, HEADER, Head, Hello, Inbox, Look, PIPE_LEAST, SEND_BUFFER, Way,
-    decode, greeting,
+    Answer, BAY_LEAST, HEADER, Head, Hello, Inbox, Look, PIPE_LEAST, SEND_BUFFER, Way, decode,
+    greeting,
 };
 
 use crate::beside::{Beside, Welcome};
+use crate::crowd::Crowd;
 use wire::trays::Trays;
 
 /// Answers that are left on one connection for later, at most: the socket holds them all.
 const OWED_MAX: usize = 64;
-
-/// The connections of a client that are in use, and the machine's cores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crowd {
-    /// No more than there are cores.
-    pub(crate) is_few: bool,
-    /// Are there enough for both sides of all of them?
-    cores: Cores,
-    /// And for whoever hears from us what we have read?
-    cores_for_three: Cores,
-}
-
-impl Default for Crowd {
-    fn default() -> Crowd {
-        Crowd { is_few: false, cores: Cores::Unknown, cores_for_three: Cores::Unknown }
-    }
-}
-
-impl Crowd {
-    /// So many connections are in use; nobody waits yet for what was `begun` on some.
-    pub(crate) fn of(in_use: usize, begun: usize, cores: usize) -> Crowd {
-        let enough_for =
-            |each: usize| if each * in_use <= cores { Cores::Enough } else { Cores::TooFew };
-        Crowd {
-            is_few: in_use <= cores + begun,
-            cores: enough_for(2),
-            cores_for_three: enough_for(3),
-        }
-    }
-}
 
 /// One connection.
 pub(crate) struct Lane {
@@ -138,7 +109,7 @@ impl Lane {
             broken => broken,
         })?;
         // Whose answer is owed comes first, and over the socket.
-        let looks_now = self.crowd.is_few && self.owed.is_empty() && self.look.is_likely();
+        let looks_now = self.crowd.is_few() && self.owed.is_empty() && self.look.is_likely();
         self.trays().filter(|_| looks_now).inspect(|trays| trays.look());
         self.ask(frame, bulk).map_err(|broken| self.unless_unheard(broken))
     }
@@ -164,11 +135,9 @@ impl Lane {
 
     fn answered(&mut self, to: &mut [u8]) -> Result<(Answer, usize), Broken> {
         self.take_owed()?;
-        if self.crowd.is_few && self.inbox.is_empty() {
+        if self.crowd.is_few() && self.inbox.is_empty() {
             let trays = self.beside.as_ref().map(|beside| &beside.trays);
-            let Crowd { cores, cores_for_three, .. } = self.crowd;
-            // Who reads so much passes it on, mostly, and what lies in the caches of a core is passed on there at least cost.
-            let cores = if to.len() >= PIPE_LEAST { cores_for_three } else { cores };
+            let cores = self.crowd.cores(to.len());
             let found = self.look.over(&self.stream, trays, &mut self.inbox, cores);
             if found.is_none() {
                 let answered = self.answer(to);
@@ -203,7 +172,7 @@ impl Lane {
             return beside.lend_all(&self.stream, &bulk[done..]).map_err(Broken::Unanswered);
         }
         // Its memory is there for few.
-        match self.crowd.is_few && bulk.len() >= BAY_LEAST && beside.trays.fill(&[bulk]) {
+        match self.crowd.is_few() && bulk.len() >= BAY_LEAST && beside.trays.fill(&[bulk]) {
             true => say(&[&head(Way::Bay), part]),
             false => say(&[frame, bulk]),
         }
@@ -306,28 +275,4 @@ fn answer(stream: &mut impl std::io::Read, inbox: &mut Inbox) -> Result<(Head, A
     inbox.take(stream, &mut message).map_err(Broken::Unanswered)?;
     let answer = decode(&message).map_err(|why| Broken::Senseless(why.to_string()))?;
     Ok((head, answer))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_connections_have_a_core_each_and_enough_cores_are_two_for_each_or_three() {
-        use Cores::{Enough, TooFew};
-        for (in_use, begun, cores, is_few, for_two, for_three) in [
-            (1, 0, 1, true, TooFew, TooFew),
-            (1, 0, 2, true, Enough, TooFew),
-            (1, 0, 3, true, Enough, Enough),
-            (2, 0, 2, true, TooFew, TooFew),
-            (3, 0, 2, false, TooFew, TooFew),
-            (3, 1, 2, true, TooFew, TooFew),
-            (16, 0, 48, true, Enough, Enough),
-            (24, 0, 48, true, Enough, TooFew),
-            (49, 0, 48, false, TooFew, TooFew),
-        ] {
-            let crowd = Crowd { is_few, cores: for_two, cores_for_three: for_three };
-            assert_eq!(Crowd::of(in_use, begun, cores), crowd, "{in_use} of {cores}");
-        }
-    }
 }

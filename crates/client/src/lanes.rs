@@ -12,8 +12,9 @@ use rt::sync::{Arc, Condvar, Mutex};
 use rt::time::{Instant, now};
 use wire::{Answer, ENDING, Hello, Reply, Request, Session, Way, encode};
 
+use crate::crowd::Crowd;
 use crate::error::{Error, Result, code};
-use crate::lane::{Broken, Crowd, Lane};
+use crate::lane::{Broken, Lane};
 
 /// How often a server that has gone is looked for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -218,7 +219,7 @@ impl Client {
             None if may_connect => self.take(Duration::ZERO).ok()?,
             None => return None,
         };
-        if !lane.crowd.is_few || lane.epoch != epoch {
+        if !lane.crowd.is_few() || lane.epoch != epoch {
             self.put_back(lane);
             return None;
         }

@@ -9,6 +9,7 @@
 
 mod beside;
 pub mod c;
+mod crowd;
 mod error;
 mod file;
 mod lane;

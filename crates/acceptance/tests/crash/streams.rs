@@ -284,6 +284,14 @@ fn many_streams_stay_within_the_cap() {
 
 const PIECE: usize = 64 << 10;
 
+/// The pool on disks without queues, and its file.
+fn opened(set: &SimSet) -> (Arc<Pool>, Filesystem, u64) {
+    let pool = rig::open_to_write(set, &rig::all(set)).unwrap();
+    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
+    let object = fs.resolve(b"file").unwrap();
+    (pool, fs, object)
+}
+
 /// Reads a piece as a server does for its clients; also: was it prepared?
 fn served(fs: &Filesystem, object: u64, at: u64) -> (Vec<u8>, bool) {
     let (seen, was_prepared) = match fs.prepared(object, at, PIECE).unwrap() {
@@ -339,9 +347,7 @@ fn what_is_prepared_is_read_once() {
 fn what_is_prepared_is_the_file_as_it_is() {
     let mut data = contents(10, SIZE);
     let set = disks_with_file(RAIDZ2, RECORD, &data);
-    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
-    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
-    let object = fs.resolve(b"file").unwrap();
+    let (pool, fs, object) = opened(&set);
     let mut rng = Rng::new(11);
     let (mut at, mut prepared) = (0, 0);
     for turn in 0..testkit::rounds(3000, 50_000) {
@@ -384,9 +390,7 @@ fn what_cannot_be_prepared_is_told_when_it_is_wanted() {
     let mut data = vec![0; 4 << 20];
     Rng::new(12).fill(&mut data);
     let set = disks_with_file(RAIDZ2, RECORD, &data);
-    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
-    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
-    let object = fs.resolve(b"file").unwrap();
+    let (_pool, fs, object) = opened(&set);
     let were_prepared = [0, 0, 1, 2].map(|piece| served(&fs, object, piece * PIECE as u64).1);
     assert_eq!(were_prepared, [false, false, false, true], "one piece makes no stream");
     for disk in 0..3 {
@@ -411,10 +415,8 @@ fn what_is_prepared_for_nobody_is_given_back() {
     let mut data = vec![0; 4 << 20];
     Rng::new(13).fill(&mut data);
     let set = disks_with_file(RAIDZ2, RECORD, &data);
-    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+    let (pool, fs, object) = opened(&set);
     let memory = pool.memory().clone();
-    let fs = Filesystem::open(&pool, rig::POOL).unwrap();
-    let object = fs.resolve(b"file").unwrap();
     (0..3).for_each(|piece| drop(served(&fs, object, piece * PIECE as u64)));
     assert!(memory.held() >= 1 << 20, "nothing was prepared");
     let others = memory.of(rt::mem::Holder::Clients);
@@ -440,9 +442,7 @@ fn what_is_prepared_for_nobody_is_given_back() {
 fn what_is_prepared_goes_with_a_rollback() {
     let old = contents(14, SIZE);
     let set = disks_with_file(RAIDZ2, RECORD, &old);
-    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
-    let before = Filesystem::open(&pool, rig::POOL).unwrap();
-    let object = before.resolve(b"file").unwrap();
+    let (pool, before, object) = opened(&set);
     let snapshot = format!("{}@old", rig::POOL);
     pool.snapshot(std::slice::from_ref(&snapshot), &[]).unwrap();
     let mut new = vec![0; 2 << 20];
