@@ -7,7 +7,7 @@
 //!
 //! Where many ask nobody should look: there is always somebody who has something to do. Where both sides have one core, only one
 //! can be at work: others run at once, and a client that knows of cores for both parts from it. One that knows of a core for
-//! each pair, and of no more, calls the other side to its own.
+//! each pair, and of no more, goes to the server's.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -37,7 +37,7 @@ const TURNS: usize = 4;
 pub enum Cores {
     /// There is one for each side of all connections that are in use: if both sides have the same, they should part.
     Enough,
-    /// There is none to be had without taking it from others: they run at once, and both sides should share one.
+    /// There is none to be had without taking it from others: they run at once, and both sides should share one, the other's.
     TooFew,
     /// It is for the other side to know.
     Unknown,
@@ -87,13 +87,13 @@ impl Look {
         let Some(trays) = trays else {
             return self.at(Cores::Unknown, |_| match inbox.fill_now(socket) {
                 Some(count) => Seen::Came(count),
-                None => Seen::Nothing(Other::Apart),
+                None => Seen::Nothing(Other::Nowhere),
             });
         };
         trays.look();
         let mut turn = 0;
         let found = self.at(cores, |for_long| {
-            let other = trays.meet(cores == Cores::TooFew);
+            let other = trays.meet();
             let (glances, pauses) = match for_long {
                 // Nothing comes before others have run.
                 _ if other == Other::Beside || cores == Cores::TooFew => (1, 0),
@@ -141,7 +141,9 @@ impl Look {
                 Seen::Nothing(Other::Beside) if cores == Cores::Enough && self.parting.is_due() => {
                     return None;
                 }
-                Seen::Nothing(Other::Calls(core)) if self.joining.is_due(self.since) => {
+                Seen::Nothing(Other::On(core))
+                    if cores == Cores::TooFew && self.joining.is_due(self.since) =>
+                {
                     rt::thread::move_to(core);
                 }
                 Seen::Nothing(_) => {}
@@ -196,8 +198,9 @@ impl Parting {
     }
 }
 
-/// When to go to the core that the other side calls from: where there are not enough for all, each pair is to have one, or one
-/// that works without a pause keeps another's other half from its core.
+/// When to go to the other side's core: where there are not enough for all, each pair is to have one, or one that works without
+/// a pause keeps another's other half from its core. The client goes, whom the system has taken to the core of who woke it, its
+/// own client's maybe; the server is woken by the client alone.
 #[derive(Debug, Default)]
 struct Joining(Option<Instant>);
 
@@ -332,32 +335,32 @@ mod tests {
     }
 
     #[test]
-    fn who_has_too_few_cores_calls_the_other_side_to_its_own() {
+    fn who_has_too_few_cores_goes_to_the_other_side() {
         let (socket, _other) = UnixStream::pair().unwrap();
         let (server, memory) = Trays::new().unwrap();
         let client = Trays::of(&memory).unwrap();
-        let over = |trays: &Trays, cores| {
-            let found = Look::default().over(&socket, Some(trays), &mut Inbox::default(), cores);
-            assert_eq!(found, None);
-            core()
-        };
         // This thread may be moved on in between, but not each time.
         let moves_to = |to: usize| (0..100).any(|_| (move_to(to), core()).1 == to);
         let cores: Vec<usize> = (0..1024).filter(|core| moves_to(*core)).take(2).collect();
         // With one core there is nowhere to go.
         let [here, there] = cores[..] else { return };
-        let meets = |cores| {
-            move_to(here);
-            let called_to = over(&client, cores);
-            move_to(there);
-            (called_to, over(&server, Cores::Unknown)) == (here, here)
+        let looks = |trays: &Trays, from, cores| {
+            move_to(from);
+            let found = Look::default().over(&socket, Some(trays), &mut Inbox::default(), cores);
+            assert_eq!(found, None);
+            core()
         };
-        assert!((0..100).any(|_| meets(Cores::TooFew)));
-        assert!((0..100).any(|_| !meets(Cores::Enough)));
+        let meet = |cores, at| {
+            (0..100).any(|_| {
+                looks(&server, there, Cores::Unknown) == there && looks(&client, here, cores) == at
+            })
+        };
+        assert!(meet(Cores::TooFew, there));
+        assert!(meet(Cores::Enough, here) && meet(Cores::Unknown, here));
     }
 
     #[test]
-    fn who_is_called_goes_at_once_but_not_often() {
+    fn who_goes_goes_at_once_but_not_often() {
         let (mut joining, start) = (Joining::default(), now());
         let due = |at: &u64| joining.is_due(start + Duration::from_micros(*at));
         assert_eq!(
@@ -371,7 +374,7 @@ mod tests {
         let mut look = Look::default();
         assert_eq!(look.at(Cores::Unknown, |_| Seen::Came(1)), Some(1));
         (0..20).for_each(|_| {
-            assert_eq!(look.at(Cores::Unknown, |_| Seen::<u8>::Nothing(Other::Apart)), None);
+            assert_eq!(look.at(Cores::Unknown, |_| Seen::<u8>::Nothing(Other::Nowhere)), None);
             look.soon = Duration::ZERO;
             look.came();
         });

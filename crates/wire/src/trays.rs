@@ -4,8 +4,7 @@
 //! The one idea: each tray has a word that says whether its owner looks. Only then is anything laid there, and whoever stops
 //! looking finds out in the same step whether something was. So nobody sleeps beside a message, and what is laid down while
 //! nobody looks goes through the socket, as all that is larger does. It saves the system's part of a message: two calls and
-//! two copies, which is as long as a small request takes. Behind its word each owner says on which core
-//! it looks, and whether it calls the other there.
+//! two copies, which is as long as a small request takes. Behind its word each owner says on which core it looks.
 //!
 //! What lies in a bay is for the message that says so, however that comes. Since a connection carries one request at a time, who
 //! may speak has the other side's bay.
@@ -56,10 +55,10 @@ const THERE: u32 = 2;
 pub enum Other {
     /// On our core.
     Beside,
-    /// On this one, and calls us there.
-    Calls(usize),
-    /// Elsewhere, or nowhere yet.
-    Apart,
+    /// On this one.
+    On(usize),
+    /// Nowhere yet.
+    Nowhere,
 }
 
 /// Both trays, as one side has them.
@@ -191,22 +190,20 @@ impl Trays {
         Ok(())
     }
 
-    /// Says on which core we look, before others run there, and whether we call the other side to it; where is that, as far
-    /// as is known?
+    /// Says on which core we look, before others run there; where does the other side, as far as is known?
     #[must_use]
-    pub fn meet(&self, calls: bool) -> Other {
+    pub fn meet(&self) -> Other {
         // One more, since none is 0.
         let ours = rt::thread::core() as u32 + 1;
-        self.place(self.ours).store(ours << 1 | u32::from(calls), Ordering::Relaxed);
-        let place = self.place(self.theirs).load(Ordering::Relaxed);
-        match place >> 1 {
+        self.place(self.ours).store(ours, Ordering::Relaxed);
+        match self.place(self.theirs).load(Ordering::Relaxed) {
+            0 => Other::Nowhere,
             theirs if theirs == ours => Other::Beside,
-            theirs if theirs > 0 && place & 1 == 1 => Other::Calls(theirs as usize - 1),
-            _ => Other::Apart,
+            theirs => Other::On(theirs as usize - 1),
         }
     }
 
-    /// Where the owner of a tray looked: the core and one more, and in the lowest bit whether the other side is called there.
+    /// Where the owner of a tray looked: the core and one more.
     fn place(&self, tray: usize) -> &AtomicU32 {
         // SAFETY: as its word, right behind it, in front of the message.
         unsafe { self.memory.add(tray * TRAY + size_of::<u32>()).cast::<AtomicU32>().as_ref() }
@@ -289,21 +286,15 @@ mod tests {
     }
 
     #[test]
-    fn one_side_knows_where_the_other_looked_and_whether_it_is_called_there() {
+    fn one_side_knows_where_the_other_looked() {
         let (server, client) = both();
-        assert_eq!(client.meet(false), Other::Apart, "the other has not looked yet");
+        assert_eq!(client.meet(), Other::Nowhere);
         // This thread may be moved in between, but not each time.
-        let meet =
-            |calls| server.meet(calls) == Other::Beside && client.meet(calls) == Other::Beside;
-        assert!((0..1000).any(|_| meet(false)) && (0..1000).any(|_| meet(true)));
-        for (place, other) in [
-            (u32::MAX, Other::Calls((u32::MAX >> 1) as usize - 1)),
-            (u32::MAX - 1, Other::Apart),
-            (1, Other::Apart),
-        ] {
-            client.place(client.theirs).store(place, Ordering::Relaxed);
-            assert_eq!(client.meet(false), other);
-        }
+        let meet = || server.meet() == Other::Beside && client.meet() == Other::Beside;
+        assert!((0..1000).any(|_| meet()));
+        // Whatever the other side says.
+        client.place(client.theirs).store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(client.meet(), Other::On(u32::MAX as usize - 1));
     }
 
     #[test]
