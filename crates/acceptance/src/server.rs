@@ -72,6 +72,27 @@ impl Server {
         self.child.id()
     }
 
+    /// Has it stand still by SIGSTOP, and waits until it does: the signal finds one thread, and that one the others, while who is
+    /// at work goes on.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn freeze(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::STOP).unwrap();
+        let start = rt::time::now();
+        while !std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap().all(|thread| {
+            // One that has ended does nothing any more.
+            let Ok(stat) = std::fs::read_to_string(thread.unwrap().path().join("stat")) else {
+                return true;
+            };
+            // The name, which may have anything in it, is in brackets before the state.
+            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+        }) {
+            assert!(start.elapsed() < PATIENCE, "the server goes on");
+            rt::time::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Ends it by SIGTERM; what it said.
     ///
     /// # Panics

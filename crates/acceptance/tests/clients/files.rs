@@ -1,7 +1,6 @@
 //! What is done to files and names, and data sets that come and go below them.
 
 use std::os::unix::fs::FileExt;
-use std::process::Command;
 use std::time::Duration;
 
 use acceptance::engine::Session;
@@ -10,7 +9,6 @@ use client::{Client, Open, Options, Subject};
 use format::label::DATA_AT;
 use format::scan::Bookmark;
 use rt::sync::atomic::{AtomicBool, Ordering};
-use testkit::Ran;
 use testkit::random::Rng;
 use wire::Entry;
 
@@ -316,8 +314,7 @@ fn what_is_begun_is_done_before_anything_else() {
     (0..2).for_each(begin);
     both.sync().unwrap();
     // By a server that is stopped, and comes to nothing any more.
-    let pid = site.server.as_ref().unwrap().pid().to_string();
-    drop(Ran::of(Command::new("kill").args(["-STOP", &pid])).expect_ok());
+    site.server.as_ref().unwrap().freeze();
     assert!(kept.begin(4, b" and begun", true).unwrap());
     let at_once = std::thread::scope(|scope| {
         let begun = scope.spawn(|| (2..4).for_each(begin));
