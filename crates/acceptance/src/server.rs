@@ -80,17 +80,20 @@ impl Server {
     pub fn freeze(&self) {
         kill_process(Pid::from_child(&self.child), Signal::STOP).unwrap();
         let start = rt::time::now();
-        while !std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap().all(|thread| {
-            // One that has ended does nothing any more.
-            let Ok(stat) = std::fs::read_to_string(thread.unwrap().path().join("stat")) else {
-                return true;
-            };
-            // The name, which may have anything in it, is in brackets before the state.
-            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
-        }) {
+        while !self.is_frozen() {
             assert!(start.elapsed() < PATIENCE, "the server goes on");
             rt::time::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Does each of its threads stand still?
+    fn is_frozen(&self) -> bool {
+        let mut threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        threads.all(|thread| {
+            // One that has ended does nothing any more. Of others the state comes after the name, which may have anything in it.
+            let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
+            stat.map_or(true, |stat| stat.rsplit(") ").next().unwrap().starts_with('T'))
+        })
     }
 
     /// Ends it by SIGTERM; what it said.

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_goes_at_once_but_not_often() {
+    fn who_goes_does_so_at_once_but_not_often() {
         let (mut joining, start) = (Joining::default(), now());
         let due = |at: &u64| joining.is_due(start + Duration::from_micros(*at));
         assert_eq!(
