@@ -15,6 +15,7 @@ use crate::control::SNAPSHOT_NAME;
 use crate::door::{Answer, Door, errno};
 use crate::mounted::Options;
 use crate::nodes::{CONTROL_DIR, Node, Place, SNAPSHOT_DIR, Spaces};
+use crate::turns::Turns;
 
 /// How long properties that were read are taken to hold.
 const PROPS_TTL: Duration = Duration::from_secs(1);
@@ -33,7 +34,9 @@ impl Door {
         let folds = spaces.live.folds_names();
         let entry_ttl = if folds { Duration::ZERO } else { options.names_for };
         let props = Mutex::new((rt::time::now(), props));
-        Door { spaces, opened: Arc::default(), attr_ttl: options.attrs_for, entry_ttl, props }
+        let turns = Turns::new(rt::thread::available_cores().max(2));
+        let (opened, attr_ttl) = (Arc::default(), options.attrs_for);
+        Door { spaces, opened, attr_ttl, entry_ttl, props, turns }
     }
 
     /// The properties of the file system, at most a second old.

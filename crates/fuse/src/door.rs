@@ -21,6 +21,7 @@ use rt::sync::{Arc, Mutex};
 use crate::attr::{asked_time, unpacked};
 use crate::nodes::{CONTROL_DIR, Node, SNAPSHOT_DIR, Spaces};
 use crate::opened::Opened;
+use crate::turns::Turns;
 
 /// Bytes of the longest request and answer.
 pub(crate) const IO_MAX: u32 = 1 << 20;
@@ -48,6 +49,8 @@ pub(crate) struct Door {
     pub(crate) entry_ttl: Duration,
     /// Properties, and when they were read.
     pub(crate) props: Mutex<(rt::time::Instant, MountProps)>,
+    /// Who of the threads waits for requests.
+    pub(crate) turns: Arc<Turns>,
 }
 
 thread_local! {
@@ -107,6 +110,7 @@ impl fuser::Filesystem for Door {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _turn = self.turns.begin();
         match self.looked_up(parent, name.as_bytes()) {
             Ok((attr, generation)) => {
                 reply.entry_with_ttls(&self.attr_ttl, &self.entry_ttl, &attr, generation);
@@ -116,12 +120,14 @@ impl fuser::Filesystem for Door {
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
+        let _turn = self.turns.pass();
         if let Ok(Node::Object(place)) = self.spaces.node(ino) {
             place.forget(nlookup);
         }
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        let _turn = self.turns.begin();
         let attr = self.spaces.node(ino).and_then(|node| match node {
             Node::Object(place) => Ok(self.told(&place)?.0),
             Node::ControlDir => self.control_attr(CONTROL_DIR),
@@ -151,6 +157,7 @@ impl fuser::Filesystem for Door {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _turn = self.turns.begin();
         let set = Setattr {
             mode: mode.map(|mode| mode & 0o7777),
             uid: uid.map(u64::from),
@@ -172,6 +179,7 @@ impl fuser::Filesystem for Door {
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        let _turn = self.turns.begin();
         let target = self.spaces.place(ino).and_then(|place| {
             let attrs = place.fs.attrs(place.object).map_err(|e| errno(&e))?;
             self.accessed(&place);
@@ -193,6 +201,7 @@ impl fuser::Filesystem for Door {
         rdev: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin();
         let rdev = unpacked(rdev);
         self.made(self.make(req, parent, name, (mode, umask), rdev, None), reply);
     }
@@ -206,6 +215,7 @@ impl fuser::Filesystem for Door {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin();
         let mode = mode & 0o7777 | mode::DIR;
         self.made(self.make(req, parent, name, (mode, umask), 0, None), reply);
     }
@@ -218,12 +228,14 @@ impl fuser::Filesystem for Door {
         target: &Path,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin();
         let target = target.as_os_str().as_bytes();
         let mode = mode::SYMLINK | 0o777;
         self.made(self.make(req, parent, name, (mode, 0), 0, Some(target)), reply);
     }
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turns.begin();
         let gone = self
             .spaces
             .place(parent)
@@ -232,6 +244,7 @@ impl fuser::Filesystem for Door {
     }
 
     fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turns.begin();
         let gone = self
             .spaces
             .place(parent)
@@ -249,6 +262,7 @@ impl fuser::Filesystem for Door {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         done(self.moved((parent, name), (newparent, newname), flags), reply);
     }
 
@@ -260,6 +274,7 @@ impl fuser::Filesystem for Door {
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin();
         let linked = || {
             let (place, dir) = (self.spaces.place(ino)?, self.spaces.place(newparent)?);
             if !place.is_beside(&dir) {
@@ -273,6 +288,7 @@ impl fuser::Filesystem for Door {
     }
 
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.turns.begin();
         match self.spaces.place(ino).and_then(|place| self.open_as(&place, flags)) {
             // What the kernel has of the file is right as long as its time and size are.
             Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
@@ -290,6 +306,7 @@ impl fuser::Filesystem for Door {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let _turn = self.turns.begin();
         let mode = mode & 0o7777 | mode::FILE;
         let place = match self.make(req, parent, name, (mode, umask), 0, None) {
             // Somebody else was faster, and that is fine unless it must be new. But whether it may be opened, and as what,
@@ -325,6 +342,7 @@ impl fuser::Filesystem for Door {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _turn = self.turns.begin();
         let place = match self.spaces.place(ino) {
             Ok(place) => place,
             Err(e) => return reply.error(e),
@@ -357,6 +375,7 @@ impl fuser::Filesystem for Door {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let _turn = self.turns.begin();
         let of_cache = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let disarms = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let written = self.spaces.place(ino).and_then(|place| {
@@ -391,6 +410,7 @@ impl fuser::Filesystem for Door {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         done(self.released(ino), reply);
     }
 
@@ -402,12 +422,14 @@ impl fuser::Filesystem for Door {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         // Of what can only be read by now something may have been written just before.
         let synced = self.spaces.place(ino);
         done(synced.and_then(|p| p.fs.fsync(p.object).map_err(|e| errno(&e))), reply);
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.turns.begin();
         let held = self.spaces.node(ino).and_then(|node| match node {
             Node::Object(place) => self.hold(&place),
             Node::ControlDir | Node::SnapshotDir => Ok(()),
@@ -426,6 +448,7 @@ impl fuser::Filesystem for Door {
         offset: u64,
         reply: ReplyDirectory,
     ) {
+        let _turn = self.turns.begin();
         self.list(ino, offset, reply);
     }
 
@@ -437,6 +460,7 @@ impl fuser::Filesystem for Door {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
+        let _turn = self.turns.begin();
         self.list_plus(ino, offset, reply);
     }
 
@@ -448,6 +472,7 @@ impl fuser::Filesystem for Door {
         _flags: OpenFlags,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         done(self.released(ino), reply);
     }
 
@@ -463,6 +488,7 @@ impl fuser::Filesystem for Door {
     }
 
     fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let _turn = self.turns.begin();
         let fs = match self.spaces.node(ino) {
             Ok(Node::Object(place)) => place.fs,
             Ok(Node::ControlDir | Node::SnapshotDir) => self.spaces.live.clone(),
@@ -493,11 +519,13 @@ impl fuser::Filesystem for Door {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         let place = self.spaces.place(ino);
         done(place.and_then(|p| self.set_xattr(req, &p, name.as_bytes(), value, flags)), reply);
     }
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _turn = self.turns.begin();
         let value = self.spaces.node(ino).and_then(|node| match node {
             Node::Object(place) => self.xattr(&place, name.as_bytes()),
             Node::ControlDir | Node::SnapshotDir => Err(Errno::ENODATA),
@@ -506,6 +534,7 @@ impl fuser::Filesystem for Door {
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let _turn = self.turns.begin();
         let names = self.spaces.node(ino).and_then(|node| match node {
             Node::Object(place) => self.xattr_names(&place, req.uid() == 0),
             Node::ControlDir | Node::SnapshotDir => Ok(Vec::new()),
@@ -514,6 +543,7 @@ impl fuser::Filesystem for Door {
     }
 
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turns.begin();
         let place = self.spaces.place(ino);
         done(place.and_then(|place| self.remove_xattr(&place, name.as_bytes())), reply);
     }
@@ -528,6 +558,7 @@ impl fuser::Filesystem for Door {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         let allocated = self.spaces.place(ino).and_then(|place| {
             self.disarmed(&place, req.uid() != 0)?;
             self.allocated(&place, offset, length, mode)
@@ -544,6 +575,7 @@ impl fuser::Filesystem for Door {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let _turn = self.turns.begin();
         let found = || {
             let data = match whence {
                 SEEK_DATA => true,

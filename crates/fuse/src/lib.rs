@@ -16,6 +16,7 @@ mod mounted;
 mod nodes;
 mod opened;
 mod signals;
+mod turns;
 mod xattrs;
 
 pub use mounted::{MountError, Mounted, Options, mount, unmount};
