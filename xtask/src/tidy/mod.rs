@@ -47,6 +47,7 @@ pub(crate) fn check(top: &Path) -> Result<Vec<Finding>> {
     let mut found = storeys::check(&storeys::Graph::of_repository(top)?);
     found.extend(source::check(&tree));
     found.extend(source::check_tables(&tree));
+    found.extend(source::check_untested(&tree));
     found.extend(text::check_words(&tree));
     found.extend(text::check_sizes(&tree));
     found.extend(text::check_markdown(&tree));

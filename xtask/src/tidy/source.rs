@@ -88,6 +88,29 @@ pub(crate) fn check_tables(tree: &Tree) -> Vec<Finding> {
     found
 }
 
+/// Tests in what cargo builds without its tests: they would never run.
+pub(crate) fn check_untested(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (manifest, text) in tree.texts("Cargo.toml") {
+        let sources = format!("{}src/", manifest.trim_end_matches("Cargo.toml"));
+        let untested = |section: &&str| section.lines().any(|line| line == "test = false");
+        for section in text.split("\n[").filter(untested) {
+            let is_beside_a_library =
+                section.starts_with("[bin]]") && tree.has(&format!("{sources}lib.rs"));
+            let main = if is_beside_a_library { "main.rs" } else { "" };
+            for (path, text) in tree.texts(".rs") {
+                let first = lines_with(&code_only(text), "#[cfg(test)]").next();
+                if let Some(line) = first.filter(|_| path.starts_with(&format!("{sources}{main}")))
+                {
+                    let what = format!("never run: {manifest} says `test = false`");
+                    found.push(finding(path, line, what));
+                }
+            }
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::show;
@@ -140,6 +163,32 @@ mod tests {
     fn stale_entries_are_found() {
         let tree = Tree::of(&[(rules::UNSAFE[0], "//! nothing\n")]);
         assert_eq!(check_tables(&tree).len(), rules::UNSAFE.len());
+    }
+
+    #[test]
+    fn tests_that_never_run_are_found() {
+        const WITHOUT: &str = "[package]\nname = \"x\"\n\n[lib]\ntest = false\n";
+        const BESIDE: &str = "[lib]\npath = \"src/lib.rs\"\n\n[[bin]]\ntest = false\n";
+        const TEST: &str = "//! x\n#[cfg(test)]\nmod tests {}\n";
+        let tree = Tree::of(&[
+            ("crates/a/Cargo.toml", WITHOUT),
+            ("crates/a/src/deep/b.rs", TEST),
+            ("crates/a/src/c.rs", "//! c\n"),
+            ("crates/a/tests/d.rs", TEST),
+            ("crates/ab/Cargo.toml", BESIDE),
+            ("crates/ab/src/lib.rs", TEST),
+            ("crates/ab/src/main.rs", TEST),
+            ("crates/b/Cargo.toml", "[[bin]]\nname = \"b\"\ntest = false\n"),
+            ("crates/b/src/part.rs", TEST),
+            ("crates/c/Cargo.toml", "[package]\n"),
+            ("crates/c/src/lib.rs", TEST),
+        ]);
+        let expected = [
+            "crates/a/src/deep/b.rs:2: never run",
+            "crates/ab/src/main.rs:2: never run",
+            "crates/b/src/part.rs:2: never run",
+        ];
+        assert_finds(&show(check_untested(&tree)), &expected);
     }
 
     fn assert_finds(found: &[String], starts: &[&str]) {

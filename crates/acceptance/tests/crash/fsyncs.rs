@@ -897,3 +897,35 @@ fn who_asks_while_a_log_begins_waits_for_a_txg() {
     drop(tx);
     threads.into_iter().for_each(|thread| thread.join());
 }
+
+/// Whose log is in use keeps it, however many txgs come; and what has come into it is on its way no longer: it is no reason
+/// that much of one file goes with a txg.
+#[test]
+fn a_log_in_use_stays_and_forgets_what_has_come() {
+    let shape = Shape { disk_bytes: 320 << 20, ..STRIPE };
+    let set = SimSet::new(shape.disks, shape.disk_bytes);
+    let (pool, fs, object) = warm(&set, shape);
+    let is_logged = |length: usize| {
+        let txg = pool.open_txg().unwrap();
+        fs.write(object, 0, &vec![7; length]).unwrap();
+        fs.fsync(object).unwrap();
+        pool.open_txg().unwrap() == txg
+    };
+    for turn in 0..80 {
+        assert!(is_logged(200 << 10), "turn {turn}");
+        pool.sync().unwrap();
+    }
+}
+
+/// There is nothing to be made stable of what only can be read.
+#[test]
+fn nobody_waits_for_a_snapshot() {
+    let set = SimSet::new(STRIPE.disks, STRIPE.disk_bytes);
+    let (pool, _fs, object) = warm(&set, STRIPE);
+    pool.snapshot(&[format!("{POOL}@now")], &[]).unwrap();
+    let fs = Filesystem::open(&pool, &format!("{POOL}@now")).unwrap();
+    let (txg, before) = (pool.open_txg().unwrap(), set.disk(0).counts().flushes);
+    let promised = pool.promise(fs.dataset(), object).unwrap();
+    pool.keep(fs.dataset(), promised).unwrap();
+    assert_eq!((pool.open_txg().unwrap(), set.disk(0).counts().flushes), (txg, before));
+}

@@ -303,34 +303,157 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use super::super::State;
+    use super::super::queue::{Entry, What};
     use super::*;
+
+    const BYTES: u64 = 128 << 10;
+
+    /// The `number`th block of a log, of the txg `birth`.
+    fn block(number: u64, birth: u64, fate: Fate, until: u64) -> Block {
+        let dva = Dva { vdev: 0, offset: number * BYTES, asize: BYTES, gang: false };
+        let props = BlkProps {
+            lsize: BYTES,
+            psize: BYTES,
+            compress: Compress::Off,
+            checksum: Checksum::Zilog2,
+            kind: ObjectType::INTENT_LOG,
+            level: 0,
+        };
+        let bp = BlkPtr::new(props, &[dva], birth, 0, [1, 2, 3, number]);
+        Block { bp, dva, born: true, fate, until }
+    }
+
+    fn chain(blocks: &[Block]) -> Chain {
+        let mut chain = Chain::default();
+        blocks.iter().for_each(|block| chain.push(*block));
+        chain
+    }
+
+    /// A log with these blocks, used last in txg 7, in which one record was told.
+    fn log(blocks: &[Block], change: impl FnOnce(&mut State)) -> Log {
+        let log = Log::new(0, 0);
+        log.recording.store(true, Ordering::SeqCst);
+        {
+            let mut state = log.state.lock();
+            (state.chain, state.used_txg) = (chain(blocks), 7);
+            state.queue.push(Entry { txg: 7, what: What::Record(vec![0; 192]) });
+            change(&mut state);
+        }
+        log
+    }
+
+    fn blocks_of(log: &Log) -> usize {
+        log.state.lock().chain.blocks.len()
+    }
 
     #[test]
     fn what_leaves_a_log_is_in_it_until_that_is_on_disk() {
-        let log = Log::new(0, 0);
-        log.recording.store(true, Ordering::SeqCst);
-        let block = |number: u64| {
-            let dva = Dva { vdev: 0, offset: number << 17, asize: 128 << 10, gang: false };
-            let props = BlkProps {
-                lsize: 128 << 10,
-                psize: 128 << 10,
-                compress: Compress::Off,
-                checksum: Checksum::Zilog2,
-                kind: ObjectType::INTENT_LOG,
-                level: 0,
-            };
-            let bp = BlkPtr::new(props, &[dva], 7, 0, [1, 2, 3, number]);
-            Block { bp, dva, born: true, fate: Fate::Stable, until: 7 }
-        };
-        (1..=5).map(block).for_each(|block| log.state.lock().chain.push(block));
+        let log = log(&[1, 2, 3, 4, 5].map(|n| block(n, 7, Fate::Stable, 7)), |_| {});
         let mut dying = Vec::new();
         assert!(log.header(7, false, &mut dying).is_some());
         let on_disk = || {
             let chain = &log.state.lock().chain;
             (chain.bytes(), chain.bytes_on_disk())
         };
-        assert_eq!((dying.len(), on_disk()), (4, (128 << 10, 640 << 10)));
+        assert_eq!((dying.len(), on_disk()), (4, (BYTES, 5 * BYTES)));
         log.synced(7);
-        assert_eq!(on_disk(), (128 << 10, 128 << 10));
+        assert_eq!(on_disk(), (BYTES, BYTES));
+    }
+
+    #[test]
+    fn a_block_goes_once_it_is_stable_and_over_and_another_follows() {
+        let next = block(2, 7, Fate::Empty, 7);
+        let goes = |first: Block| chain(&[first, next]).first_goes(7);
+        assert!(goes(block(1, 7, Fate::Stable, 7)));
+        assert!(!goes(block(1, 7, Fate::Stable, 8)), "what it has is of the next txg");
+        assert!(!goes(block(1, 7, Fate::Written, 7)), "nobody knows yet where it ends");
+        assert!(!chain(&[block(1, 7, Fate::Stable, 7)]).first_goes(7), "it leads to the next");
+    }
+
+    #[test]
+    fn a_log_goes_as_a_whole_when_it_is_to_or_is_broken() {
+        let goes = |fate, until, wanted, broken| {
+            let mut chain = chain(&[block(1, 7, Fate::Stable, 7), block(2, 7, fate, until)]);
+            chain.broken = broken;
+            chain.goes(7, wanted)
+        };
+        assert!(goes(Fate::Empty, 7, true, false) && goes(Fate::Empty, 7, false, true));
+        assert!(!goes(Fate::Empty, 7, false, false), "nobody wants it to");
+        assert!(!goes(Fate::Empty, 8, true, false) && !goes(Fate::Empty, 8, false, true));
+        assert!(!goes(Fate::Written, 7, true, false), "somebody is promised what is in it");
+        assert!(goes(Fate::Written, 7, false, true), "nobody is");
+        assert!(!chain(&[]).goes(7, true));
+    }
+
+    #[test]
+    fn nothing_is_told_to_a_log_that_no_header_leads_to_yet_or_that_is_broken() {
+        let live = |since, broken| {
+            let mut chain = chain(&[block(1, 7, Fate::Empty, 7)]);
+            (chain.header_since, chain.broken) = (since, broken);
+            chain.is_live(7)
+        };
+        assert!(live(Some(7), false) && live(Some(6), false));
+        assert!(!live(Some(8), false) && !live(None, false) && !live(Some(7), true));
+    }
+
+    #[test]
+    fn a_header_leads_to_blocks_of_its_txg_or_before() {
+        let header = |birth, broken| {
+            // It is still needed.
+            let log = log(&[block(1, birth, Fate::Stable, 8)], |state| state.chain.broken = broken);
+            (log.changes_header(7, false), log.header(7, false, &mut Vec::new()))
+        };
+        let (changes, found) = header(7, false);
+        assert!(changes && found.is_some_and(|header| header.log.birth() == 7));
+        assert_eq!(header(8, false), (false, None));
+        assert_eq!(header(7, true).1, None);
+        let two = [block(1, 7, Fate::Stable, 8), block(2, 8, Fate::Empty, 8)];
+        assert!(!log(&two, |_| {}).changes_header(7, false), "not with what comes later");
+    }
+
+    #[test]
+    fn a_log_that_ends_is_no_longer_told_of_anything() {
+        let one = [block(1, 7, Fate::Stable, 7), block(2, 7, Fate::Empty, 7)];
+        let ends = |txg, ends, change: fn(&mut State)| {
+            let log = log(&one, |state| {
+                (state.chain.header_since, state.chain.broken) = (Some(5), false);
+                change(state);
+            });
+            let mut dying = Vec::new();
+            let changes = log.changes_header(txg, ends);
+            let header = log.header(txg, ends, &mut dying);
+            if blocks_of(&log) > 0 {
+                return false;
+            }
+            assert!(changes && header == Some(ZilHeader::default()) && dying.len() == 2);
+            let state = log.state.lock();
+            assert!(!log.is_recording() && !log.is_recording() && state.queue.bytes() == 0);
+            assert!(!state.chain.is_in_header() && !state.chain.broken);
+            assert_eq!(state.chain.bytes(), 0);
+            true
+        };
+        assert!(ends(8, true, |_| {}) && !ends(8, false, |_| {}));
+        assert!(ends(8, false, |state| state.chain.broken = true));
+        // Nobody has used it for long.
+        assert!(ends(8 + IDLE_TXGS, false, |_| {}) && !ends(7 + IDLE_TXGS, false, |_| {}));
+        // Somebody is about to write into it.
+        assert!(!ends(8, true, |state| state.committing = true));
+        assert!(!ends(8 + IDLE_TXGS, false, |state| state.committing = true));
+    }
+
+    #[test]
+    fn a_log_that_is_taken_away_is_over_for_good() {
+        let one = [block(1, 7, Fate::Written, 9)];
+        for since in [None, Some(6)] {
+            let log = log(&one, |state| state.chain.header_since = since);
+            assert!(log.is_on(0) && !log.is_on(1));
+            let (had, dying) = log.revoke().unwrap();
+            assert_eq!((had, dying.len()), (since.is_some(), 1));
+            assert!(!log.is_recording() && !log.is_on(0));
+            let state = log.state.lock();
+            assert_eq!((state.queue.bytes(), state.incomplete_until), (0, u64::MAX));
+        }
+        assert!(log(&[], |_| {}).revoke().is_none());
     }
 }

@@ -114,10 +114,7 @@ impl Pool {
     /// Begins the log of a data set that has none: the header of the next txg leads to it.
     fn start_log(&self, dataset: &Arc<Dataset>) -> Result<()> {
         let log = &dataset.log;
-        let never = self.in_memory
-            || dataset.read_only_because.is_some()
-            || dataset.revoked.load(Ordering::Relaxed)
-            || dataset.replaying.lock().is_some();
+        let never = dataset.revoked.load(Ordering::Relaxed) || dataset.replaying.lock().is_some();
         let writing = self.writing()?;
         if never || log.is_recording() {
             return Ok(());
