@@ -143,7 +143,7 @@ impl Drop for Turn<'_> {
             true => threads.begun -= 1,
             false => threads.at_length -= 1,
         }
-        if self.may_rest && threads.waiting() > self.turns.enough && !std::thread::panicking() {
+        if self.may_rest && threads.waiting() > self.turns.enough && !rt::thread::panicking() {
             self.turns.rest(threads);
         }
     }

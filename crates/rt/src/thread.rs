@@ -79,6 +79,11 @@ pub fn yield_now() {
     std::thread::yield_now();
 }
 
+/// Is this thread on its way out of a panic?
+pub fn panicking() -> bool {
+    std::thread::panicking()
+}
+
 /// So long a thread works before others may run, at least.
 const TURN: Duration = Duration::from_micros(100);
 /// And so many times as long as they took the last time: where many want to run, who gives way often comes to nothing.
