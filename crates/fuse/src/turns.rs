@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rt::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// How often it is seen to who is at work for long, while no thread waits.
+/// How often somebody looks who has been at work for long; and that is so long.
 const LOOK: Duration = Duration::from_millis(1);
 /// Looks in a row at which some thread has waited all the time, after which nobody looks.
 const QUIET: u32 = 100;
@@ -18,6 +18,7 @@ const QUIET: u32 = 100;
 /// Who of the threads of a mount does what. Only those count that have served once: the others have not been here.
 #[derive(Default)]
 struct Threads {
+    /// All of them; who neither works nor rests waits for the kernel.
     known: usize,
     /// At work since the last look.
     begun: usize,
