@@ -5,26 +5,44 @@
 //! writer compares with what was counted when it began.
 
 use crate::tree::{Leaf, Tree};
-use rt::sync::atomic::Ordering;
+use rt::sync::Arc;
+use rt::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 
-/// How often flushes of leaves have failed, by guid; of the others none has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FlushFailures(BTreeMap<u64, u64>);
+/// How often flushes of leaves have failed; of the others none has. By their counters: a leaf that takes its mirror's place gets
+/// another guid, and keeps its counter.
+#[derive(Clone, Debug, Default)]
+pub struct FlushFailures(BTreeMap<usize, (Arc<AtomicU64>, u64)>);
+
+/// Of a counter that is there: each has its own place in memory.
+fn key(counter: &Arc<AtomicU64>) -> usize {
+    Arc::as_ptr(counter).addr()
+}
 
 impl FlushFailures {
     pub(crate) fn of(tree: &Tree) -> FlushFailures {
-        let count = |leaf: &Leaf| (leaf.guid(), leaf.flush_failures.load(Ordering::Acquire));
-        FlushFailures(tree.leaves().iter().map(count).filter(|(_, count)| *count > 0).collect())
+        let count = |leaf: &Leaf| {
+            let counter = leaf.flush_failures.clone();
+            let count = counter.load(Ordering::Acquire);
+            (key(&counter), (counter, count))
+        };
+        FlushFailures(
+            tree.leaves().iter().map(count).filter(|(_, (_, count))| *count > 0).collect(),
+        )
+    }
+
+    fn count(&self, key: usize) -> u64 {
+        self.0.get(&key).map_or(0, |(_, count)| *count)
     }
 
     /// Has none failed since `before`?
     pub(crate) fn none_since(&self, before: &FlushFailures) -> bool {
-        self.0.iter().all(|(guid, count)| before.0.get(guid) == Some(count))
+        self.0.keys().all(|key| self.count(*key) == before.count(*key))
     }
 
     /// Has that of this leaf failed since `before`?
     pub fn has_since(&self, leaf: &Leaf, before: &FlushFailures) -> bool {
-        self.0.get(&leaf.guid()).is_some_and(|count| before.0.get(&leaf.guid()) != Some(count))
+        let key = key(&leaf.flush_failures);
+        self.count(key) != before.count(key)
     }
 }

@@ -7,6 +7,7 @@
 //! FORMAT: sections 1.1, 1.5, 1.6.
 
 use crate::error::{LeafFailure, Result, VdevError};
+use crate::flushes::FlushFailures;
 use crate::write::{WriteReport, WriteTree, Writers};
 use codec::embedded::{self, EmbeddedError, Place};
 use device::queue::{Batch, Class};
@@ -321,6 +322,7 @@ impl LabelStep<'_> {
         ) -> std::result::Result<Pieces, LabelError>,
     ) -> Result<Vec<bool>> {
         let tree = self.leaves.tree();
+        let before = FlushFailures::of(tree);
         let batch = Batch::new();
         let (mut started, mut written) = (Vec::new(), Vec::new());
         for (index, leaf) in tree.leaves().iter().enumerate() {
@@ -355,14 +357,18 @@ impl LabelStep<'_> {
                 self.failed(index, error);
             }
         }
-        let failed = self.leaves.flush_leaves(written.iter().copied());
-        let mut took = vec![false; tree.tops().len()];
-        for index in written.into_iter().filter(|leaf| !failed.iter().any(|(bad, _)| bad == leaf)) {
-            took[tree.leaves()[index].top as usize] = true;
-        }
-        for (index, error) in failed {
-            self.leaves.may_have_lost(index);
+        for (index, error) in self.leaves.flush_leaves(written.iter().copied()) {
             self.failed(index, error);
+        }
+        // Somebody else may have been told of what was given to a leaf here, and a device tells once.
+        let now = FlushFailures::of(tree);
+        let mut took = vec![false; tree.tops().len()];
+        for index in written {
+            let leaf = &tree.leaves()[index];
+            match now.has_since(leaf, &before) {
+                true => self.leaves.may_have_lost(index),
+                false => took[leaf.top as usize] = true,
+            }
         }
         Ok(took)
     }

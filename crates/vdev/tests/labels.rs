@@ -68,6 +68,61 @@ fn openzfs_reads_our_fresh_labels() {
     assert!(text.contains("labels = 0 1 2 3") && text.contains("name: 'fresh'"), "{text}");
 }
 
+/// A disk that somebody else flushes just before its labels are flushed.
+struct Meddled {
+    disk: device::sim::SimDisk,
+    tree: std::sync::OnceLock<rt::sync::Weak<WriteTree>>,
+    armed: std::sync::atomic::AtomicBool,
+}
+
+impl Device for Meddled {
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+    fn sector_size(&self) -> u32 {
+        self.disk.sector_size()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
+        self.disk.read_at(offset, buf)
+    }
+}
+
+impl WriteDevice for Meddled {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> device::Result<()> {
+        self.disk.write_at(offset, bytes)
+    }
+    fn flush(&self) -> device::Result<()> {
+        if self.armed.swap(false, std::sync::atomic::Ordering::Relaxed) {
+            self.disk.inject(Fault::new(Failure::Forget, On::Flushes).times(1));
+            let tree = self.tree.get().and_then(rt::sync::Weak::upgrade).unwrap();
+            assert!(tree.flush_blocks(&[(0, 0, 4096)], &tree.flush_failures()).is_err());
+        }
+        self.disk.flush()
+    }
+}
+
+/// A disk tells once that what it was given is gone: if somebody else hears that an uberblock is, who wrote it must not take it for
+/// stable.
+#[test]
+fn an_uberblock_that_somebody_else_was_told_is_gone_is_not_stable() {
+    let set = SimSet::new(1, 64 << 20);
+    let root = root(&top(VdevKind::Mirror, 1, 0, 9));
+    let config = pool_config("tank", 4, root.clone());
+    label_all(&set, &config);
+    let (tree, armed) = (std::sync::OnceLock::new(), std::sync::atomic::AtomicBool::new(false));
+    let disk = Arc::new(Meddled { disk: set.disk(0), tree, armed });
+    let device: Arc<dyn WriteDevice> = disk.clone();
+    let tree = Arc::new(WriteTree::open(&root, [(1, device)].into()).unwrap());
+    disk.tree.set(Arc::downgrade(&tree)).unwrap();
+    tree.commit(&uberblock(4, &root), Some(&config)).unwrap();
+    disk.armed.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(tree.commit(&uberblock(5, &root), None).is_err());
+    tree.commit(&uberblock(6, &root), None).unwrap();
+}
+
 /// A disk tells once that what it was given is gone, if need be to who flushes labels: one that is being filled is
 /// not full then.
 #[test]

@@ -279,6 +279,28 @@ fn what_one_flush_was_told_all_others_know() {
     tree.flush_blocks(&[of_log], &tree.flush_failures()).unwrap();
 }
 
+/// A leaf that takes its mirror's place is the same leaf: what failed before the txg began did not fail in it.
+#[test]
+fn a_leaf_that_takes_its_mirrors_place_has_not_failed_anew() {
+    let spec = top(VdevKind::Mirror, 2, 0, 9);
+    let set = disks(2);
+    let tree = open_write(&spec, &set);
+    let data = noise(&mut Rng::new(4), 1 << 12);
+    let mut scratch = WriteScratch::default();
+    set.disk(0).inject(Fault::new(Failure::Forget, On::Flushes).times(1));
+    tree.begin(7);
+    tree.write(0, 0, &data, &mut scratch).unwrap();
+    tree.flush().unwrap();
+
+    tree.begin(8);
+    let heir = VdevConfig { id: Some(0), top: spec.top, orig_guid: 1, ..leaf(0, spec.guid) };
+    tree.exchange(&root(&heir), std::collections::BTreeMap::new()).unwrap();
+    tree.write(0, 0, &data, &mut scratch).unwrap();
+    tree.flush().unwrap();
+    set.disk(0).inject(Fault::new(Failure::Forget, On::Flushes).times(1));
+    assert!(tree.flush().is_err(), "what fails now has failed");
+}
+
 /// Whatever is away or lies, a run gives what single reads give.
 #[test]
 fn a_run_reads_what_was_written() {

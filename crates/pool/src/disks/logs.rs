@@ -48,9 +48,9 @@ impl Pool {
         let writing = self.writing()?;
         writing.writer.allocator().set_log(top, false);
         writing.without_logs.store(true, Ordering::SeqCst);
-        let emptied = self.empty_log_vdev(top);
+        let done = self.empty_log_vdev(top).and_then(|()| what());
+        // Only now: a log that began before it was done could begin there, if somebody else has settled which vdevs take logs.
         writing.without_logs.store(false, Ordering::SeqCst);
-        let done = emptied.and_then(|()| what());
         if done.is_err() {
             writing.writer.settle_log_vdevs();
         }
