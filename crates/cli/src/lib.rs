@@ -206,6 +206,12 @@ const ZFS: &[Verb] = &[
         run: zfs::branch::snapshot,
     },
     Verb {
+        name: "snap",
+        usage: "snapshot [-r] [-o property=value] ... <filesystem|volume>@<snap> ...",
+        appendix: Appendix::Pointer,
+        run: zfs::branch::snapshot,
+    },
+    Verb {
         name: "rollback",
         usage: "rollback [-rRf] <snapshot>",
         appendix: Appendix::Pointer,
@@ -432,39 +438,19 @@ const OWN: &[Verb] = &[
 ];
 
 /// Verbs of OpenZFS that are not there yet.
-const LATER_ZPOOL: &[&str] = &[
-    "add",
-    "checkpoint",
-    "initialize",
-    "reguid",
-    "remove",
-    "reopen",
-    "split",
-    "sync",
-    "trim",
-    "upgrade",
-    "wait",
-];
+const LATER_ZPOOL: &[&str] =
+    &["checkpoint", "initialize", "reguid", "reopen", "split", "sync", "trim", "upgrade", "wait"];
 const LATER_ZFS: &[&str] = &[
     "allow",
     "change-key",
-    "clone",
-    "hold",
-    "holds",
     "load-key",
     "program",
     "project",
-    "promote",
     "receive",
     "recv",
     "redact",
-    "release",
-    "rename",
-    "rollback",
     "send",
     "share",
-    "snap",
-    "snapshot",
     "unallow",
     "unload-key",
     "unshare",
@@ -507,6 +493,8 @@ impl Program {
 
     fn usage(self) -> String {
         let mut lines: Vec<_> = self.verbs().iter().map(|verb| verb.usage).collect();
+        // Other names of a verb are beside it, and not told of.
+        lines.dedup();
         let mut text = match self {
             Program::Zpool => usage::of_program("zpool", &lines),
             Program::Zfs => {
@@ -662,5 +650,27 @@ fn finish(verb: &Verb, ran: Ran, door: &mut Door<'_>) -> std::io::Result<u8> {
             Ok(status)
         }
         Err(Stop::Output(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_not_to_come() {
+        for program in [Program::Zpool, Program::Zfs, Program::Thumper] {
+            let there = |later: &&&str| program.verbs().iter().any(|verb| verb.name == **later);
+            let both: Vec<_> = program.later().iter().filter(there).collect();
+            assert!(both.is_empty(), "{}: {both:?}", program.name());
+        }
+    }
+
+    #[test]
+    fn a_verb_is_told_of_once() {
+        let text = Program::Zfs.usage();
+        for line in ["\tsnapshot [-r]", "\tunmount [-fu]"] {
+            assert_eq!(text.matches(line).count(), 1, "{line}");
+        }
     }
 }

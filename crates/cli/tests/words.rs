@@ -173,3 +173,12 @@ fn requests_are_what_the_words_say() {
         }
     }
 }
+
+#[test]
+fn verbs_have_openzfs_s_other_names() {
+    for (other, verb) in [("zfs snap -x", "zfs snapshot -x"), ("zfs umount -x", "zfs unmount -x")] {
+        let said = run(&mut Told::default(), &words(verb));
+        assert_eq!(run(&mut Told::default(), &words(other)), said, "{other}");
+        assert_eq!(said.2, 2, "{verb}");
+    }
+}

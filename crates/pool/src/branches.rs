@@ -1,7 +1,7 @@
 //! What commands ask of snapshots and clones. Each request is one task in one txg: several
 //! snapshots are of the same moment, and a destroy is done for all or for none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dmu::Objset;
 use format::ObjectType;
@@ -25,6 +25,12 @@ use crate::sync::{TaskContext, logs_died};
 const SNAPSHOTS_MAX: usize = 1 << 20;
 /// Longest name of a data set with its snapshot, in bytes.
 const NAME_MAX: usize = 255;
+
+/// Each of these names once: one that is met a second time would be of what is changed by then.
+fn each_once(names: &[String]) -> Vec<String> {
+    let mut met = BTreeSet::new();
+    names.iter().filter(|name| met.insert(*name)).cloned().collect()
+}
 
 impl Pool {
     /// A task that may have to wait for the next txg: `make` gives it anew each time.
@@ -64,18 +70,18 @@ impl Pool {
     /// Destroys the snapshots `names`, all in one txg. `defer`: those that are held or have clones
     /// go when the last of these goes.
     pub fn destroy_snapshots(&self, names: &[String], defer: bool) -> Result<()> {
-        let names = names.to_vec();
+        let names = each_once(names);
         self.task(move |cx| {
             let mos = cx.making.mos;
             for name in &names {
-                let found = lookup::find(mos, name)?;
+                let found = cx.find(name)?;
                 if !defer {
                     cx.may_destroy_snapshot(&found)?;
                 }
                 cx.unfrozen(&lookup::head_of(mos, &found)?)?;
             }
             for name in &names {
-                let mut found = lookup::find(mos, name)?;
+                let mut found = cx.find(name)?;
                 if cx.may_destroy_snapshot(&found).is_ok() {
                     cx.destroy_snapshot(&found)?;
                 } else {
@@ -93,7 +99,7 @@ impl Pool {
         let name = name.to_string();
         self.task(move |cx| {
             let mos = cx.making.mos;
-            let found = lookup::find(mos, &name)?;
+            let found = cx.find(&name)?;
             let children = !lookup::children(mos, found.dir_object, &found.dir)?.is_empty();
             if children || !lookup::snapshots(mos, &found.phys)?.is_empty() {
                 return Err(PoolError::HasChildren { name });
@@ -135,7 +141,7 @@ impl Pool {
         let (origin, name) = (origin.to_string(), name.to_string());
         self.task(move |cx| {
             let mos = cx.making.mos;
-            let origin = lookup::find(mos, &origin)?;
+            let origin = cx.find(&origin)?;
             let (parent, leaf) = cx.free_name(&name)?;
             cx.unfrozen(&origin)?;
             cx.log_can_go(&origin)?;
@@ -166,7 +172,7 @@ impl Pool {
         let name = name.to_string();
         self.task(move |cx| {
             let mos = cx.making.mos;
-            let found = lookup::find(mos, &name)?;
+            let found = cx.find(&name)?;
             let root = mos.dir(lookup::root_dir(mos)?)?;
             let origin = found.dir.origin_object.get();
             if origin == 0 || origin == root.origin_object.get() {
@@ -211,7 +217,7 @@ impl Pool {
         let (from, to) = (from.to_string(), to.to_string());
         self.task(move |cx| {
             let mos = cx.making.mos;
-            let found = lookup::find(mos, &from)?;
+            let found = cx.find(&from)?;
             if to.strip_prefix(&from).is_some_and(|rest| rest.starts_with('/')) {
                 let what = format!(
                     "cannot rename '{from}': New dataset name cannot be a descendant of current \
@@ -254,10 +260,10 @@ impl Pool {
             let mos = cx.making.mos;
             let mut heads = Vec::new();
             for (from, to) in &names {
-                let found = lookup::find(mos, from)?;
+                let found = cx.find(from)?;
                 let head = lookup::head_of(mos, &found)?;
                 let new = format!("{}@{to}", head.name);
-                if lookup::find(mos, &new).is_ok() {
+                if cx.find(&new).is_ok() {
                     return Err(PoolError::Exists { name: new });
                 }
                 heads.push((head, from.rsplit('@').next().unwrap_or_default(), to));
@@ -277,7 +283,7 @@ impl Pool {
         let name = name.to_string();
         self.task(move |cx| {
             let mos = cx.making.mos;
-            let snapshot = lookup::find(mos, &name)?;
+            let snapshot = cx.find(&name)?;
             let head = lookup::head_of(mos, &snapshot)?;
             if head.phys.prev_snap_object.get() != snapshot.object {
                 let what = format!("cannot rollback to '{name}': more recent snapshots exist");
@@ -303,12 +309,12 @@ impl Pool {
 
     /// Holds snapshots for somebody who calls it `tag`: they cannot be destroyed.
     pub fn hold(&self, names: &[String], tag: &str) -> Result<()> {
-        let (names, tag) = (names.to_vec(), tag.to_string());
+        let (names, tag) = (each_once(names), tag.to_string());
         self.task(move |cx| {
             let (mos, tx) = (cx.making.mos, cx.tx);
             let mut snapshots = Vec::new();
             for name in &names {
-                let found = lookup::find(mos, name)?;
+                let found = cx.find(name)?;
                 let holds = found.phys.userrefs_object.get();
                 if holds != 0 && mos.zap(holds)?.get(tag.as_bytes())?.is_some() {
                     return Err(PoolError::Exists { name: name.clone() });
@@ -330,17 +336,17 @@ impl Pool {
 
     /// Lets go of what [`Pool::hold`] holds. Snapshots whose destroy waited for it go.
     pub fn release(&self, names: &[String], tag: &str) -> Result<()> {
-        let (names, tag) = (names.to_vec(), tag.to_string());
+        let (names, tag) = (each_once(names), tag.to_string());
         self.task(move |cx| {
             let mos = cx.making.mos;
             for name in &names {
-                let holds = lookup::find(mos, name)?.phys.userrefs_object.get();
+                let holds = cx.find(name)?.phys.userrefs_object.get();
                 if holds == 0 || mos.zap(holds)?.get(tag.as_bytes())?.is_none() {
                     return Err(PoolError::NoTag { name: name.clone() });
                 }
             }
             for name in &names {
-                let found = lookup::find(mos, name)?;
+                let found = cx.find(name)?;
                 let holds = found.phys.userrefs_object.get();
                 mos.zap(holds)?.remove(cx.tx, tag.as_bytes())?;
                 let waits = found.phys.flags.get() & DslDatasetFlags::DEFER_DESTROY != 0;
@@ -439,6 +445,11 @@ impl Pool {
 }
 
 impl TaskContext<'_> {
+    /// The data set or snapshot of a name of this pool's.
+    fn find(&self, name: &str) -> Result<Found> {
+        lookup::find_in(self.making.mos, self.pool.name(), name)
+    }
+
     /// The refreservation of a head, in bytes.
     pub(crate) fn refreservation(&self, head: &Found) -> Result<u64> {
         property::number(self.making.mos, head, "refreservation", false, 0)
@@ -447,6 +458,7 @@ impl TaskContext<'_> {
     /// The parent's directory and the last part of a name that is to be made.
     pub(crate) fn free_name(&self, name: &str) -> Result<(u64, String)> {
         let mos = self.making.mos;
+        lookup::of_pool(self.pool.name(), name)?;
         if lookup::find_dir(mos, name)?.is_some() {
             return Err(PoolError::Exists { name: name.into() });
         }
@@ -459,7 +471,7 @@ impl TaskContext<'_> {
     /// What began as a snapshot of the kernel's has the header of its head's intent log, too: blocks that are not
     /// its own, whose records would be replayed into it.
     fn without_log(&self, name: &str) -> Result<()> {
-        let found = lookup::find(self.making.mos, name)?;
+        let found = self.find(name)?;
         let store = self.pool.store.clone();
         let objset = Objset::open(store, &found.phys.bp, self.pool.policy(&found)?, None)?;
         if objset.phys().zil_header.iter().all(|byte| *byte == 0) {
@@ -502,7 +514,7 @@ impl TaskContext<'_> {
         let mos = self.making.mos;
         let none = || PoolError::Invalid(format!("'{name}' is not the name of a snapshot"));
         let (path, snapshot) = name.split_once('@').ok_or_else(none)?;
-        let head = lookup::find(mos, path)?;
+        let head = self.find(path)?;
         if mos.zap(head.phys.snapnames_zap_object.get())?.get(snapshot.as_bytes())?.is_some() {
             return Err(PoolError::Exists { name: name.into() });
         }

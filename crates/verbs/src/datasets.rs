@@ -6,7 +6,7 @@ use pool::props::space::Owner;
 use pool::props::{Key, Kind, Kinds, Prop, Source, Value};
 
 /// Makes a file system or a volume.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Create {
     /// Its full name.
     pub name: String,

@@ -79,3 +79,20 @@ pub struct Labelclear {
     /// Though it belongs to a pool that is not in use here.
     pub force: bool,
 }
+
+/// A disk's path without the directories of devices, and without the partition of a whole disk.
+#[must_use]
+pub fn short_disk(path: &[u8], whole: bool) -> Vec<u8> {
+    let start = path.iter().rposition(|c| *c == b'/').map_or(0, |at| at + 1);
+    let known = path.starts_with(b"/dev/");
+    let mut short = if known { path.get(start..).unwrap_or(path) } else { path };
+    if whole {
+        for suffix in [&b"-part1"[..], b"p1", b"1"] {
+            if let Some(stripped) = short.strip_suffix(suffix) {
+                short = stripped;
+                break;
+            }
+        }
+    }
+    short.to_vec()
+}

@@ -1,6 +1,6 @@
 //! May devices be made a pool? What they hold, and what force does about it.
 
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use device::{Device, ReadFile};
@@ -39,9 +39,22 @@ pub fn usage(path: &Path, state: &State) -> device::Result<Option<InUse>> {
         }
         // A spare's label does not say whose it is: the pools that we have know.
         Some(Content::Aux(_)) => {
-            let owner = state.pools.iter().find(|pool| pool.paths.iter().any(|p| p == path));
+            // It may be named by another path than theirs.
+            let id = identity(path).ok();
+            let is_it =
+                |other: &PathBuf| other == path || id.is_some() && identity(other).ok() == id;
+            let owner = state.pools.iter().find(|pool| pool.paths.iter().any(is_it));
             owner.map(|pool| InUse::Spare { pool: pool.name.clone() })
         }
+    })
+}
+
+/// What is the same for all paths that lead to one device.
+pub(crate) fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
+    let meta = std::fs::metadata(path)?;
+    Ok(match meta.file_type().is_block_device() {
+        true => (0, meta.rdev()),
+        false => (meta.dev(), meta.ino()),
     })
 }
 
@@ -106,9 +119,7 @@ pub fn check_different(doing: &Doing, layout: &Layout, (same, small): (Why, Why)
     let cannot = |why| Error::cannot(doing.clone(), why);
     let mut seen = Vec::new();
     for path in layout.devices() {
-        let meta = std::fs::metadata(path).map_err(|e| cannot(Why::Host(e.to_string())))?;
-        let block = std::os::unix::fs::FileTypeExt::is_block_device(&meta.file_type());
-        let id = if block { (meta.rdev(), 0) } else { (meta.dev(), meta.ino()) };
+        let id = identity(path).map_err(|e| cannot(Why::Host(e.to_string())))?;
         if seen.contains(&id) {
             return Err(cannot(same));
         }

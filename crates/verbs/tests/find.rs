@@ -89,6 +89,10 @@ fn what_is_in_use_is_not_taken() {
     let spare = images.disk(11);
     assert_eq!(used(&nobodys, &spare), None);
     assert_eq!(used(&ours, &spare), Some(InUse::Spare { pool: "rz2".into() }));
+    // Nor does it matter by which path it is named.
+    let link = images.path().join("by-id");
+    std::os::unix::fs::symlink(&spare, &link).expect("a link");
+    assert_eq!(used(&ours, &link), Some(InUse::Spare { pool: "rz2".into() }));
     let say = |force, state: &State, path: &PathBuf| {
         check("pond", &layout(std::slice::from_ref(path)), force, state)
             .map_err(|error| error.to_string())

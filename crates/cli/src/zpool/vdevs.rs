@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use verbs::disks::short_disk;
 use verbs::layout::Class;
 use verbs::pools::{Aux, State, Stats, Vdev, VdevKind};
 use verbs::props::{PoolProp, nice_count};
@@ -48,22 +49,6 @@ pub fn name(vdev: &Vdev, naming: Naming) -> Vec<u8> {
         (VdevKind::Hole, _) => numbered("hole"),
         (VdevKind::Indirect, _) => numbered("indirect"),
     }
-}
-
-/// A disk's path without the directories of devices, and without the partition of a whole disk.
-fn short_disk(path: &[u8], whole: bool) -> Vec<u8> {
-    let start = path.iter().rposition(|c| *c == b'/').map_or(0, |at| at + 1);
-    let known = path.starts_with(b"/dev/");
-    let mut short = if known { path.get(start..).unwrap_or(path) } else { path };
-    if whole {
-        for suffix in [&b"-part1"[..], b"p1", b"1"] {
-            if let Some(stripped) = short.strip_suffix(suffix) {
-                short = stripped;
-                break;
-            }
-        }
-    }
-    short.to_vec()
 }
 
 /// Bytes of the widest name of a tree with its indentation, and of more vdevs below a heading.

@@ -104,7 +104,22 @@ pub fn root_dir(mos: &Mos) -> Result<u64> {
     mos.expect(key::ROOT_DATASET)
 }
 
-/// Finds the directory of `name` (`pool/a/b`); `None`: there is none.
+/// Refuses a name that is none of the pool called `pool`: that pool has no such data set, whatever the rest leads to.
+pub fn of_pool(pool: &str, name: &str) -> Result<()> {
+    match name.split(['/', '@', '#']).next() == Some(pool) {
+        true => Ok(()),
+        false => Err(PoolError::NoDataset { name: name.into() }),
+    }
+}
+
+/// As [`find`], of a name that somebody gave: it may be another pool's.
+pub fn find_in(mos: &Mos, pool: &str, name: &str) -> Result<Found> {
+    of_pool(pool, name)?;
+    find(mos, name)
+}
+
+/// Finds the directory of `name` (`pool/a/b`); `None`: there is none. The first part is taken to be this pool's name:
+/// the MOS does not know what the pool is called here ([`of_pool`]).
 pub fn find_dir(mos: &Mos, name: &str) -> Result<Option<u64>> {
     let mut at = root_dir(mos)?;
     for part in name.split('/').skip(1) {
@@ -226,4 +241,23 @@ pub fn kind(mos: &Mos, found: &Found) -> Result<ObjsetType> {
         detail: format!("{}: {e}", found.name),
     })?;
     Ok(phys.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_other_pools_are_refused() {
+        for name in ["tank", "tank/a", "tank@s", "tank/a@s", "tank/a#mark"] {
+            assert!(of_pool("tank", name).is_ok(), "{name}");
+        }
+        for name in ["", "tan", "tank2/a", "backup/tank", "backup@tank", "/tank"] {
+            let refused = of_pool("tank", name);
+            assert!(
+                matches!(refused, Err(PoolError::NoDataset { name: n }) if n == name),
+                "{name}"
+            );
+        }
+    }
 }

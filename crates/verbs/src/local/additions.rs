@@ -36,7 +36,7 @@ pub(super) fn add(here: &Here, request: &Add) -> Result<Option<Before>> {
     }
     for path in layout.spares.iter().chain(&layout.cache) {
         // Its own are told of by the pool.
-        if find_aux(&session, &path.to_string_lossy())?.is_some() {
+        if find_aux(&session, &path.to_string_lossy(), &doing)?.is_some() {
             return Err(cannot(Why::Host(SAME.into())));
         }
     }

@@ -8,7 +8,7 @@ use pool::props::{Kind, Target};
 
 use super::Here;
 use super::bookmarks;
-use super::dependents::dependents;
+use super::dependents::{InOrder, dependents};
 use super::filesystems::{destroy_all, may_snapshot, pool_of, session};
 use super::naming;
 use super::properties::assigned;
@@ -109,16 +109,17 @@ fn newer(session: &Session, request: &Rollback) -> Result<Newer> {
     if newer.len() + marks.len() > 0 && !request.newer {
         return Err(Error::cannot(doing, Why::NewerSnapshots([newer, marks].concat())));
     }
-    let mut gone = Vec::new();
-    let mut clones = Vec::new();
+    let mut gone = InOrder::default();
+    let mut clones = InOrder::default();
     for snapshot in newer {
         let found = lookup::find(mos, &snapshot).map_err(failed)?;
         for dependent in dependents(&session.pool, &found).map_err(failed)? {
-            clones.push(dependent.name.clone());
-            gone.push(dependent.name);
+            clones.add(dependent.name.clone());
+            gone.add(dependent.name);
         }
-        gone.push(snapshot);
+        gone.add(snapshot);
     }
+    let (gone, clones) = (gone.names, clones.names);
     if !clones.is_empty() && !request.clones {
         return Err(Error::cannot(doing, Why::NewerClones(clones)));
     }
@@ -264,31 +265,64 @@ fn rename(here: &Here, request: &Rename) -> Result<()> {
     done(session, &request.setting, doing)
 }
 
-/// The snapshots that are meant: those named, and with `recursive` those of that name below.
-fn meant(session: &Session, request: &Hold, doing: &dyn Fn(&str) -> Doing) -> Result<Vec<String>> {
-    let mos = session.pool.mos();
-    let mut names = Vec::new();
-    for name in &request.names {
+/// The snapshots of a session's pool that are meant by `given`: those named, and with `recursive` those of that name
+/// below; in order, each once.
+fn meant(
+    session: &Session,
+    (given, recursive): (&[&str], bool),
+    doing: &dyn Fn(&str) -> Doing,
+) -> Result<Vec<String>> {
+    let (mos, pool) = (session.pool.mos(), session.pool.name());
+    let mut names = BTreeSet::new();
+    for name in given {
         let (path, snapshot) = name.split_once('@').unwrap_or_default();
         let none = || Error::cannot(doing(name), Why::NoDataset);
-        if request.recursive {
+        if recursive {
+            lookup::of_pool(pool, name).map_err(|_| none())?;
             let below = lookup::walk(mos, path).map_err(|_| none())?;
             let ending = format!("@{snapshot}");
-            let all = below.iter().filter(|found| found.name.ends_with(&ending));
-            let before = names.len();
-            names.extend(all.map(|found| found.name.clone()));
-            if names.len() == before {
+            let mut all = below.iter().filter(|found| found.name.ends_with(&ending)).peekable();
+            if all.peek().is_none() {
                 return Err(none());
             }
+            names.extend(all.map(|found| found.name.clone()));
         } else {
-            lookup::find(mos, name).map_err(|e| match e {
+            lookup::find_in(mos, pool, name).map_err(|e| match e {
                 PoolError::NoDataset { .. } => none(),
                 e => pool_error(doing(name), e),
             })?;
-            names.push(name.clone());
+            names.insert((*name).to_owned());
         }
     }
-    Ok(names)
+    Ok(names.into_iter().collect())
+}
+
+/// A pool of which snapshots are held or let go.
+struct Part<'a> {
+    session: Session,
+    /// The first of its names that was given.
+    first: &'a str,
+    snapshots: Vec<String>,
+}
+
+/// The pools of the names that were given. What is not there in one is no reason to begin in another.
+fn parts<'a>(
+    here: &Here,
+    request: &'a Hold,
+    doing: &dyn Fn(&str) -> Doing,
+) -> Result<Vec<Part<'a>>> {
+    let mut by_pool: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for name in &request.names {
+        by_pool.entry(pool_of(name)).or_default().push(name);
+    }
+    let mut parts = Vec::new();
+    for given in by_pool.values() {
+        let Some(first) = given.first() else { continue };
+        let session = opened(here, first, &request.setting, &doing(first))?;
+        let snapshots = meant(&session, (given, request.recursive), doing)?;
+        parts.push(Part { session, first, snapshots });
+    }
+    Ok(parts)
 }
 
 fn hold(here: &Here, request: &Hold, take: bool) -> Result<()> {
@@ -296,19 +330,19 @@ fn hold(here: &Here, request: &Hold, take: bool) -> Result<()> {
         true => Doing::Hold(name.into()),
         false => Doing::Release(name.into()),
     };
-    let Some(first) = request.names.first() else { return Ok(()) };
-    let session = opened(here, first, &request.setting, &doing(first))?;
-    let names = meant(&session, request, &doing)?;
-    let done_so = match take {
-        true => session.pool.hold(&names, &request.tag),
-        false => session.pool.release(&names, &request.tag),
-    };
-    done_so.map_err(|e| match e {
-        PoolError::Exists { name } => Error::cannot(doing(&name), Why::TagExists),
-        PoolError::NoTag { name } => Error::cannot(doing(&name), Why::NoTag),
-        e => pool_error(doing(first), e),
-    })?;
-    done(session, &request.setting, doing(first))
+    for Part { session, first, snapshots } in parts(here, request, &doing)? {
+        let done_so = match take {
+            true => session.pool.hold(&snapshots, &request.tag),
+            false => session.pool.release(&snapshots, &request.tag),
+        };
+        done_so.map_err(|e| match e {
+            PoolError::Exists { name } => Error::cannot(doing(&name), Why::TagExists),
+            PoolError::NoTag { name } => Error::cannot(doing(&name), Why::NoTag),
+            e => pool_error(doing(first), e),
+        })?;
+        done(session, &request.setting, doing(first))?;
+    }
+    Ok(())
 }
 
 pub(super) fn holds(here: &Here, request: &Hold) -> Result<Holds> {

@@ -165,6 +165,7 @@ impl<'a> Catalogue<'a> {
 
     /// The data set or snapshot of a name.
     pub(crate) fn entry(&mut self, name: &str) -> Result<Entry> {
+        lookup::of_pool(self.pool.name(), name)?;
         let base = name.split('@').next().unwrap_or(name);
         let dir = self.dir_named(base)?;
         let found = lookup::find(self.pool.mos(), name)?;
@@ -450,7 +451,7 @@ impl<'a> Catalogue<'a> {
         let base = entry.found.name.split('@').next().unwrap_or_default();
         let full = if name.contains(sign) { name.into() } else { format!("{base}{origin}") };
         let since = match sign {
-            '@' => match lookup::find(self.pool.mos(), &full) {
+            '@' => match lookup::find_in(self.pool.mos(), self.pool.name(), &full) {
                 Ok(found) => Since::snapshot(&found),
                 Err(PoolError::NoDataset { .. }) => return Ok(None),
                 Err(e) => return Err(e),

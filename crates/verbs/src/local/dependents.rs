@@ -13,6 +13,21 @@ pub(super) struct Dependent {
     pub(super) below: bool,
 }
 
+/// Names in the order in which data sets can go, each at its first place: there all that must go before it has gone.
+#[derive(Debug, Default)]
+pub(super) struct InOrder {
+    pub(super) names: Vec<String>,
+    met: BTreeSet<String>,
+}
+
+impl InOrder {
+    pub(super) fn add(&mut self, name: String) {
+        if self.met.insert(name.clone()) {
+            self.names.push(name);
+        }
+    }
+}
+
 /// Everything that must go before `found`, in the order in which it can.
 pub(super) fn dependents(pool: &Pool, found: &Found) -> Result<Vec<Dependent>, PoolError> {
     let mut walk = Walk { pool, top: &found.name, seen: BTreeSet::new(), out: Vec::new() };
@@ -56,5 +71,19 @@ impl Walk<'_> {
             self.add(&lookup::find(mos, &format!("{}@{snapshot}", found.name))?)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_met_stays_where_it_is() {
+        let mut order = InOrder::default();
+        for name in ["t/c@mon", "t/c", "t@mon", "t@tue", "t/c@mon", "t@mon", "t/d@mon"] {
+            order.add(name.into());
+        }
+        assert_eq!(order.names, ["t/c@mon", "t/c", "t@mon", "t@tue", "t/d@mon"]);
     }
 }

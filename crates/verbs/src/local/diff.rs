@@ -30,7 +30,7 @@ pub(super) fn tell(here: &Here, request: &Diff, sink: &mut dyn FnMut(Told) -> bo
         related(&session, &to_head)?;
     }
     let find = |name: &str| {
-        lookup::find(session.pool.mos(), name).map_err(|e| match e {
+        lookup::find_in(session.pool.mos(), session.pool.name(), name).map_err(|e| match e {
             PoolError::NoDataset { .. } => cannot("No such file or directory"),
             e => pool_error(Doing::Open(name.into()), e),
         })

@@ -11,7 +11,8 @@ use pool::devices::{Labels, queue_buffers};
 use pool::{NewLeaf, Pool, PoolError, Trouble};
 use rt::sync::Arc;
 
-use super::lifecycle::{is_named, leaf_path, open_leaf};
+use super::called::{Devices, Meant};
+use super::lifecycle::{leaf_path, open_leaf};
 use super::session::{self, For, Session, pool_error};
 use super::{Here, scrub};
 use crate::disks::{Act, Change, Labelclear};
@@ -40,12 +41,6 @@ pub(super) fn refused(doing: Doing, error: PoolError) -> Error {
         PoolError::Invalid(why) => Error::cannot(doing, Why::Host(why)),
         other => pool_error(doing, other),
     }
-}
-
-/// The leaf of a name: by guid or path, as the pool has it or as it was found.
-fn find(session: &Session, name: &str) -> Option<VdevConfig> {
-    let config = session.pool.config();
-    config.vdev_tree.leaves().find(|leaf| is_called(session, leaf, name)).cloned()
 }
 
 /// The log vdev that is to be removed: by its own name, or that of its one device, which is `leaf`.
@@ -83,26 +78,10 @@ fn is_numbered(top: &VdevConfig, name: &str) -> bool {
     name == numbered || name == top.guid.to_string()
 }
 
-/// Is it the vdev of this name, by guid or path?
-fn is_called(session: &Session, vdev: &VdevConfig, name: &str) -> bool {
-    let typed = std::fs::canonicalize(name).ok();
-    let found = session.paths().get(&vdev.guid).and_then(|path| path.canonicalize().ok());
-    is_named(vdev, name) || typed.is_some() && found == typed
-}
-
-/// The spare of a name, waiting or in use.
-fn find_spare(session: &Session, name: &str) -> Result<Option<VdevConfig>> {
-    let fail = |error| pool_error(Doing::Open(session.pool.name().into()), error);
-    let spares = session.pool.spares().map_err(fail)?;
-    Ok(spares.into_iter().find(|spare| is_called(session, spare, name)))
-}
-
 /// The spare or cache device of a name.
-pub(super) fn find_aux(session: &Session, name: &str) -> Result<Option<VdevConfig>> {
-    let fail = |error| pool_error(Doing::Open(session.pool.name().into()), error);
-    let caches = session.pool.caches().map_err(fail)?;
-    let cache = caches.into_iter().find(|cache| is_called(session, cache, name));
-    cache.map_or_else(|| find_spare(session, name), |cache| Ok(Some(cache)))
+pub(super) fn find_aux(session: &Session, name: &str, doing: &Doing) -> Result<Option<VdevConfig>> {
+    let meant = Devices::of(session)?.meant(name, doing)?;
+    Ok(meant.cache.or(meant.spare))
 }
 
 /// Makes the change; without a server, or if that is asked for, it stays until what a disk lacks is filled, and
@@ -116,12 +95,11 @@ pub(super) fn change(
     let session = session::open(here, &request.name, &request.places, For::Writing)?;
     let doing = doing(request);
     let fail = |error| refused(doing.clone(), error);
-    let spare = match request.act {
-        Act::Remove => find_aux(&session, &request.device)?,
-        _ => find_spare(&session, &request.device)?,
-    };
-    let old = match (find(&session, &request.device), spare) {
-        (_, Some(spare)) if request.act == Act::Remove => spare,
+    let devices = Devices::of(&session)?;
+    let Meant { leaf, spare, cache } = devices.meant(&request.device, &doing)?;
+    let aux = if request.act == Act::Remove { cache.or(spare) } else { spare };
+    let old = match (leaf, aux) {
+        (_, Some(aux)) if request.act == Act::Remove => aux,
         (leaf, None) if request.act == Act::Remove => log_vdev(&session, request, leaf)?,
         (Some(leaf), _) => leaf,
         (None, Some(_)) => {
@@ -165,7 +143,7 @@ pub(super) fn change(
             session.pool.remove_aux(old.guid).map_err(fail)?;
             events::VDEV_REMOVE_AUX
         }
-        Act::Replace(Some(path)) if let Some(spare) = find_spare(&session, &text(path))? => {
+        Act::Replace(Some(path)) if let Some(spare) = devices.meant(&text(path), &doing)?.spare => {
             let path = session.paths().remove(&spare.guid).unwrap_or_else(|| path_of(&spare));
             engage(&session.pool, old.guid, (&spare, &path), Trouble::Unnoted).map_err(fail)?;
             let told = session.told.iter();

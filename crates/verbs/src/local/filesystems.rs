@@ -7,7 +7,7 @@ use pool::props::{Kind, Target};
 use pool::{PoolError, Stored};
 
 use super::Here;
-use super::dependents::{Dependent, dependents};
+use super::dependents::{Dependent, InOrder, dependents};
 use super::limits::{Limit, limits, set_limits};
 use super::naming;
 use super::properties::{assigned, set_quotas};
@@ -283,7 +283,7 @@ fn doomed_snapshots(session: &Session, request: &Destroy, doing: &Doing) -> Resu
         true => lookup::walk(mos, path).map_err(failed)?,
         false => vec![head],
     };
-    let (mut names, mut bytes) = (Vec::new(), 0);
+    let (mut order, mut bytes) = (InOrder::default(), 0);
     for head in heads.iter().filter(|head| !head.is_snapshot()) {
         let chosen = chosen(&session.pool, head, list).map_err(failed)?;
         bytes += reclaimed(&session.pool, &chosen).map_err(failed)?;
@@ -292,11 +292,13 @@ fn doomed_snapshots(session: &Session, request: &Destroy, doing: &Doing) -> Resu
             if !request.defer {
                 let doing = Doing::Destroy(found.name.clone());
                 refuse_dependents(request, found, &before, &doing)?;
-                names.extend(before.into_iter().map(|dependent| dependent.name));
+                // A clone's own snapshots may have been chosen, too.
+                before.into_iter().for_each(|dependent| order.add(dependent.name));
             }
-            names.push(found.name.clone());
+            order.add(found.name.clone());
         }
     }
+    let names = order.names;
     if names.is_empty() {
         return Err(Error::NoSnapshots);
     }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use device::{Device, WriteFile};
-use format::config::{PoolState, VdevConfig};
+use device::{Device, ReadFile, WriteFile};
+use format::config::PoolState;
 use pool::props::{PoolKey, PoolProp, Value};
 use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
 use rt::sync::Arc;
 
 use super::Here;
+use super::called::Devices;
 use super::limits::{Limit, limits, set_limits};
 use super::session::{self, For, Located, locate, open_located, pool_error};
 use super::{capacity, naming, pool_props};
@@ -219,9 +220,7 @@ pub(super) fn clear(here: &Here, request: &Clear) -> Result<()> {
     let doing = || Doing::Clear(request.device.clone().unwrap_or_else(|| request.name.clone()));
     let mut guids = None;
     if let Some(device) = &request.device {
-        let config = session.pool.config();
-        let is_it = |leaf: &&VdevConfig| is_named(leaf, device);
-        let leaf = config.vdev_tree.leaves().find(is_it);
+        let leaf = Devices::of(&session)?.meant(device, &doing())?.leaf;
         guids = Some(leaf.ok_or_else(|| Error::cannot(doing(), Why::NoDevice))?.guid);
     }
     let fail = |error| pool_error(doing(), error);
@@ -231,13 +230,6 @@ pub(super) fn clear(here: &Here, request: &Clear) -> Result<()> {
     }
     session.note(&request.command).map_err(fail)?;
     session.close(doing())
-}
-
-/// Is it the leaf's guid, its path, or the last part of it?
-pub(super) fn is_named(leaf: &VdevConfig, name: &str) -> bool {
-    let path = leaf.path.as_deref().map(|path| String::from_utf8_lossy(path).into_owned());
-    leaf.guid.to_string() == name
-        || path.is_some_and(|path| path == name || path.rsplit('/').next() == Some(name))
 }
 
 pub(super) fn export(here: &Here, request: &Export) -> Result<Vec<Error>> {
@@ -253,11 +245,30 @@ pub(super) fn export(here: &Here, request: &Export) -> Result<Vec<Error>> {
         let done = locate(here, &name, &request.places).and_then(|located| {
             leave(here, &name, located, PoolState::Exported, &request.command, doing)
         });
+        let done = match done {
+            Err(e) if request.force && e.why() == Some(&Why::Unavailable) => {
+                forget_lost(here, &name, e)
+            }
+            done => done,
+        };
         if let Err(e) = done {
             errors.push(e);
         }
     }
     Ok(errors)
+}
+
+/// Forgets a remembered pool that could not be opened for lack of devices, as `error` says: its name is free again, and
+/// nothing is written. Not if they are there and only cannot be read.
+fn forget_lost(here: &Here, name: &str, error: Error) -> Result<()> {
+    let is_held = here.held.as_ref().is_some_and(|held| held.pool(name).is_some());
+    let state = here.state.load()?;
+    let Some(known) = state.pool(name).filter(|_| !is_held) else { return Err(error) };
+    let is_read = |path: &PathBuf| !path.exists() || ReadFile::open(path).is_ok();
+    if !known.paths.iter().all(is_read) {
+        return Err(error);
+    }
+    here.state.change(|state| state.forget(known.guid))
 }
 
 pub(super) fn import(here: &Here, request: &Import) -> Result<Imported> {

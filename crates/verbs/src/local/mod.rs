@@ -4,6 +4,7 @@ mod accounts;
 mod additions;
 mod bookmarks;
 mod branches;
+mod called;
 mod capacity;
 mod catalogue;
 mod copy_in;

@@ -1,7 +1,6 @@
 //! An open pool for one command: found by name, on its devices, with what else is known of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use super::disks::path_of;
 use super::lifecycle::leaf_path;
 use super::roots;
 use super::{Held, Here, keeper};
+use crate::inuse::identity;
 use crate::state::Known;
 use crate::{Doing, Error, Result, Why, find, host};
 
@@ -269,7 +269,7 @@ pub(crate) fn open_located(
         workers: 0,
         host_id,
         host_name: host::hostname(),
-        new_name: (found.name() != name).then(|| name.to_string()),
+        new_name: Some(name.to_string()),
         memory: Some(here.memory.clone()),
     };
     let devices = match mode {
@@ -320,14 +320,7 @@ pub(super) fn leaf_paths(found: &FoundPool) -> BTreeMap<u64, PathBuf> {
 
 /// Where leaves are now, by guid, if what the pool says of them leads elsewhere or nowhere.
 fn moved(root: &VdevConfig, found: &FoundPool) -> BTreeMap<u64, Vec<u8>> {
-    let same_file = |a: &Path, b: &Path| {
-        let of = |path: &Path| {
-            let meta = std::fs::metadata(path).ok()?;
-            let is_disk = meta.file_type().is_block_device();
-            Some(if is_disk { (0, meta.rdev()) } else { (meta.dev(), meta.ino()) })
-        };
-        of(a).is_some_and(|a| of(b) == Some(a))
-    };
+    let same_file = |a: &Path, b: &Path| identity(a).is_ok_and(|a| identity(b).ok() == Some(a));
     let mut moved = leaf_paths(found);
     moved.retain(|guid, path| {
         root.find(*guid).is_some_and(|leaf| path.exists() && !same_file(&path_of(leaf), path))
@@ -364,7 +357,7 @@ impl Session {
             workers: 0,
             host_id: u64::from(host::hostid(&here.state)?),
             host_name: host::hostname(),
-            new_name: (found.name() != name).then(|| name.to_string()),
+            new_name: Some(name.to_string()),
             memory: Some(here.memory.clone()),
         };
         let tree = found.open_memory_tree(&found.root, MEMORY_MAX).map_err(PoolError::from);
