@@ -40,6 +40,13 @@ int ask_directory(const Call &call, Access_Operation what) {
   return status ? status : writes_in(call.person, stat) ? 0 : -EACCES;
 }
 
+// Has somebody else a file open under this name? It need not be what has the name now: a file that has gone by another door
+// is open still, and XRootD gives a share in it to whoever asks for the name.
+bool is_held_by_others(Site &site, const Call &call) {
+  auto held = site.openings().at(call.path);
+  return std::any_of(held.begin(), held.end(), [&](const Person &one) { return !(one == call.person); });
+}
+
 // 0, or minus a number of errno(3).
 int ask(const XrdSecEntity *entity, const char *path, Access_Operation what) {
   Site *site = Site::made();
@@ -52,7 +59,9 @@ int ask(const XrdSecEntity *entity, const char *path, Access_Operation what) {
     std::uint32_t how = what == AOP_Read ? THUMPER_READ : THUMPER_READ | THUMPER_WRITE;
     auto *file = thumper_open(call.client, &call.who, call.path.c_str(), how, 0, &error);
     thumper_close(file, 0);
-    return error == -EISDIR ? ask_directory(call, what) : file ? 0 : error;
+    if (file) return 0;
+    if (is_held_by_others(*site, call)) return -EACCES;
+    return error == -EISDIR ? ask_directory(call, what) : error;
   }
   if (what == AOP_Stat) {
     thumper_stat stat{};

@@ -38,10 +38,7 @@ int File::settle() {
     ssize_t done = thumper_write(file_, bytes, size, 0);
     return done < 0 ? static_cast<int>(done) : 0;
   };
-  int status = beginning_.give(write, [&] { return thumper_settle(file_); });
-  int none = 0;
-  if (status < 0) failed_.compare_exchange_strong(none, status);
-  return status;
+  return beginning_.give(write, [&] { return thumper_settle(file_); });
 }
 
 int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
@@ -133,13 +130,14 @@ int File::Close(long long *size) {
     thumper_stat stat{};
     if (size) settle();
     if (size && thumper_stat_open(file_, &stat) == 0) *size = static_cast<long long>(stat.size);
-    bool stable = writable_ && !failed_ && site_.options().stable;
+    bool stable = writable_ && !beginning_.failure() && site_.options().stable;
     // A file that was made and is not whole goes.
     auto closed = [&](auto close) -> int {
       int error = 0;
       auto mine = ticket_of();
       int status = close(std::exchange(file_, nullptr));
-      if (auto *client = status < 0 ? site_.client(error) : nullptr) mine.undo(client);
+      bool is_whole = status >= 0 && !beginning_.failure();
+      if (auto *client = is_whole ? nullptr : site_.client(error)) mine.undo(client);
       return status;
     };
     auto finish = [&](const char *bytes, std::size_t count) {
@@ -148,7 +146,7 @@ int File::Close(long long *size) {
     auto end = [&] { return closed([&](thumper_file *file) { return thumper_close(file, stable); }); };
     int status = beginning_.give(finish, end);
     if (file_) status = is_made_ && writable_ ? end() : thumper_close(std::exchange(file_, nullptr), stable);
-    if (failed_) status = failed_;
+    if (int failure = beginning_.failure()) status = failure;
     if (status < 0) site_.counters().errors++;
     return answer(status);
   });
@@ -221,7 +219,7 @@ ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
   return walled([&]() -> ssize_t {
     if (!file_) return -EBADF;
     if (offset < 0) return -EINVAL;
-    if (failed_) return answer(failed_);
+    if (int failure = beginning_.failure()) return answer(failure);
     is_fresh_ = false;
     auto done = static_cast<ssize_t>(size);
     auto begin = [&] { return site_.options().stable && thumper_begin(file_, buffer, size, 0, 1) == 1; };
@@ -267,8 +265,7 @@ int File::written(XrdSfsAio *aio, ssize_t done) {
   if (done < 0) {
     if (!is_taken_back_ && !(is_made_ && take_back())) return static_cast<int>(done);
     is_taken_back_ = true;
-    int none = 0;
-    failed_.compare_exchange_strong(none, static_cast<int>(done));
+    beginning_.fail(static_cast<int>(done));
     done = static_cast<ssize_t>(aio->sfsAio.aio_nbytes);
   }
   aio->Result = done;
@@ -278,7 +275,6 @@ int File::written(XrdSfsAio *aio, ssize_t done) {
 
 int File::Fsync() {
   if (!file_) return -EBADF;
-  if (failed_) return answer(failed_);
   if (int status = settle()) return answer(status);
   return answer(thumper_sync(file_));
 }

@@ -58,7 +58,7 @@ class File final : public XrdOssDF {
   // Takes away what came of a file that was empty when it was opened.
   bool take_back();
   void end_copy();
-  // Writes what is held. 0, or minus a number of errno(3), which the close will say again.
+  // Writes what is held. 0, or minus a number of errno(3), which everything says from then on.
   int settle();
 
   Site &site_;
@@ -66,9 +66,8 @@ class File final : public XrdOssDF {
   bool writable_ = false;
   // It was empty when it was opened.
   bool is_made_ = false;
-  Beginning beginning_;
-  // Why a write failed that XRootD believes to be done, minus a number of errno(3): the close says it.
-  std::atomic<int> failed_{0};
+  // Knows, too, why a write failed that XRootD believes to be done: the close says it.
+  Beginning beginning_{site_.room()};
   // It is gone.
   std::atomic<bool> is_taken_back_{false};
   // When it was opened, until XRootD has asked what was.

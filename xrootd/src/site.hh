@@ -16,6 +16,7 @@
 #include "openings.hh"
 #include "options.hh"
 #include "people.hh"
+#include "room.hh"
 #include "thumper.h"
 
 class XrdOucEnv;
@@ -42,6 +43,7 @@ class Site {
   const Options &options() const { return options_; }
   People &people() { return people_; }
   Openings &openings() { return openings_; }
+  Room &room() { return room_; }
   Counters &counters() { return counters_; }
 
   // The client library's handle, connected when it is first needed. Null: the server is away, and `error` has minus
@@ -72,6 +74,7 @@ class Site {
   XrdSysError log_;
   People people_;
   Openings openings_;
+  Room room_;
   Counters counters_;
   std::mutex lock_;
   std::atomic<thumper_client *> client_{nullptr};

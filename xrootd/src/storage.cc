@@ -42,7 +42,8 @@ int Storage::Create(const char *, const char *path, mode_t mode, XrdOucEnv &env,
     }
     Made::forget();
     std::uint32_t how = File::to_write | THUMPER_READ | THUMPER_CREATE;
-    if (options & XRDOSS_new) how |= THUMPER_NEW;
+    // O_EXCL alone comes for who may make files, and change none that are there.
+    if (options & XRDOSS_new || (options >> 8) & O_EXCL) how |= THUMPER_NEW;
     if (options & XRDOSS_mkpath) how |= THUMPER_PARENTS;
     if ((options >> 8) & O_TRUNC) how |= THUMPER_TRUNCATE;
     int error = 0;

@@ -87,11 +87,11 @@ good(file.close())
 assert there("/own") == b"-" * 10
 
 # Where there is no room any more, the close says so, and nothing is left.
-file, large = opened(full), opened(full + "-large")
+file, large, asked = opened(full), opened(full + "-large"), opened(full + "-asked")
 good(opened("/held").close())
 while not others.stat("/filled")[0].ok:
     time.sleep(0.02)
-for one in file, large:
+for one in file, large, asked:
     good(one.write(b"y" * 60000, 0, 60000))
 status, _ = file.close()
 assert not status.ok and "quota" in status.message, status.message
@@ -100,6 +100,11 @@ assert not others.stat(full)[0].ok, "something is left of it"
 status = large.write(b"z" * (1 << 20), 60000, 1 << 20)[0]
 assert not (status.ok and large.close()[0].ok)
 assert not others.stat(full + "-large")[0].ok, "something is left of the large one"
+# Who asks before the close is told, as often as he asks; and nothing is left.
+for _ in range(2):
+    assert not asked.sync()[0].ok
+assert not asked.close()[0].ok
+assert not others.stat(full + "-asked")[0].ok, "something is left of what could not be synced"
 
 # Who goes away without a word leaves what he has written.
 file = opened("/left")

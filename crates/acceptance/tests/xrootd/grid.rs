@@ -184,13 +184,14 @@ fn tokens_are_known() {
         site.authority().replace("ofs.authorize\n", "").replace("authlib ", "authlib ++ "),
     );
     let gate = site.gate("gate", &lines);
-    let token = |issuer: &str, scope: &str| {
+    let token_of = |profile: &str, issuer: &str, scope: &str| {
         let (own, scope) = (at("token.pub"), format!("scope={scope}"));
         let words = ["--cred", &own, "--key", &key, "--keyid", "one", "--issuer", issuer];
         let claims = ["--claim", "sub=somebody", "--claim", "aud=site", "--claim", &scope];
-        let words = [&words[..], &claims, &["--profile", "scitokens2"]].concat();
+        let words = [&words[..], &claims, &["--profile", profile]].concat();
         tool("scitokens-create", &words, &[]).expect_ok().out.trim().to_string()
     };
+    let token = |issuer: &str, scope: &str| token_of("scitokens2", issuer, scope);
     let all = "read:/ write:/";
     let [cms, atlas] = issuers.map(|issuer| token(issuer, all));
     let reader = token(issuers[1], "read:/");
@@ -226,6 +227,13 @@ fn tokens_are_known() {
         assert_eq!(web(wrong, &[], "/cms/own/web").0, "403");
         assert_ne!(root(wrong, &url("/cms/own/root"), &at("back")).status, 0);
     }
+    // Who may make files changes none that are there, his own neither.
+    let maker = token_of("wlcg", issuers[0], "storage.read:/ storage.create:/");
+    let other = site.file("other", b"other");
+    drop(root(&maker, &data, &url("/cms/own/made")).expect_ok());
+    assert_ne!(root(&maker, &other, &url("/cms/own/made")).status, 0);
+    assert_eq!(web(&maker, &["-T", &other], "/cms/own/made").0, "403");
+    assert!(web(&cms, &[], "/cms/own/made").1 == noise(3, 3_000_000));
     // One connection is of many: whoever comes next in it is not who came before.
     let nobodys = token(nobodys, all);
     let place = format!("https://localhost:{}/cms/own/web", gate.web);

@@ -210,11 +210,18 @@ fn what_one_holds_open_is_not_open_to_others() {
             rt::time::sleep(Duration::from_millis(10));
         }
         let back = site.path("back");
-        let bob = as_user(&site, "bob", "xrdcp", &["-f", &url, back.to_str().unwrap()]);
-        let again = as_user(&site, "alice", "xrdcp", &["-f", &url, back.to_str().unwrap()]);
+        let words = ["-f", url.as_str(), back.to_str().unwrap()];
+        let bob = as_user(&site, "bob", "xrdcp", &words);
+        let again = as_user(&site, "alice", "xrdcp", &words);
+        // What has lost its name by another door is open still.
+        client.rename(&ROOT, b"/own", b"/away").unwrap();
+        let nameless = as_user(&site, "bob", "xrdcp", &words);
+        client.rename(&ROOT, b"/away", b"/own").unwrap();
         fs::remove_file(&sign).unwrap();
         drop((alice.join().unwrap().expect_ok(), again.expect_ok()));
-        assert!(bob.status != 0 && bob.err.contains("[3010]"), "{bob}");
+        for ran in [bob, nameless] {
+            assert!(ran.status != 0 && ran.err.contains("[3010]"), "{ran}");
+        }
     });
     // What XRootD does not tell the storage system of: for whom attributes are.
     drop(fs_as(&site, &gate, "alice", &["xattr", "/own", "set", "k=v"]).expect_ok());
