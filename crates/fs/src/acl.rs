@@ -6,6 +6,7 @@
 
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
+use crate::protected::Change;
 
 /// The list that holds for an object.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
@@ -145,6 +146,7 @@ impl Filesystem {
         };
         let lock = self.lock(number);
         let attrs = self.attrs(number)?;
+        self.permit(&attrs, Change::Attributes, format_args!("object {number}"))?;
         let is_there = self.xattr_of(number, &attrs, name)?.is_some();
         if name == DEFAULT {
             if !attrs.is_dir() {

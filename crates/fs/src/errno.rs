@@ -45,6 +45,7 @@ impl FsError {
             FsError::IsADirectory { .. } => code::ISDIR,
             FsError::NotEmpty { .. } => code::NOTEMPTY,
             FsError::Denied { .. } => code::ACCES,
+            FsError::Protected { .. } => code::PERM,
             FsError::BadName { reason, .. } if reason.starts_with("File name too long") => {
                 code::NAMETOOLONG
             }

@@ -38,6 +38,12 @@ pub enum FsError {
         /// The path asked for.
         path: String,
     },
+    /// A flag of it forbids this to everybody.
+    #[error("{path}: Operation not permitted (chattr under OpenZFS has protected it)")]
+    Protected {
+        /// What it is called.
+        path: String,
+    },
     /// The directory has entries.
     #[error("{path}: Directory not empty")]
     NotEmpty {

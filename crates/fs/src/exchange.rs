@@ -4,6 +4,7 @@ use crate::attrs::{self, mode};
 use crate::error::{FsError, Result, shown};
 use crate::filesystem::{Filesystem, NAME_BYTES};
 use crate::names::entry_value;
+use crate::protected::Change;
 use crate::quota::check_project;
 
 impl Filesystem {
@@ -29,7 +30,10 @@ impl Filesystem {
                 return Err(FsError::Invalid { path: shown(&moved.name), reason });
             }
             let dir = self.znode_of(&self.object(into)?)?;
-            check_project(&dir, &moved.name, &self.znode_of(&self.object(moved.object)?)?)?;
+            let znode = self.znode_of(&self.object(moved.object)?)?;
+            self.permit(&dir, Change::Lose, String::from_utf8_lossy(&moved.name))?;
+            self.permit(&znode, Change::Leave, String::from_utf8_lossy(&moved.name))?;
+            check_project(&dir, &moved.name, &znode)?;
         }
         let tx = self.enter(2 * NAME_BYTES)?;
         let (dir, other_dir) = (self.directory(from)?, self.directory(to)?);

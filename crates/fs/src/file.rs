@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 
 use dmu::{Lent, Object, Tx};
+use format::znode::Znode;
 use rt::Grant;
 use rt::buf::PooledBuf;
 use rt::sync::Arc;
@@ -15,6 +16,7 @@ use crate::digests::Written;
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 use crate::new::Contents;
+use crate::protected::Change;
 use crate::quota::Payers;
 
 /// Bytes of one change: a long write is many of them, so that no txg waits for it.
@@ -168,7 +170,10 @@ impl Filesystem {
         }
         let tx = self.enter(length)?;
         for (piece, digested) in digested {
-            let (size, length) = (self.file_size(&object)?, piece.bytes().len() as u64);
+            let (znode, length) = (self.file_znode(&object)?, piece.bytes().len() as u64);
+            let size = znode.size;
+            let change = if at < size { Change::Contents } else { Change::Append };
+            self.permit(&znode, change, format_args!("object {number}"))?;
             self.write_digested(&tx, &object, size, at, piece, digested)?;
             self.tell_written(&tx, number, at, length);
             at += length;
@@ -201,7 +206,9 @@ impl Filesystem {
     pub fn append(&self, number: u64, data: &[u8]) -> Result<u64> {
         let lock = self.lock(number);
         let object = self.object(number)?;
-        let start = self.file_size(&object)?;
+        let znode = self.file_znode(&object)?;
+        self.permit(&znode, Change::Append, format_args!("object {number}"))?;
+        let start = znode.size;
         let mut at = start;
         for chunk in data.chunks(CHUNK) {
             if self.dataset.has_user_quotas() {
@@ -247,10 +254,15 @@ impl Filesystem {
 
     /// Size of an open object, which must be a regular file.
     fn file_size(&self, object: &Arc<Object>) -> Result<u64> {
+        Ok(self.file_znode(object)?.size)
+    }
+
+    /// The attributes of an open object, which must be a regular file.
+    fn file_znode(&self, object: &Arc<Object>) -> Result<Znode> {
         let znode = self.znode_of(object)?;
         let path = || format!("object {}", object.number());
         match znode.mode as u32 & mode::TYPE {
-            mode::FILE => Ok(znode.size),
+            mode::FILE => Ok(znode),
             mode::DIR => Err(FsError::IsADirectory { path: path() }),
             _ => Err(FsError::Invalid { path: path(), reason: "not a regular file" }),
         }
@@ -330,7 +342,9 @@ impl Filesystem {
         let mut end = u64::MAX;
         loop {
             let object = self.object(number)?;
-            let old = self.file_size(&object)?;
+            let znode = self.file_znode(&object)?;
+            let old = znode.size;
+            self.permit(&znode, Change::Contents, format_args!("object {number}"))?;
             if at_least && old >= size {
                 return Ok(());
             }
@@ -374,7 +388,9 @@ impl Filesystem {
         let mut end = offset.saturating_add(len);
         loop {
             let object = self.object(number)?;
-            end = end.min(self.file_size(&object)?);
+            let znode = self.file_znode(&object)?;
+            self.permit(&znode, Change::Contents, format_args!("object {number}"))?;
+            end = end.min(znode.size);
             let (from, blocks) = self.portion(&object, offset, end)?;
             let tx = self.enter_to_free(blocks)?;
             self.forget_digests(&tx, &object)?;

@@ -14,6 +14,7 @@ use format::zap::{NormFlags, Value};
 use format::znode::{Pflags, Znode};
 use format::{DnodePhys, ObjectType};
 use pool::{Dataset, Pool};
+use rt::sync::atomic::AtomicBool;
 use rt::sync::{Arc, Mutex, RwLock};
 
 use crate::accounts::quota_zaps;
@@ -22,11 +23,11 @@ use crate::digests::Digests;
 use crate::error::{FsError, Result, shown};
 use crate::in_use::InUse;
 use crate::locks::{Locked, Locks};
-use crate::names::{DirEntry, entry_value};
+use crate::names::entry_value;
 pub(crate) use crate::new::{Contents, Given, NewObject};
 use crate::own::Own;
+use crate::protected::Change;
 use crate::quota::{Payers, Quotas, check_project, inherited_project};
-use crate::stable::Gone;
 use crate::zpl::ZPL_VERSION;
 
 /// What a name with an empty object is admitted as, in bytes.
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) in_use: InUse,
     pub(crate) digests: Digests,
     pub(crate) tree: Mutex<()>,
+    /// What an intent log holds is done again.
+    pub(crate) replays: AtomicBool,
     locks: Locks,
 }
 
@@ -105,6 +108,7 @@ impl Filesystem {
             in_use: InUse::default(),
             digests: Digests::default(),
             tree: Mutex::new(()),
+            replays: AtomicBool::new(false),
             locks: Locks::default(),
         });
         let fs = Filesystem {
@@ -198,18 +202,6 @@ impl Filesystem {
     /// Locks several objects.
     pub(crate) fn lock_all(&self, objects: &[u64]) -> Vec<Locked<'_>> {
         self.shared.locks.all(objects)
-    }
-
-    /// Locks a directory and what `name` in it leads to.
-    fn lock_entry(&self, dir: u64, name: &[u8]) -> Result<(DirEntry, Vec<Locked<'_>>)> {
-        loop {
-            let found = self.must_find(dir, name)?;
-            let locks = self.lock_all(&[dir, found.object]);
-            // Somebody may have been faster.
-            if self.lookup(dir, name)?.is_some_and(|now| now.object == found.object) {
-                return Ok((found, locks));
-            }
-        }
     }
 
     // ---- attributes ----
@@ -379,6 +371,7 @@ impl Filesystem {
         let tx = self.enter(bytes)?;
         let zap = self.directory(dir)?;
         self.must_be_new(dir, name)?;
+        self.permit(&self.znode_of(zap.object())?, Change::Gain, String::from_utf8_lossy(name))?;
         let object = self.make(&tx, dir, new, contents)?;
         // Told before anybody can find it: what others do with it comes after it in the log.
         match new.xattrs {
@@ -513,78 +506,24 @@ impl Filesystem {
             // It goes as soon as nobody has it open, whatever names it had.
             return Err(FsError::NotFound { path: shown(name) });
         }
-        check_project(&self.znode_of(&self.object(dir)?)?, name, &attrs)?;
+        let above = self.znode_of(&self.object(dir)?)?;
+        self.permit(&above, Change::Gain, String::from_utf8_lossy(name))?;
+        self.permit(&attrs, Change::Attributes, String::from_utf8_lossy(name))?;
+        check_project(&above, name, &attrs)?;
         let zap = self.directory(dir)?;
         self.must_be_new(dir, name)?;
-        self.add_entry(&tx, &zap, name, number, attrs.kind())?;
-        self.change_znode(&tx, &object, |znode| {
-            znode.links = znode.links.saturating_add(1);
-            znode.parent = dir;
-            znode.ctime = attrs::now();
-        })?;
+        let change = || {
+            self.add_entry(&tx, &zap, name, number, attrs.kind())?;
+            self.change_znode(&tx, &object, |znode| {
+                znode.links = znode.links.saturating_add(1);
+                znode.parent = dir;
+                znode.ctime = attrs::now();
+            })
+        };
+        change().inspect_err(|_| self.tell_untold_names(&tx))?;
         self.tell_linked(&tx, dir, name, number);
         drop((tx, locks));
         self.done(number)
-    }
-
-    /// Takes the name of something that is not a directory away; frees it with its last name.
-    pub fn unlink(&self, dir: u64, name: &[u8]) -> Result<()> {
-        let (found, locks) = self.lock_entry(dir, name)?;
-        let tx = self.enter_to_remove(Some(found.object))?;
-        let gone = self.unlink_locked(&tx, dir, name, &found)?;
-        self.tell_removed(&tx, dir, &found.name, gone);
-        drop((tx, locks));
-        self.done(dir)
-    }
-
-    fn unlink_locked(&self, tx: &Tx<'_>, dir: u64, name: &[u8], found: &DirEntry) -> Result<Gone> {
-        let object = self.object(found.object)?;
-        let attrs = self.attrs_of(&object)?;
-        if attrs.is_dir() {
-            return Err(FsError::IsADirectory { path: shown(name) });
-        }
-        self.remove_entry(tx, dir, &found.name, false)?;
-        self.lose_name(tx, &object, &attrs)
-    }
-
-    /// A name that led to an object does no more; with the last one it goes.
-    fn lose_name(&self, tx: &Tx<'_>, object: &Arc<Object>, attrs: &Attrs) -> Result<Gone> {
-        let gone = Gone::of(object.number(), attrs);
-        if gone.last {
-            self.free_object(tx, object, attrs)?;
-        } else {
-            self.change_znode(tx, object, |znode| {
-                znode.links -= 1;
-                znode.ctime = attrs::now();
-            })?;
-        }
-        Ok(gone)
-    }
-
-    /// Takes an entry out of a directory.
-    fn remove_entry(&self, tx: &Tx<'_>, dir: u64, name: &[u8], is_dir: bool) -> Result<()> {
-        let zap = self.directory(dir)?;
-        zap.remove(tx, name)?;
-        self.count_entries(tx, zap.object(), -1, -i64::from(is_dir))
-    }
-
-    /// Removes an empty directory.
-    pub fn rmdir(&self, dir: u64, name: &[u8]) -> Result<()> {
-        let (found, locks) = self.lock_entry(dir, name)?;
-        let tx = self.enter_to_remove(Some(found.object))?;
-        let object = self.object(found.object)?;
-        let attrs = self.attrs_of(&object)?;
-        if !attrs.is_dir() {
-            return Err(FsError::NotADirectory { path: shown(name) });
-        }
-        if Zap::of(object.clone())?.count()? > 0 {
-            return Err(FsError::NotEmpty { path: shown(name) });
-        }
-        self.remove_entry(&tx, dir, &found.name, true)?;
-        let gone = self.lose_name(&tx, &object, &attrs)?;
-        self.tell_removed(&tx, dir, &found.name, gone);
-        drop((tx, locks));
-        self.done(dir)
     }
 
     /// Moves an entry; what the new name stood for is replaced, as rename(2) does.
@@ -623,7 +562,11 @@ impl Filesystem {
             return Err(FsError::Invalid { path: shown(new_name), reason });
         }
         self.must_be_there(to, new_name)?;
-        check_project(&self.znode_of(&self.object(to)?)?, new_name, &attrs)?;
+        let (above, into) = (self.object(from)?, self.znode_of(&self.object(to)?)?);
+        self.permit(&self.znode_of(&above)?, Change::Lose, String::from_utf8_lossy(name))?;
+        self.permit(&attrs, Change::Leave, String::from_utf8_lossy(name))?;
+        self.permit(&into, Change::Gain, String::from_utf8_lossy(new_name))?;
+        check_project(&into, new_name, &attrs)?;
         // The entry itself, under a name of another case or form: only its spelling changes.
         let respelled = from == to && old.as_ref() == Some(&moved) && new_name != moved.name;
         let mut replaced = None;
@@ -636,23 +579,25 @@ impl Filesystem {
             }
             let object = self.object(old.object)?;
             let attrs = self.attrs_of(&object)?;
+            self.permit(&into, Change::Lose, String::from_utf8_lossy(new_name))?;
+            self.permit(&attrs, Change::Leave, String::from_utf8_lossy(new_name))?;
             match (is_dir, attrs.is_dir()) {
                 (true, false) => return Err(FsError::NotADirectory { path: shown(new_name) }),
                 (false, true) => return Err(FsError::IsADirectory { path: shown(new_name) }),
                 (true, true) if Zap::of(object.clone())?.count()? > 0 => {
                     return Err(FsError::NotEmpty { path: shown(new_name) });
                 }
-                _ => replaced = Some((old, object, attrs)),
+                _ => replaced = Some((old, self.leaving(object, &attrs)?)),
             }
         }
         // Told before anybody can find it under its new name: what others do below a directory there comes after it in
         // the log.
-        let gone = replaced.as_ref().map(|(_, object, attrs)| Gone::of(object.number(), attrs));
+        let gone = replaced.as_ref().map(|(_, leaving)| leaving.gone);
         self.tell_moved(&tx, moved.object, (from, &moved.name), (to, new_name), gone);
         let change = || {
             // Who looks for either name meanwhile finds something there, as long as they are spelled as they were.
-            let in_place = replaced.as_ref().is_some_and(|(old, ..)| old.name == new_name);
-            if let Some((old, ..)) = &replaced
+            let in_place = replaced.as_ref().is_some_and(|(old, _)| old.name == new_name);
+            if let Some((old, _)) = &replaced
                 && !in_place
             {
                 self.remove_entry(&tx, to, &old.name, is_dir)?;
@@ -667,13 +612,14 @@ impl Filesystem {
             if !respelled {
                 self.remove_entry(&tx, from, &moved.name, is_dir)?;
             }
-            if let Some((_, object, attrs)) = &replaced {
-                self.lose_name(&tx, object, attrs)?;
-            }
             self.change_znode(&tx, &object, |znode| {
                 znode.parent = to;
                 znode.ctime = attrs::now();
-            })
+            })?;
+            if let Some((_, leaving)) = replaced {
+                self.lose_name(&tx, leaving)?;
+            }
+            Result::Ok(())
         };
         // The log says otherwise.
         change().inspect_err(|_| self.tell_untold_names(&tx))?;

@@ -15,6 +15,7 @@ use rt::sync::{Arc, Mutex};
 use crate::attrs::{self, Attrs, mode};
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
+use crate::removed::numbers;
 
 /// Parts of the table, each with its lock.
 const PARTS: usize = 16;
@@ -151,20 +152,20 @@ impl Filesystem {
     fn free_orphan(&self, number: u64) -> Result<()> {
         let object = self.object(number)?;
         let attrs = self.attrs_of(&object)?;
+        let kin = numbers(&self.hidden_of(&attrs)?);
         let tx = self.enter_readonly(0)?;
-        self.objset.free_slowly(&tx, number, self.kin_of(&attrs)?)?;
+        self.objset.free_slowly(&tx, number, kin)?;
         self.withhold_known(number);
         Ok(())
     }
 
-    /// What goes with an object without a name: its hidden attributes, and the directory they are in.
-    pub(crate) fn kin_of(&self, attrs: &Attrs) -> Result<Vec<u64>> {
-        let mut kin = Vec::new();
-        if let Some(dir) = attrs.xattr_object {
-            kin.extend(self.read_dir(dir)?.into_iter().map(|entry| entry.object));
-            kin.push(dir);
-        }
-        Ok(kin)
+    /// What goes with an object and is owned as it is: its hidden attributes, and the directory they are in.
+    pub(crate) fn hidden_of(&self, attrs: &Attrs) -> Result<Vec<Arc<Object>>> {
+        let Some(dir) = attrs.xattr_object else { return Ok(Vec::new()) };
+        let mut hidden =
+            self.read_dir(dir)?.into_iter().map(|entry| entry.object).collect::<Vec<_>>();
+        hidden.push(dir);
+        hidden.into_iter().map(|number| self.object(number)).collect()
     }
 
     /// Keeps an object that has just lost its last name, if somebody has it open; `false`: nobody has, and it is

@@ -82,37 +82,36 @@ impl Filesystem {
         Ok(tx)
     }
 
-    /// Frees an object that has no name any more, its hidden attribute directory too; if somebody has it open,
-    /// only then when he lets go of it.
+    /// Frees an object of this kind that has no name any more, and what of it is hidden; if somebody has it open, only then when
+    /// he lets go of it.
     pub(crate) fn free_object(
         &self,
         tx: &Tx<'_>,
         object: &Arc<Object>,
-        attrs: &Attrs,
+        kind: u32,
+        hidden: &[Arc<Object>],
     ) -> Result<()> {
-        if self.keep_orphan(tx, object, attrs.kind())? {
+        if self.keep_orphan(tx, object, kind)? {
             return Ok(());
         }
-        let kin = self.kin_of(attrs)?;
         if self.goes_at_once(object)? {
-            for number in kin {
-                self.free_hidden(tx, number)?;
+            for object in hidden {
+                self.free_hidden(tx, object)?;
             }
             self.objset.free(tx, object.number())?;
         } else {
-            self.free_later(tx, object, kin)?;
+            self.free_later(tx, object, numbers(hidden))?;
         }
         self.withhold_known(object.number());
         Ok(())
     }
 
     /// Frees an extended attribute that has no name any more.
-    pub(crate) fn free_hidden(&self, tx: &Tx<'_>, number: u64) -> Result<()> {
-        let object = self.object(number)?;
-        if self.goes_at_once(&object)? {
-            return Ok(self.objset.free(tx, number)?);
+    pub(crate) fn free_hidden(&self, tx: &Tx<'_>, object: &Arc<Object>) -> Result<()> {
+        if self.goes_at_once(object)? {
+            return Ok(self.objset.free(tx, object.number())?);
         }
-        self.free_later(tx, &object, Vec::new())
+        self.free_later(tx, object, Vec::new())
     }
 
     fn goes_at_once(&self, object: &Arc<Object>) -> Result<bool> {
@@ -138,6 +137,11 @@ impl Filesystem {
         let tail = object.tail(size / block, end, self.pool.blocks_per_txg()?)?;
         Ok((size.max(tail.first.saturating_mul(block)), tail.blocks))
     }
+}
+
+/// The numbers of objects.
+pub(crate) fn numbers(objects: &[Arc<Object>]) -> Vec<u64> {
+    objects.iter().map(|object| object.number()).collect()
 }
 
 /// The objects that a directory leads to.

@@ -13,6 +13,7 @@ use format::zil::{Create, LogBlock, RawRecord, Record, RecordKind, Setattr, Seta
 use format::znode::Pflags;
 use pool::{IntentLog, Pool, PoolError};
 use rt::sync::Arc;
+use rt::sync::atomic::Ordering;
 
 use crate::attrs::mode;
 use crate::error::{FsError, Result, shown};
@@ -154,6 +155,7 @@ impl Replay {
 
     /// Does everything again in a file system.
     pub fn apply(&self, fs: &Filesystem) -> Result<()> {
+        let _replays = Replays::of(fs);
         self.each(|raw, record| {
             // What is one change must not be done twice, and is counted with it. (The kernel, going on from here,
             // would give a file that has its size already that of the whole block of the record.)
@@ -263,6 +265,22 @@ impl Replay {
             return fs.count_hidden(&tx, create.directory, 1);
         }
         fs.count_entries(&tx, zap.object(), 1, i64::from(kind == mode::DIR))
+    }
+}
+
+/// As long as it is there a file system is one in which things are done again.
+struct Replays<'a>(&'a Filesystem);
+
+impl<'a> Replays<'a> {
+    fn of(fs: &'a Filesystem) -> Replays<'a> {
+        fs.shared.replays.store(true, Ordering::Relaxed);
+        Replays(fs)
+    }
+}
+
+impl Drop for Replays<'_> {
+    fn drop(&mut self) {
+        self.0.shared.replays.store(false, Ordering::Relaxed);
     }
 }
 

@@ -1,13 +1,16 @@
 //! Changing attributes as setattr asks for it: permissions, owners, times, sizes, and the time of an access.
 
+use dmu::{Object, Tx};
 use format::accounting::BYTES_PER_OBJECT;
 use format::znode::Time;
+use rt::sync::Arc;
 
 use crate::acl;
 use crate::attrs::{self, Attrs, mode};
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 use crate::locks::Locked;
+use crate::protected::Change;
 use crate::quota::Payers;
 
 /// A read moves the time of access on only if it is older than this, in seconds, or than the last change.
@@ -83,8 +86,8 @@ impl Setattr {
 }
 
 impl Filesystem {
-    /// Changes attributes. The size is a change of its own, before the others; an access control list follows the
-    /// permissions.
+    /// Changes attributes. The size is a change of its own, before the others, and so are the owners before the permissions, which
+    /// an access control list follows.
     pub fn setattr(&self, number: u64, set: &Setattr) -> Result<()> {
         if let Some(size) = set.size {
             self.truncate(number, size)?;
@@ -93,14 +96,27 @@ impl Filesystem {
         if rest == Setattr::default() {
             return Ok(());
         }
-        match rest.mode {
-            Some(_) => self.change_permissions(number, |attrs| rest.apply(attrs)),
-            None => self.change_attrs(number, |attrs| rest.apply(attrs)),
+        let is_now = |time: Option<When>| !matches!(time, Some(When::At(_)));
+        let touches = Setattr { atime: set.atime, mtime: set.mtime, ..Setattr::default() };
+        let change = match rest == touches && is_now(rest.atime) && is_now(rest.mtime) {
+            true => Change::Touch,
+            false => Change::Attributes,
+        };
+        self.permit_to(number, change)?;
+        if rest.mode.is_none() {
+            return self.change_attrs(number, |attrs| rest.apply(attrs));
         }
+        let owner = Setattr { uid: rest.uid, gid: rest.gid, ..Setattr::default() };
+        if owner != Setattr::default() {
+            self.change_attrs(number, |attrs| owner.apply(attrs))?;
+        }
+        let rest = Setattr { uid: None, gid: None, ..rest };
+        self.change_permissions(number, |attrs| rest.apply(attrs))
     }
 
     /// Sets the permissions to what `mode` makes of the attributes; an access control list follows them.
     pub fn change_mode(&self, number: u64, mode: impl Fn(&Attrs) -> u32) -> Result<()> {
+        self.permit_to(number, Change::Attributes)?;
         self.change_permissions(number, |attrs| {
             attrs.set_mode(mode(attrs));
             attrs.ctime = attrs::now();
@@ -137,17 +153,35 @@ impl Filesystem {
         let object = self.object(number)?;
         let mut attrs = self.attrs_of(&object)?;
         let old = attrs.clone();
-        let before = Payers::of(&attrs);
         change(&mut attrs);
-        let after = Payers::of(&attrs);
-        if before != after {
-            self.charge(after.beyond(before), object.used_bytes() + BYTES_PER_OBJECT, 1)?;
-        }
+        let hidden = self.given(&object, &old, &attrs)?;
         let tx = self.enter(0)?;
         self.set_attrs(&tx, &object, &attrs)?;
+        self.give_hidden(&tx, &hidden, &attrs)?;
         self.tell_attrs(&tx, number, &old, &attrs);
         drop((tx, lock));
         self.done(number)
+    }
+
+    /// What of an object is hidden, if others pay for it from now on; they must have quota left for all of it. Call it outside of
+    /// any txg.
+    fn given(&self, object: &Arc<Object>, old: &Attrs, new: &Attrs) -> Result<Vec<Arc<Object>>> {
+        let (before, after) = (Payers::of(old), Payers::of(new));
+        if before == after {
+            return Ok(Vec::new());
+        }
+        let hidden = self.hidden_of(old)?;
+        let bytes = |object: &Arc<Object>| object.used_bytes() + BYTES_PER_OBJECT;
+        let all = bytes(object) + hidden.iter().map(bytes).sum::<u64>();
+        self.charge(after.beyond(before), all, 1 + hidden.len() as u64)?;
+        Ok(hidden)
+    }
+
+    /// What is hidden becomes theirs whose the object is.
+    fn give_hidden(&self, tx: &Tx<'_>, hidden: &[Arc<Object>], attrs: &Attrs) -> Result<()> {
+        hidden.iter().try_for_each(|object| {
+            self.change_znode(tx, object, |znode| (znode.uid, znode.gid) = (attrs.uid, attrs.gid))
+        })
     }
 
     /// Somebody who is not root is about to change what is in an object: if it is a file, it is no program any more that acts
@@ -166,6 +200,7 @@ impl Filesystem {
         if disarmed(attrs.permissions()) == attrs.permissions() {
             return Ok(());
         }
+        self.permit(&attrs, Change::Attributes, format_args!("object {number}"))?;
         // Of what it has by then: its owner may have said otherwise meanwhile. No list says anything of these bits.
         self.change_attrs(number, |attrs| {
             attrs.mode = (attrs.kind() | disarmed(attrs.permissions())).into();

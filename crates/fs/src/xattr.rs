@@ -13,11 +13,16 @@ use crate::filesystem::Filesystem;
 use crate::locks::Locked;
 use crate::names::NAME_MAX;
 use crate::new::{NewObject, Who};
+use crate::protected::Change;
 
 /// The longest value kept with the system attributes, in bytes.
 const SA_VALUE_MAX: usize = 32 << 10;
 /// The longest packed list kept with the system attributes, in bytes.
 pub(crate) const SA_LIST_MAX: usize = 64_000;
+
+/// Attributes in a hidden directory, at most: who writes the file or removes it looks at all of them, in one txg. The system lists
+/// 64 KiB of names.
+const HIDDEN_MAX: u64 = 4096;
 
 fn unpack(packed: &[u8]) -> format::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let list = NvList::parse(packed)?;
@@ -147,6 +152,7 @@ impl Filesystem {
         must_be: Option<bool>,
     ) -> Result<()> {
         check_attribute(name)?;
+        self.permit_to(number, Change::Attributes)?;
         self.change_xattr(self.lock(number), number, name, value, must_be, |_| ())
     }
 
@@ -234,8 +240,9 @@ impl Filesystem {
         name: &[u8],
         object: u64,
     ) -> Result<()> {
+        let object = self.object(object)?;
         self.directory(dir)?.remove(tx, name)?;
-        self.free_hidden(tx, object)?;
+        self.free_hidden(tx, &object)?;
         self.count_hidden(tx, dir, -1)
     }
 
@@ -259,6 +266,10 @@ impl Filesystem {
         let new =
             |kind: u32| NewObject { flags: Pflags::XATTR, ..NewObject::of(kind | 0o600, who) };
         let dir = match attrs.xattr_object {
+            Some(dir) if self.attrs(dir)?.size.saturating_sub(2) >= HIDDEN_MAX => {
+                let (name, reason) = (self.name(), "No space left on device");
+                return Err(FsError::NoSpace { name, reason });
+            }
             Some(dir) => dir,
             None => {
                 let mut hidden = new(mode::DIR);

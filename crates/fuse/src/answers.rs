@@ -171,10 +171,14 @@ impl Door {
     /// A file is opened. What cannot be written is not opened for that: what is mapped is changed in the kernel's pages,
     /// for whoever reads it there, and only then are we asked.
     pub(crate) fn open_as(&self, place: &Place, flags: OpenFlags) -> Answer<()> {
-        match flags.acc_mode() != OpenAccMode::O_RDONLY && !place.fs.can_change() {
-            true => Err(Errno::EROFS),
-            false => self.hold(place),
+        if flags.acc_mode() != OpenAccMode::O_RDONLY {
+            if !place.fs.can_change() {
+                return Err(Errno::EROFS);
+            }
+            let appends = flags.0 & APPEND != 0;
+            place.fs.may_be_written(place.object, appends).map_err(|e| errno(&e))?;
         }
+        self.hold(place)
     }
 
     pub(crate) fn released(&self, ino: INodeNo) -> Answer<()> {

@@ -1,0 +1,161 @@
+//! What nobody may change stays, what goes goes as a whole, and what is hidden is theirs whose the object is.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use acceptance::{SHAPES, Session, engine, judge};
+use format::znode::Pflags;
+use fs::{Filesystem, FsError, NewObject, Setattr, When, Who, code, make_filesystem, mode};
+use pool::Stored;
+
+const ME: Who = Who { uid: 1000, gid: 100 };
+
+fn make(session: &Session, name: &str, xattr: u64) -> Filesystem {
+    let props = [
+        ("mountpoint".to_string(), Stored::Text(b"none".to_vec())),
+        ("xattr".to_string(), Stored::Number(xattr)),
+    ];
+    session.pool().create_filesystem(name, BTreeMap::from(props), make_filesystem).unwrap();
+    Filesystem::open(session.pool(), name).unwrap()
+}
+
+fn file() -> NewObject<'static> {
+    NewObject::of(mode::FILE | 0o644, ME)
+}
+
+fn errno<T>(done: Result<T, FsError>) -> i32 {
+    done.err().map_or(0, |error| error.errno())
+}
+
+/// Each flag that chattr(1) sets under OpenZFS stops what it stops there, root too, and nothing else.
+#[test]
+fn flags_protect_files_from_everybody() {
+    let (images, mut session) = Session::create(&SHAPES[0], 128 << 10);
+    let fs = make(&session, "tank/flags", 2);
+    let dir = fs.create(fs.root(), b"dir", &NewObject::of(mode::DIR | 0o755, ME)).unwrap();
+    let inside = fs.create_with(dir, b"inside", &file(), &[1; 1000]).unwrap();
+    let flag = |number: u64, flag: u64| {
+        fs.change_attrs(number, |attrs| {
+            attrs.flags = attrs.flags & !(0xf << 32 | 0xf << 36) | flag;
+        })
+        .unwrap();
+    };
+    let set = |set: Setattr| errno(fs.setattr(inside, &set));
+    let now = Some(When::Now);
+    let tries = || {
+        let size = fs.attrs(inside).unwrap().size;
+        let read = fs.read(inside, 0, &mut [0; 10]).unwrap();
+        assert_eq!(read, 10);
+        [
+            ("write", errno(fs.write(inside, 0, b"x"))),
+            ("append", errno(fs.append(inside, b"x").map(drop))),
+            ("write behind", errno(fs.write(inside, size + 10, b"x"))),
+            ("cut", errno(fs.truncate(inside, 500))),
+            ("hole", errno(fs.punch_hole(inside, 0, 100))),
+            ("chmod", set(Setattr { mode: Some(0o600), ..Setattr::default() })),
+            ("chown", set(Setattr { uid: Some(7), ..Setattr::default() })),
+            ("touch", set(Setattr { atime: now, mtime: now, ..Setattr::default() })),
+            ("xattr", errno(fs.set_xattr(inside, b"user.a", Some(b"1")))),
+            ("acl", errno(fs.set_acl(inside, b"system.posix_acl_access", None, (0, 0)))),
+            ("link", errno(fs.link(fs.root(), b"link", inside))),
+            ("rename", errno(fs.rename(dir, b"inside", fs.root(), b"moved"))),
+            (
+                "replace",
+                errno(
+                    fs.create(dir, b"new", &file())
+                        .and_then(|_| fs.rename(dir, b"new", dir, b"inside")),
+                ),
+            ),
+            ("unlink", errno(fs.unlink(dir, b"inside"))),
+        ]
+    };
+    let refused = |tries: [(&'static str, i32); 14]| -> Vec<&str> {
+        let refused = tries.into_iter().filter(|(_, errno)| *errno != 0);
+        refused
+            .inspect(|(what, errno)| assert_eq!(*errno, code::PERM, "{what}"))
+            .map(|(what, _)| what)
+            .collect()
+    };
+    flag(inside, Pflags::IMMUTABLE);
+    assert_eq!(refused(tries()).len(), 14, "all");
+    assert_eq!(errno(fs.may_be_written(inside, true)), code::PERM);
+    drop(fs.unlink(dir, b"new"));
+    flag(inside, Pflags::APPENDONLY);
+    let all_but = [
+        "write", "cut", "hole", "chmod", "chown", "xattr", "acl", "link", "rename", "replace",
+        "unlink",
+    ];
+    assert_eq!(refused(tries()), all_but);
+    assert_eq!(
+        [errno(fs.may_be_written(inside, true)), errno(fs.may_be_written(inside, false))],
+        [0, code::PERM]
+    );
+    drop(fs.unlink(dir, b"new"));
+    flag(inside, Pflags::READONLY);
+    flag(dir, Pflags::IMMUTABLE);
+    // What is in a directory is not the directory's.
+    let contents_and_names =
+        ["write", "append", "write behind", "cut", "hole", "rename", "replace", "unlink"];
+    assert_eq!(refused(tries()), contents_and_names);
+    assert_eq!(fs.attrs(inside).unwrap().uid, 7);
+    drop(fs);
+    session.close().unwrap();
+    drop(session);
+    judge(&images, engine::POOL, 0, 1);
+}
+
+/// Who gets a file gets what of it is hidden, and pays for that, too.
+#[test]
+fn hidden_attributes_change_hands_with_their_file() {
+    let (images, mut session) = Session::create(&SHAPES[0], 128 << 10);
+    let fs = make(&session, "tank/hidden", 1);
+    let number = fs.create(fs.root(), b"file", &file()).unwrap();
+    for name in [&b"user.a"[..], b"user.b"] {
+        fs.set_xattr(number, name, Some(&[1; 5000])).unwrap();
+    }
+    fs.setattr(
+        number,
+        &Setattr { uid: Some(7), gid: Some(8), mode: Some(0o640), ..Setattr::default() },
+    )
+    .unwrap();
+    let hidden = fs.attrs(number).unwrap().xattr_object.unwrap();
+    let mut all = vec![number, hidden];
+    all.extend(fs.read_dir(hidden).unwrap().into_iter().map(|entry| entry.object));
+    assert_eq!(all.len(), 4);
+    for number in all {
+        let attrs = fs.attrs(number).unwrap();
+        assert_eq!((attrs.uid, attrs.gid), (7, 8), "object {number}");
+    }
+    drop(fs);
+    session.close().unwrap();
+    drop(session);
+    judge(&images, engine::POOL, 0, 1);
+}
+
+/// What cannot be taken away as a whole stays as a whole.
+#[test]
+fn a_name_whose_hidden_attributes_cannot_be_read_stays() {
+    let (images, mut session) = Session::create(&SHAPES[0], 128 << 10);
+    let fs = make(&session, "tank/whole", 2);
+    for name in [&b"one"[..], b"two"] {
+        let number = fs.create(fs.root(), name, &file()).unwrap();
+        fs.change_attrs(number, |attrs| attrs.xattr_object = Some(1 << 30)).unwrap();
+    }
+    let before = fs.attrs(fs.root()).unwrap().size;
+    assert_ne!(errno(fs.unlink(fs.root(), b"one")), 0);
+    assert_ne!(errno(fs.rename(fs.root(), b"one", fs.root(), b"two")), 0);
+    let names: Vec<_> =
+        fs.read_dir(fs.root()).unwrap().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, [b"one", b"two"]);
+    assert_eq!(fs.attrs(fs.root()).unwrap().size, before);
+    for name in [&b"one"[..], b"two"] {
+        let number = fs.lookup(fs.root(), name).unwrap().unwrap().object;
+        fs.change_attrs(number, |attrs| attrs.xattr_object = Some(0)).unwrap();
+        fs.unlink(fs.root(), name).unwrap();
+    }
+    drop(fs);
+    session.close().unwrap();
+    drop(session);
+    judge(&images, engine::POOL, 0, 1);
+}
