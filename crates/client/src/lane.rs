@@ -180,8 +180,12 @@ impl Lane {
 
     /// Asks, and leaves the answer to who comes next.
     pub(crate) fn tell(&mut self, frame: Vec<u8>) -> Result<(), Broken> {
-        if self.owed.len() == OWED_MAX {
-            self.take_owed()?;
+        if self.owed.len() == OWED_MAX
+            && let Err(broken) = self.take_owed()
+        {
+            // With the others, for who is told next.
+            self.owed.push_back(frame);
+            return Err(broken);
         }
         // What lies on a tray can be overtaken by what is sent next.
         let sent = self.send(&[&frame]).map_err(|cut| Broken::Unsent(cut.error));

@@ -107,6 +107,8 @@ impl Asked {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         let status = run(&self.words, &self.zone, &mut out, &mut err);
         drop(out.flush());
+        // Threads that it has begun, those of a pool or a mount, share it, and would keep what is mounted there busy.
+        own_directory::leave()?;
         match (&mut &*stream).write_all(&[RAN, status]) {
             // Interrupted, as one ends a command that prints for ever.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -166,5 +168,10 @@ mod own_directory {
         unsafe { unshare_unsafe(UnshareFlags::FS) }?;
         rustix::process::fchdir(directory)?;
         Ok(())
+    }
+
+    /// Makes the root the current directory of this thread, and of those that were started by it.
+    pub(super) fn leave() -> std::io::Result<()> {
+        Ok(rustix::process::chdir("/")?)
     }
 }

@@ -311,3 +311,41 @@ fn what_a_server_may_have_lost_is_not_gone_on_with() {
     drop((new, client));
     site.end();
 }
+
+/// XRootD tells its clients that bytes are written which are under way yet. If it dies and the server does not, nobody goes on
+/// with what it had open unawares.
+#[test]
+fn what_a_client_may_have_lost_is_not_gone_on_with() {
+    const ON: Open = Open { write: true, unbroken: true, ..READ };
+    let mut site = Site::new();
+    let client = site.client("tank");
+    let open = |path: &[u8], how| client.open(&ROOT, path, how, 0o644);
+    let between = Between::new(&site);
+    let gone = Client::connect(between.options(4)).unwrap();
+    let new = Open { unbroken: true, ..NEW };
+    for path in [&b"/left"[..], b"/touched", b"/anew", b"/closed"] {
+        let file = gone.open(&ROOT, path, new, 0o644).unwrap();
+        file.write(0, &noise(1, 300_000)).unwrap();
+        if path == b"/closed" {
+            file.close(true).unwrap();
+        } else {
+            std::mem::forget(file);
+        }
+    }
+    assert_eq!(errno(open(b"/left", ON)), 0, "its client is there");
+    let ways = between.ways.lock().len();
+    (0..ways).for_each(|way| between.cut(way));
+    let start = std::time::Instant::now();
+    while errno(open(b"/anew", ON)) == 0 {
+        assert!(start.elapsed() < Duration::from_secs(20), "nobody has noticed that it is gone");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    client.chmod(&ROOT, b"/touched", 0o600).unwrap();
+    open(b"/anew", Open { truncate: true, ..ON }).unwrap().close(true).unwrap();
+    let errnos =
+        [&b"/left"[..], b"/touched", b"/anew", b"/closed"].map(|path| errno(open(path, ON)));
+    assert_eq!(errnos, [5, 0, 0, 0]);
+    assert_eq!(errno(open(b"/left", READ)), 0);
+    drop(client);
+    site.end();
+}

@@ -1,19 +1,61 @@
-//! Files that a server that died may have left in part.
+//! Files that a server or a client that died may have left in part.
 //!
 //! The one idea: what clients were told is written, and nobody made stable, is lost with the server. Who asks through
 //! a handle that was open then is told. A client of XRootD's is not: it opens the file anew when its connection is
 //! gone, after a boot as well, sends what it was not told of, and the rest stays a hole. On disk such a file is like
 //! any other, but for its time: it was changed shortly before the pool was opened, and by nobody since. So that it
 //! has that time, a file that was there before is stamped, and the stamp is stable, before anybody writes.
+//!
+//! XRootD itself tells its clients that bytes are written which are under way to the server yet, or are kept for the close. If
+//! it dies and the server lives on it is the same for them: what it had open then, as who goes on with what is not broken, is
+//! held against them for as long.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use format::znode::Time;
+use rt::sync::Mutex;
+
+use super::tree::Place;
 
 /// How long before. XRootD's clients give up after half an hour.
 const SHORTLY: Duration = Duration::from_secs(3600);
 /// A time may lie so far ahead: clocks are put right.
 const AHEAD: Duration = Duration::from_secs(60);
+
+/// Files that clients had open to be written when they went away, at most.
+const LEFT_MAX: usize = 1 << 16;
+
+/// A file: pool, data set, object.
+type Key = (u64, u64, u64);
+
+fn key(of: &Place) -> Key {
+    (of.fs.pool().guid(), of.fs.dataset().object, of.object)
+}
+
+/// When clients went away that had files open to be written, by the clock on the wall.
+#[derive(Default)]
+pub(super) struct Left(Mutex<BTreeMap<Key, Duration>>);
+
+impl Left {
+    /// A client has gone without closing this.
+    pub(super) fn note(&self, of: &Place, now: Duration) {
+        let mut left = self.0.lock();
+        left.retain(|_, since| now.saturating_sub(*since) < SHORTLY);
+        if left.len() >= LEFT_MAX
+            && let Some(oldest) = left.iter().min_by_key(|(_, since)| **since).map(|(key, _)| *key)
+        {
+            left.remove(&oldest);
+        }
+        left.insert(key(of), now);
+    }
+
+    /// May something of a file that was changed last at `changed` be lost with a client?
+    pub(super) fn may_be_broken(&self, of: &Place, changed: Time, now: Duration) -> bool {
+        let since = self.0.lock().get(&key(of)).copied();
+        since.is_some_and(|since| may_be(changed, now, now.saturating_sub(since)))
+    }
+}
 
 /// May something of a file that was changed last at `changed` be lost with a server, if its pool is held for so
 /// long at `now`, its logs worked off?

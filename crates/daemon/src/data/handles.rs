@@ -9,6 +9,7 @@ use rt::sync::{Arc, Mutex};
 use verbs::Held;
 use wire::Session as Number;
 
+use super::broken::Left;
 use super::tree::{Found, Place, Result, Tree, fail, told};
 use crate::peer::Peer;
 
@@ -26,6 +27,8 @@ pub(super) struct Handle {
     pub(super) of_user: bool,
     /// Digests of what is written are made.
     pub(super) digests: bool,
+    /// He goes on with what is not broken, and so does who comes after him.
+    pub(super) unbroken: bool,
 }
 
 impl Handle {
@@ -39,7 +42,8 @@ impl Handle {
 
     /// The same, for what is held for it already.
     pub(super) fn held(place: Place) -> Handle {
-        Handle { place, read: false, write: false, of_user: false, digests: false }
+        let (read, write, of_user, digests, unbroken) = Default::default();
+        Handle { place, read, write, of_user, digests, unbroken }
     }
 }
 
@@ -82,10 +86,21 @@ impl Drop for Room<'_> {
 /// What connections of one client share.
 pub(super) struct Session {
     pub(super) tree: Tree,
+    /// What clients have left open.
+    pub(super) left: Arc<Left>,
     number: Number,
     uid: u32,
     open: Mutex<Open>,
     next: AtomicU64,
+}
+
+impl Drop for Session {
+    /// Who closes in order has nothing open by then.
+    fn drop(&mut self) {
+        for handle in self.open.lock().files.values().filter(|handle| handle.unbroken) {
+            self.left.note(&handle.place, rt::time::wall_clock());
+        }
+    }
 }
 
 impl Session {
@@ -132,14 +147,15 @@ pub(crate) struct Sessions {
     movers: Vec<u32>,
     held: Arc<Held>,
     list: Mutex<BTreeMap<Number, rt::sync::Weak<Session>>>,
+    left: Arc<Left>,
     moved: Moved,
     cores: usize,
 }
 
 impl Sessions {
     pub(crate) fn new(held: Arc<Held>, movers: Vec<u32>) -> Sessions {
-        let (list, moved) = (Mutex::default(), Moved::default());
-        Sessions { movers, held, list, moved, cores: rt::thread::available_cores() }
+        let (list, left, moved) = Default::default();
+        Sessions { movers, held, list, left, moved, cores: rt::thread::available_cores() }
     }
 
     /// What clients have moved so far.
@@ -178,8 +194,8 @@ impl Sessions {
         let mut number = [0; 16];
         number[..8].copy_from_slice(&seed_from_system().to_le_bytes());
         number[8..].copy_from_slice(&seed_from_system().to_le_bytes());
-        let (open, next) = (Mutex::default(), AtomicU64::new(1));
-        let session = Arc::new(Session { tree, number, uid: peer.uid, open, next });
+        let (open, next, left) = (Mutex::default(), AtomicU64::new(1), self.left.clone());
+        let session = Arc::new(Session { tree, left, number, uid: peer.uid, open, next });
         list.insert(number, Arc::downgrade(&session));
         Ok(session)
     }

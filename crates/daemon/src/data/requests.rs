@@ -320,7 +320,11 @@ fn open(
     if !is_new && !access::may(who, &attrs, want) {
         return denied(path);
     }
+    if how.write && !is_new {
+        place.fs.may_be_written(place.object, true).map_err(told)?;
+    }
     (handle.read, handle.write, handle.of_user) = (how.read, how.write, who.uid != 0);
+    handle.unbroken = how.write && how.unbroken;
     if how.write && !is_new {
         if how.truncate {
             if handle.of_user {
@@ -328,10 +332,13 @@ fn open(
             }
             place.fs.truncate(place.object, 0).map_err(told)?;
         } else if how.unbroken {
-            let held_for = session.tree.held_for(&place);
-            if broken::may_be(attrs.ctime, rt::time::wall_clock(), held_for) {
-                let why = "the server began anew soon after it was changed, and some of it may be \
-                           lost; write it anew, or touch it if it is whole";
+            let (now, held_for) = (rt::time::wall_clock(), session.tree.held_for(&place));
+            if broken::may_be(attrs.ctime, now, held_for)
+                || session.left.may_be_broken(&place, attrs.ctime, now)
+            {
+                let why = "the server began anew, or who wrote it went away, soon after it was \
+                           changed, and some of it may be lost; write it anew, or touch it if it \
+                           is whole";
                 return fail(code::IO, format!("{}: {why}", shown(path)));
             }
             // Not by its mode, which somebody may change just now, and which would take its list of who may do what away.
@@ -429,15 +436,26 @@ fn make_directory(
 
 /// The directory and name of what is to lose it.
 fn removable<'p>(session: &Session, who: &Subject, path: &'p [u8]) -> Result<Parent<'p>> {
-    let (dir, above, name) = session.tree.parent(who, path)?;
-    let Some(place) = session.tree.enter(&dir, name)? else {
-        return fail(code::NOENT, format!("{}: No such file or directory", shown(path)));
-    };
+    let found = session.tree.parent(who, path)?;
+    match holds_removable(session, who, &found, path)? {
+        true => Ok(found),
+        false => fail(code::NOENT, format!("{}: No such file or directory", shown(path))),
+    }
+}
+
+/// Is there anything of this name in this directory? He must be allowed to take it from there.
+fn holds_removable(
+    session: &Session,
+    who: &Subject,
+    (dir, above, name): &Parent<'_>,
+    path: &[u8],
+) -> Result<bool> {
+    let Some(place) = session.tree.enter(dir, name)? else { return Ok(false) };
     if place.fs.name() != dir.fs.name() {
         return fail(code::PERM, format!("{}: it is a file system", shown(path)));
     }
-    match access::may_remove(who, &above, &place.attrs()?) {
-        true => Ok((dir, above, name)),
+    match access::may_remove(who, above, &place.attrs()?) {
+        true => Ok(true),
         false => denied(path),
     }
 }
@@ -445,7 +463,9 @@ fn removable<'p>(session: &Session, who: &Subject, path: &'p [u8]) -> Result<Par
 fn rename(session: &Session, who: &Subject, from: &[u8], to: &[u8]) -> Result<()> {
     let (dir, _, name) = removable(session, who, from)?;
     let moved = session.tree.enter(&dir, name)?;
-    let (into, above, new_name) = session.tree.parent(who, to)?;
+    // Once: the next time a link on the way may lead elsewhere.
+    let goal = session.tree.parent(who, to)?;
+    let (into, above, new_name) = &goal;
     if into.fs.name() != dir.fs.name() {
         return fail(code::XDEV, format!("{}: Invalid cross-device link", shown(to)));
     }
@@ -457,9 +477,7 @@ fn rename(session: &Session, who: &Subject, from: &[u8], to: &[u8]) -> Result<()
         // What is above it changes, and that is in it.
         return denied(from);
     }
-    if session.tree.enter(&into, new_name)?.is_some() {
-        drop(removable(session, who, to)?);
-    } else if !access::may(who, &above, WRITE | THROUGH) {
+    if !holds_removable(session, who, &goal, to)? && !access::may(who, above, WRITE | THROUGH) {
         return denied(to);
     }
     dir.fs.rename(dir.object, name, into.object, new_name).map_err(told)
