@@ -317,7 +317,7 @@ fn what_a_server_may_have_lost_is_not_gone_on_with() {
 #[test]
 fn what_a_client_may_have_lost_is_not_gone_on_with() {
     const ON: Open = Open { write: true, unbroken: true, ..READ };
-    let mut site = Site::new();
+    let site = Site::new();
     let client = site.client("tank");
     let open = |path: &[u8], how| client.open(&ROOT, path, how, 0o644);
     let between = Between::new(&site);
@@ -335,7 +335,7 @@ fn what_a_client_may_have_lost_is_not_gone_on_with() {
     assert_eq!(errno(open(b"/left", ON)), 0, "its client is there");
     let ways = between.ways.lock().len();
     (0..ways).for_each(|way| between.cut(way));
-    let start = std::time::Instant::now();
+    let start = rt::time::now();
     while errno(open(b"/anew", ON)) == 0 {
         assert!(start.elapsed() < Duration::from_secs(20), "nobody has noticed that it is gone");
         std::thread::sleep(Duration::from_millis(50));
