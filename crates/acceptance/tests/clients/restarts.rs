@@ -338,7 +338,7 @@ fn what_a_client_may_have_lost_is_not_gone_on_with() {
     let start = rt::time::now();
     while errno(open(b"/anew", ON)) == 0 {
         assert!(start.elapsed() < Duration::from_secs(20), "nobody has noticed that it is gone");
-        std::thread::sleep(Duration::from_millis(50));
+        rt::time::sleep(Duration::from_millis(50));
     }
     client.chmod(&ROOT, b"/touched", 0o600).unwrap();
     open(b"/anew", Open { truncate: true, ..ON }).unwrap().close(true).unwrap();
