@@ -22,7 +22,7 @@ class Room {
   void give_back(std::size_t bytes) { taken_ -= bytes; }
 
  private:
-  static constexpr std::size_t max_bytes = 64 << 20;
+  static constexpr std::size_t max_bytes = 16 << 20;
   std::atomic<std::size_t> taken_{0};
 };
 
