@@ -21,14 +21,12 @@ fn key(counter: &Arc<AtomicU64>) -> usize {
 
 impl FlushFailures {
     pub(crate) fn of(tree: &Tree) -> FlushFailures {
-        let count = |leaf: &Leaf| {
-            let counter = leaf.flush_failures.clone();
+        let failed = |leaf: &Leaf| {
+            let counter = &leaf.flush_failures;
             let count = counter.load(Ordering::Acquire);
-            (key(&counter), (counter, count))
+            (count > 0).then(|| (key(counter), (counter.clone(), count)))
         };
-        FlushFailures(
-            tree.leaves().iter().map(count).filter(|(_, (_, count))| *count > 0).collect(),
-        )
+        FlushFailures(tree.leaves().iter().filter_map(failed).collect())
     }
 
     fn count(&self, key: usize) -> u64 {
