@@ -92,6 +92,7 @@ fn flags_protect_files_from_everybody() {
         [0, code::PERM]
     );
     drop(fs.unlink(dir, b"new"));
+    assert_eq!(errno(fs.extend(inside, 100_000)), 0, "room at its end");
     flag(inside, Pflags::READONLY);
     flag(dir, Pflags::IMMUTABLE);
     // What is in a directory is not the directory's.
@@ -123,6 +124,12 @@ fn hidden_attributes_change_hands_with_their_file() {
     let mut all = vec![number, hidden];
     all.extend(fs.read_dir(hidden).unwrap().into_iter().map(|entry| entry.object));
     assert_eq!(all.len(), 4);
+    // Their number is bounded: whoever writes the file looks at all of them. What is there can be changed.
+    let set = |name: usize| {
+        errno(fs.set_xattr(number, format!("user.{name}").as_bytes(), Some(&[1; 10])))
+    };
+    assert_eq!((2..4096).find(|name| set(*name) != 0), None);
+    assert_eq!([set(4096), set(5)], [code::NOSPC, 0]);
     for number in all {
         let attrs = fs.attrs(number).unwrap();
         assert_eq!((attrs.uid, attrs.gid), (7, 8), "object {number}");

@@ -344,7 +344,9 @@ impl Filesystem {
             let object = self.object(number)?;
             let znode = self.file_znode(&object)?;
             let old = znode.size;
-            self.permit(&znode, Change::Contents, format_args!("object {number}"))?;
+            // Room at its end is nothing that was there.
+            let change = if at_least { Change::Append } else { Change::Contents };
+            self.permit(&znode, change, format_args!("object {number}"))?;
             if at_least && old >= size {
                 return Ok(());
             }

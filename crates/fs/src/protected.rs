@@ -1,7 +1,8 @@
 //! Flags that keep a file from everybody, root too, as chattr(1) sets them under OpenZFS.
 //!
-//! The one idea: what a change is to whom is asked where it is made, under the lock of the object, so that each door obeys. What
-//! an intent log holds was allowed when it was logged, and is done again whatever the flags say by now. FORMAT: section 11.4.
+//! The one idea: what a change is to whom is asked where it is made, so that each door obeys. No door sets these flags: they are
+//! as OpenZFS has left them for as long as the pool is open, and no lock need be held. What an intent log holds was allowed when
+//! it was logged, and is done again whatever the flags say by now. FORMAT: section 11.4.
 
 use std::fmt::Display;
 

@@ -2,8 +2,8 @@
 //!
 //! Place: above `fs` and `pool`, below `verbs`. The one idea: each request of the kernel is one call on
 //! [`fs::Filesystem`], by object number. What is open and what the kernel knows is counted there; here is no state
-//! but which snapshots have been entered, and which threads wait for requests. It is handed an open pool, and whoever opened it closes it: a command
-//! that serves one mount, or a daemon with many. Why things are as they are: docs/decisions/0012-mount.md.
+//! but which snapshots have been entered, and which threads wait for requests. It is handed an open pool, and
+//! whoever opened it closes it: a command that serves one mount, or a daemon with many. Why things are as they are: docs/decisions/0012-mount.md.
 #![deny(missing_docs)]
 
 mod answers;
