@@ -320,6 +320,32 @@ fn file_systems_come_and_go_over_several_opens() {
 }
 
 #[test]
+fn a_file_system_that_is_open_obeys_what_is_set_from_then_on() {
+    let images = testkit::fresh_images(1, 128 << 20);
+    let pool = create(&images, Joined::Single, 12, 128 << 10);
+    let fs = Filesystem::open(&pool, "tank").unwrap();
+    let made = |name: &[u8]| {
+        let file = NewObject::of(mode::FILE | 0o600, ME);
+        let number = fs.create_with(fs.root(), name, &file, &noise(1, 100_000)).unwrap();
+        fs.set_xattr(number, b"user.a", Some(b"b")).unwrap();
+        let (object, attrs) = fs.open_object(number).unwrap();
+        let in_dir = attrs.xattr_object.is_some();
+        (object.block_size().unwrap(), object.header().unwrap().slots(), in_dir)
+    };
+    assert_eq!(made(b"before"), (100_352, 1, false));
+    let number = |n| Some(Stored::Number(n));
+    pool.set_property("tank", "recordsize", number(16 << 10)).unwrap();
+    pool.set_property("tank", "dnodesize", number(1)).unwrap();
+    pool.set_property("tank", "xattr", number(1)).unwrap();
+    assert_eq!(fs.record_size(), 16 << 10);
+    assert_eq!(made(b"after"), (16 << 10, 2, true));
+    drop(fs);
+    pool.close().unwrap();
+    drop(pool);
+    judge(&images);
+}
+
+#[test]
 fn what_was_written_comes_back_after_a_reopen_with_disks_missing() {
     let images = testkit::fresh_images(6, 128 << 20);
     let pool = create(&images, Joined::Raidz(2), 12, 128 << 10);

@@ -129,7 +129,7 @@ impl Filesystem {
     /// Buffers for `length` bytes that are to be written at `offset`, one behind the other, cut where records end; of small
     /// records one for all, since no buffer takes less than a page.
     pub fn buffers_for(&self, offset: u64, length: usize) -> Vec<PooledBuf> {
-        let record = match u64::from(self.record_size) {
+        let record = match u64::from(self.record_size()) {
             small if small < CUT_LEAST => u64::MAX,
             record => record,
         };
@@ -242,7 +242,7 @@ impl Filesystem {
     /// Cuts the contents of a new file into records.
     pub(crate) fn contents(&self, data: &[u8]) -> Contents {
         let size = data.len() as u64;
-        let block_size = size.next_multiple_of(512).clamp(512, self.record_size.into()) as u32;
+        let block_size = size.next_multiple_of(512).clamp(512, self.record_size().into()) as u32;
         let records = data.chunks(block_size as usize).map(|part| {
             let mut record = self.objset.store().buffers().get(block_size as usize);
             record[..part.len()].copy_from_slice(part);
@@ -312,7 +312,7 @@ impl Filesystem {
         if end <= u64::from(block) || object.max_block()? > 0 {
             return Ok(());
         }
-        let record = self.record_size;
+        let record = self.record_size();
         if block >= record && block.is_power_of_two() {
             return Ok(());
         }

@@ -51,12 +51,6 @@ pub struct Filesystem {
     /// Names that differ in case alone are two names, though their hash is the same.
     pub(crate) match_case: bool,
     pub(crate) utf8_only: bool,
-    /// New blocks of files are of at most this size, in bytes.
-    pub(crate) record_size: u32,
-    /// New dnodes have so many slots.
-    dnode_slots: u8,
-    /// Are extended attributes kept with the system attributes?
-    pub(crate) xattr_sa: bool,
     project: bool,
     /// Why its files cannot be changed though its data set could.
     read_only_because: Option<String>,
@@ -96,7 +90,6 @@ impl Filesystem {
             }
             own => own?,
         };
-        let properties = pool.file_properties(name)?;
         let Own { root, delete_queue, version, normflags, case, .. } = own;
         let project = objset.phys().flags & format::objset::ObjsetFlags::PROJECTQUOTA_COMPLETE != 0;
         if !pool.is_ruined() && !quota_zaps(&objset)?.is_empty() {
@@ -120,9 +113,6 @@ impl Filesystem {
             normflags: normflags | if case == 0 { 0 } else { NormFlags::TOUPPER },
             match_case: case != INSENSITIVE,
             utf8_only: own.utf8_only,
-            record_size: properties.record_size,
-            dnode_slots: properties.dnode_slots,
-            xattr_sa: properties.xattr_sa,
             project,
             read_only_because: (version < ZPL_VERSION).then(|| {
                 format!("it is a file system of version {version}, without system attributes")
@@ -442,7 +432,7 @@ impl Filesystem {
         if matches!(kind, mode::BLOCK | mode::CHAR) {
             attrs.rdev = Some(new.rdev);
         }
-        let slots = given.map_or(self.dnode_slots, |given| given.slots);
+        let slots = given.map_or(self.dataset.file_properties().dnode_slots, |given| given.slots);
         let image = {
             let mut layouts = self.shared.layouts.write();
             let bonus_max = format::sa::bonus_max(slots.into());

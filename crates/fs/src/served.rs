@@ -84,7 +84,12 @@ impl Filesystem {
 
     /// Bytes of a full record of new files.
     pub fn record_size(&self) -> u32 {
-        self.record_size
+        self.dataset.file_properties().record_size
+    }
+
+    /// Are new extended attributes kept with the system attributes?
+    pub(crate) fn xattr_sa(&self) -> bool {
+        self.dataset.file_properties().xattr_sa
     }
 
     /// Can its files be changed?
@@ -103,7 +108,7 @@ impl Filesystem {
             referenced: found.phys.referenced_bytes.get(),
             available,
             objects: self.objset.object_count(),
-            record: self.record_size,
+            record: self.record_size(),
         })
     }
 

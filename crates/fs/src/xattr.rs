@@ -193,7 +193,7 @@ impl Filesystem {
             let mut with = list.clone();
             with.put(name, Value::ByteArray(value.to_vec()));
             let packed = with.to_xdr().map_err(|e| self.damaged(number, e))?;
-            if self.xattr_sa && value.len() <= SA_VALUE_MAX && packed.len() <= SA_LIST_MAX {
+            if self.xattr_sa() && value.len() <= SA_VALUE_MAX && packed.len() <= SA_LIST_MAX {
                 list = with;
             } else {
                 self.put_hidden(&tx, number, &mut attrs, name, value)?;
@@ -218,7 +218,7 @@ impl Filesystem {
         attrs: &mut Attrs,
         xattrs: &'a [(&'a [u8], &'a [u8])],
     ) -> Result<&'a [(&'a [u8], &'a [u8])]> {
-        if xattrs.is_empty() || !self.xattr_sa {
+        if xattrs.is_empty() || !self.xattr_sa() {
             return Ok(xattrs);
         }
         let mut list = NvList::new();

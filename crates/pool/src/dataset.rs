@@ -41,7 +41,8 @@ pub struct Dataset {
     /// The log that is written here.
     pub(crate) log: Log,
     refreservation: AtomicU64,
-    record_size: AtomicU64,
+    /// What is new in it obeys these, from the next change on.
+    file_properties: Mutex<FileProperties>,
     /// Its property `readonly` is on.
     set_readonly: AtomicBool,
     /// Some user, group or project has a quota; only `fs` knows which.
@@ -110,9 +111,14 @@ impl Dataset {
         })
     }
 
+    /// What new files obey now.
+    pub fn file_properties(&self) -> FileProperties {
+        *self.file_properties.lock()
+    }
+
     /// Size of a full record, in bytes.
     pub(crate) fn record(&self) -> u64 {
-        self.record_size.load(Ordering::Relaxed)
+        self.file_properties().record_size.into()
     }
 
     /// Room for new data.
@@ -145,7 +151,7 @@ impl Dataset {
             |name, inherit, default| property::number(&pool.mos, &found, name, inherit, default);
         self.refreservation.store(number("refreservation", false, 0)?, Ordering::Relaxed);
         if self.kind() != ObjsetType::Zvol {
-            self.record_size.store(number("recordsize", true, 128 << 10)?, Ordering::Relaxed);
+            *self.file_properties.lock() = pool.file_properties_of(&found)?;
         }
         self.set_readonly.store(number("readonly", true, 0)? != 0, Ordering::Relaxed);
         self.log.obey(number("sync", true, 0)?, number("logbias", true, 0)?);
@@ -231,12 +237,11 @@ impl Pool {
         let accounted = phys.kind == ObjsetType::Zfs
             && phys.flags & format::objset::ObjsetFlags::USERACCOUNTING_COMPLETE != 0;
         let objset = Objset::open(store, &root, policy, accounted.then_some(owner_of))?;
-        let record_size = match phys.kind {
-            ObjsetType::Zvol if phys.macs.iter().all(|byte| *byte == 0) => {
-                objset.object(format::master_node::ZVOL_DATA_OBJECT)?.block_size()?.into()
-            }
-            _ => property::number(&self.mos, found, "recordsize", true, 128 << 10)?,
-        };
+        let mut file_properties = self.file_properties_of(found)?;
+        if phys.kind == ObjsetType::Zvol && phys.macs.iter().all(|byte| *byte == 0) {
+            let volume = objset.object(format::master_node::ZVOL_DATA_OBJECT)?;
+            file_properties.record_size = volume.block_size()?;
+        }
         Ok(Dataset {
             name: Mutex::new(found.name.clone()),
             revoked: AtomicBool::new(false),
@@ -257,7 +262,7 @@ impl Pool {
                 false,
                 0,
             )?),
-            record_size: AtomicU64::new(record_size),
+            file_properties: Mutex::new(file_properties),
             set_readonly: AtomicBool::new(
                 property::number(&self.mos, found, "readonly", true, 0)? != 0,
             ),
@@ -268,9 +273,8 @@ impl Pool {
     }
 
     /// What new files of a data set obey.
-    pub fn file_properties(&self, name: &str) -> Result<FileProperties> {
-        let found = lookup::find(&self.mos, name)?;
-        let number = |name, default| property::number(&self.mos, &found, name, true, default);
+    fn file_properties_of(&self, found: &Found) -> Result<FileProperties> {
+        let number = |name, default| property::number(&self.mos, found, name, true, default);
         let record = number("recordsize", 128 << 10)?;
         // A value that was received is no reason to do what the pool does not allow.
         let dnode = match number("dnodesize", 0)? {

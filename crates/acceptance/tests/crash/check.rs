@@ -180,7 +180,7 @@ fn snapshots(pool: &Arc<Pool>, name: &str, files: &Files) -> Result<(), String> 
 }
 
 fn same(fs: &Filesystem, files: &Files) -> Result<(), String> {
-    let record = fs.pool().file_properties(&fs.name()).map_err(|e| e.to_string())?.record_size;
+    let record = fs.record_size();
     if record != files.record {
         return Err(format!("recordsize is {record}, not {}", files.record));
     }
