@@ -322,7 +322,7 @@ impl LabelStep<'_> {
         ) -> std::result::Result<Pieces, LabelError>,
     ) -> Result<Vec<bool>> {
         let tree = self.leaves.tree();
-        let before = FlushFailures::of(tree);
+        let before = FlushFailures::of(tree, 0);
         let batch = Batch::new();
         let (mut started, mut written) = (Vec::new(), Vec::new());
         for (index, leaf) in tree.leaves().iter().enumerate() {
@@ -361,7 +361,7 @@ impl LabelStep<'_> {
             self.failed(index, error);
         }
         // Somebody else may have been told of what was given to a leaf here, and a device tells once.
-        let now = FlushFailures::of(tree);
+        let now = FlushFailures::of(tree, 0);
         let mut took = vec![false; tree.tops().len()];
         for index in written {
             let leaf = &tree.leaves()[index];

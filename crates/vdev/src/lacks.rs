@@ -4,6 +4,8 @@
 //! The one idea: a leaf that missed a write of a txg is believed nothing of that txg, until it was filled
 //! again. Most leaves lack nothing, so a reader looks at one flag and takes no lock.
 
+use std::ops::RangeInclusive;
+
 use format::dtl::Dtl;
 use rt::sync::Mutex;
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,6 +29,12 @@ impl Lacks {
     /// Does the leaf lack what was written in txg `birth`?
     pub fn contains(&self, birth: u64) -> bool {
         self.any.load(Ordering::Acquire) && self.state.lock().txgs.contains(birth)
+    }
+
+    /// Does the leaf lack something that was written in one of these txgs?
+    pub fn overlaps(&self, txgs: RangeInclusive<u64>) -> bool {
+        let end = txgs.end().saturating_add(1);
+        self.any.load(Ordering::Acquire) && self.state.lock().txgs.overlaps(*txgs.start(), end)
     }
 
     /// Takes what the leaf's DTL on disk says.

@@ -248,7 +248,7 @@ impl WriteTree {
 
     /// From here on blocks of `txg` are written: a leaf that misses one lacks the txg.
     pub fn begin(&self, txg: u64) {
-        *self.noted.at_begin.lock() = self.flush_failures();
+        *self.noted.at_begin.lock() = FlushFailures::of(&self.writers().tree, txg);
         self.noted.txg.store(txg, Ordering::Release);
     }
 
@@ -287,7 +287,7 @@ impl WriteTree {
 
     /// How often flushes of leaves have failed, whoever flushed them.
     pub fn flush_failures(&self) -> FlushFailures {
-        FlushFailures::of(&self.writers().tree)
+        FlushFailures::of(&self.writers().tree, self.noted.txg.load(Ordering::Acquire))
     }
 
     /// Notes that leaves which are away lack the txg that is being written, before a block of it missed them.
@@ -519,20 +519,20 @@ impl Writers {
         tops: impl Iterator<Item = &'a Top> + Clone,
         report: &WriteReport,
     ) -> Result<()> {
-        let now = FlushFailures::of(&self.tree);
+        let now = FlushFailures::of(&self.tree, self.noted.txg.load(Ordering::Acquire));
         if now.none_since(before) && report.failed.is_empty() {
             return Ok(());
         }
-        let txg = self.noted.txg.load(Ordering::Acquire);
         let unflushed = |leaf: &usize| {
             report.failed.iter().any(|(failed, _)| failed == leaf)
                 || now.has_since(&self.tree.leaves()[*leaf], before)
         };
         let leaves = tops.clone().flat_map(|top| top.slots.iter().flatten());
         leaves.filter(|leaf| unflushed(leaf)).for_each(|leaf| self.missed(*leaf));
+        let txgs = now.txgs_since(before);
         let behind = |leaf: &usize| {
             let lacks = &self.tree.leaves()[*leaf].lacks;
-            self.writers[*leaf].is_none() || unflushed(leaf) || lacks.contains(txg)
+            self.writers[*leaf].is_none() || unflushed(leaf) || lacks.overlaps(txgs.clone())
         };
         let lost = tops.into_iter().find_map(|top| {
             let parity = top.layout?.parity();

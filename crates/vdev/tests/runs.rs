@@ -279,6 +279,27 @@ fn what_one_flush_was_told_all_others_know() {
     tree.flush_blocks(&[of_log], &tree.flush_failures()).unwrap();
 }
 
+/// A block that one disk did not take while a txg was written, and the other lost in the next one, nobody has.
+#[test]
+fn a_write_that_was_missed_a_txg_ago_counts_with_a_flush_that_fails_now() {
+    let spec = top(VdevKind::Mirror, 2, 0, 9);
+    let set = disks(2);
+    let tree = open_write(&spec, &set);
+    let data = noise(&mut Rng::new(4), 1 << 12);
+    let failure = |on| Fault::new(Failure::Error(rustix::io::Errno::IO), on).times(1);
+    tree.begin(7);
+    let before = tree.flush_failures();
+    set.disk(0).inject(failure(On::Writes));
+    tree.write(0, 0, &data, &mut WriteScratch::default()).unwrap();
+    tree.begin(8);
+    let later = tree.flush_failures();
+    set.disk(1).inject(failure(On::Flushes));
+    assert!(tree.flush_blocks(&[(0, 0, data.len())], &before).is_err(), "nobody has it");
+    assert!(
+        tree.flush_blocks(&[(0, 0, data.len())], &later).is_ok_and(|told| told.failed.is_empty())
+    );
+}
+
 /// A leaf that takes its mirror's place is the same leaf: what failed before the txg began did not fail in it.
 #[test]
 fn a_leaf_that_takes_its_mirrors_place_has_not_failed_anew() {
