@@ -22,8 +22,9 @@ use crate::names::entry_value;
 use crate::new::{Given, NewObject, Who};
 use crate::{Time, Volume};
 
-/// The most that is read of a log, and the most data that its records lead to, in bytes each.
-const LOG_MAX: usize = 64 << 20;
+/// The most that is read of a log, and the most data that its records lead to, in bytes each. A log of ours has some
+/// 70 MiB at most: no commit begins beyond 48, and the last one brings what was waiting.
+const LOG_MAX: usize = 96 << 20;
 /// Numbers of objects that are believed.
 const NUMBER_MAX: u64 = 1 << 40;
 
