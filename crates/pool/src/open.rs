@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use dmu::{Objset, Policy, Txgs};
 use format::SPA_VERSION;
-use format::config::{PoolConfig, VdevConfig, VdevKind};
+use format::config::{PoolConfig, VdevConfig};
 use format::features::Feature;
 use format::uberblock::Uberblock;
 use rt::buf::BufPool;
@@ -261,17 +261,20 @@ impl Pool {
             Devices::WithoutLogs(out) => (Devices::Writable(out), true),
             devices => (devices, false),
         };
-        if let Devices::Writable(out) | Devices::InMemory(out) = &devices
-            && out.tree().tops().iter().any(|top| top.config.kind == VdevKind::Missing)
-        {
-            // No label tells of a vdev without any: the pool does. If it says what cannot be, the labels' tree stays.
-            let _ = out.exchange(&config.vdev_tree, BTreeMap::new());
-        }
+        // Labels may be older than the pool, all that are left of a vdev: what its leaves are the MOS says.
+        let impossible = match &devices {
+            Devices::Ruins(..) => None,
+            Devices::ReadOnly(_) => store.present().exchange(&config.vdev_tree).err(),
+            Devices::Writable(out) | Devices::WithoutLogs(out) | Devices::InMemory(out) => {
+                out.exchange(&config.vdev_tree, BTreeMap::new()).err()
+            }
+        };
         let unknown = dtl::load(&mos, &config, &store.tree());
         // What led here was read before it was known who lacks it: they have not lied.
         let tree = store.tree();
         tree.leaves().iter().filter(|leaf| !leaf.lacks.is_empty()).for_each(vdev::Leaf::absolve);
         let mut why_not = newer
+            .or(impossible.map(|error| error.to_string()))
             .or(unknown)
             .or(match unwritable(&mos, &features, &config, uberblock) {
                 Err(error) if mos.ruins.is_some() => Some(error.to_string()),

@@ -20,6 +20,7 @@ use format::label::{
 };
 use format::uberblock::{slot_of_txg, slot_size};
 use format::{FormatError, NvList, Uberblock};
+use std::collections::BTreeSet;
 use std::io::IoSlice;
 
 /// Why one of a device's labels cannot be used.
@@ -357,7 +358,10 @@ impl LabelStep<'_> {
                 self.failed(index, error);
             }
         }
+        // A flush that is given up, or refused beside one that was, has no answer yet for anybody's counter.
+        let mut unflushed = BTreeSet::new();
         for (index, error) in self.leaves.flush_leaves(written.iter().copied()) {
+            unflushed.insert(index);
             self.failed(index, error);
         }
         // Somebody else may have been told of what was given to a leaf here, and a device tells once.
@@ -365,7 +369,7 @@ impl LabelStep<'_> {
         let mut took = vec![false; tree.tops().len()];
         for index in written {
             let leaf = &tree.leaves()[index];
-            match now.has_since(leaf, &before) {
+            match unflushed.contains(&index) || now.has_since(leaf, &before) {
                 true => self.leaves.may_have_lost(index),
                 false => took[leaf.top as usize] = true,
             }

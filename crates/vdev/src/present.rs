@@ -7,8 +7,13 @@
 //!
 //! The places of leaves ([`Tree::leaves`]) hold for one tree: who keeps such a place keeps the tree with it.
 
-use crate::tree::Tree;
+use std::collections::BTreeMap;
+
+use format::config::VdevConfig;
 use rt::sync::{Arc, RwLock};
+
+use crate::error::Result;
+use crate::tree::Tree;
 
 /// Where the present tree is found. The lock is held for the time of a clone only, and no other is taken under it.
 pub struct Present(RwLock<Arc<Tree>>);
@@ -22,6 +27,16 @@ impl Present {
     /// The tree as it is now.
     pub fn get(&self) -> Arc<Tree> {
         self.0.read().clone()
+    }
+
+    /// Exchanges the tree of a pool that is only read for that of another config of it, on the devices that are open.
+    ///
+    /// # Errors
+    /// [`crate::VdevError::Config`] if the config says what cannot be; then nothing has changed.
+    pub fn exchange(&self, root: &VdevConfig) -> Result<()> {
+        let tree = Tree::after(&self.get(), root, BTreeMap::new())?;
+        self.set(Arc::new(tree));
+        Ok(())
     }
 
     pub(crate) fn set(&self, tree: Arc<Tree>) {

@@ -9,6 +9,7 @@ use device::queue::{LeafQueue, Options};
 use device::sim::{Fault, Kind as Failure, On, SimSet};
 use device::spinning::{Parameters, Spinning};
 use device::{Device, WriteDevice};
+use format::Uberblock;
 use format::config::{VdevConfig, VdevKind};
 use format::label::DATA_AT;
 use rt::sync::Arc;
@@ -176,6 +177,23 @@ fn a_disk_that_hangs_is_given_up_at_its_deadline() {
     assert_eq!(tree.flush().unwrap().failed.len(), 1);
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     set.disk(3).lift(hang);
+}
+
+/// No answer is no success: an uberblock whose flush every leaf leaves unanswered is not told to be stable.
+#[test]
+fn an_uberblock_whose_flushes_hang_is_on_no_leaf() {
+    let root = root(&top(VdevKind::Mirror, 2, 0, 9));
+    let set = disks(2);
+    let device = |i: usize| -> Arc<dyn WriteDevice> { Arc::new(queue(set.disk(i), 200)) };
+    let tree = WriteTree::open(&root, (0..2).map(|i| (i as u64 + 1, device(i))).collect()).unwrap();
+    let of = |txg| Uberblock::new(txg, root.guid_sum(), 1000 + txg, format::BlkPtr::ZERO);
+    tree.begin(4);
+    tree.commit(&of(4), None).unwrap();
+    tree.begin(5);
+    let hang = |i: usize| set.disk(i).inject(Fault::new(Failure::Hang, On::Flushes));
+    let hangs = [hang(0), hang(1)];
+    assert!(tree.commit(&of(5), None).is_err());
+    hangs.into_iter().enumerate().for_each(|(i, hang)| set.disk(i).lift(hang));
 }
 
 /// A modelled spinning disk needs some milliseconds for each read. Eight of them need as long as

@@ -1,0 +1,85 @@
+//! Disks whose labels are older than the pool: what its leaves are the pool says, not the labels that are left of a vdev.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use acceptance::{Stage, assert_verified};
+
+const FILE: usize = 8_000_000;
+
+/// Two mirrors, of d00 and d01 and of d02 and d03, and data whose blocks have no checksum that could tell.
+fn begin(disks: usize) -> Stage {
+    let stage = Stage::new(disks, 128 << 20);
+    drop(stage.ok("zpool create tank mirror $D/d00 $D/d01 mirror $D/d02 $D/d03"));
+    drop(stage.ok("zfs create -o checksum=off tank/off"));
+    let mut bytes = vec![0; FILE];
+    rt::Rng::new(7).fill(&mut bytes);
+    std::fs::write(stage.aside("f"), &bytes).unwrap();
+    stage
+}
+
+/// Takes a disk out, or puts it back.
+fn away(stage: &Stage, disk: usize) -> impl FnOnce() {
+    let name = format!("d{disk:02}");
+    let (disk, kept) = (stage.images.path().join(&name), stage.aside(&name));
+    std::fs::rename(&disk, &kept).unwrap();
+    move || std::fs::rename(kept, disk).unwrap()
+}
+
+fn assert_same(stage: &Stage) {
+    drop(stage.ok("get tank/off:/f $A/got"));
+    let read = |name: &str| std::fs::read(stage.aside(name)).unwrap();
+    assert!(read("got") == read("f"), "other bytes are read than were written");
+    std::fs::remove_file(stage.aside("got")).unwrap();
+}
+
+/// The disk that was replaced while its mirror was away is back with it, and does not know of its successor: what is
+/// written then the successor lacks.
+#[test]
+fn what_is_written_beside_an_old_label_the_leaf_that_is_away_lacks() {
+    let stage = begin(5);
+    let back = away(&stage, 1);
+    drop(stage.run("zpool replace -w tank $D/d00 $D/d04").expect_ok());
+    let successor = away(&stage, 4);
+    back();
+    drop(stage.run("put $A/f tank/off:/").expect_ok());
+    successor();
+    assert_same(&stage);
+    drop(stage.run("zpool resilver tank").expect_ok());
+    drop(stage.run("zpool detach tank $D/d01").expect_ok());
+    assert_same(&stage);
+    let _blocks = assert_verified(stage.images.path(), "tank");
+}
+
+/// A disk that was detached while it was away is none of the pool's, whatever its label says: nothing is read from it,
+/// and nothing is written to it.
+#[test]
+fn a_disk_that_was_detached_is_no_part_of_the_pool() {
+    let stage = begin(4);
+    drop(stage.ok("zpool export tank"));
+    let back = away(&stage, 1);
+    drop(stage.run("zpool import -d $D tank").expect_ok());
+    drop(stage.run("zpool detach tank $D/d01").expect_ok());
+    drop(stage.run("put $A/f tank/off:/").expect_ok());
+    drop(stage.run("zpool export tank").expect_ok());
+    let member = away(&stage, 0);
+    back();
+    let stranger = stage.images.path().join("d01");
+    let bytes = |path: &Path| std::fs::read(path).unwrap();
+    let before = bytes(&stranger);
+    for how in ["-o readonly=on", ""] {
+        let import = stage.run(&format!("zpool import -d $D {how} tank"));
+        if import.status == 0 {
+            assert_ne!(stage.run("get tank/off:/f $A/got").status, 0, "{import}");
+            drop(stage.run("zpool export tank"));
+        } else {
+            assert!(import.err.contains("d00"), "{import}");
+        }
+        assert!(bytes(&stranger) == before, "it was written: {import}");
+    }
+    member();
+    drop(stage.run("zpool import -d $D tank").expect_ok());
+    assert_same(&stage);
+    let _blocks = assert_verified(stage.images.path(), "tank");
+}
