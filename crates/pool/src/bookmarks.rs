@@ -8,6 +8,7 @@ use crate::dsl::lookup::{self, DEPTH_MAX, Found};
 use crate::error::{PoolError, Result};
 use crate::mos::Mos;
 use crate::pool::Pool;
+use crate::space::Need;
 use crate::sync::TaskContext;
 
 /// The head that a bookmark is one of, and the bookmark's own name.
@@ -49,7 +50,7 @@ impl Pool {
     /// Makes bookmarks: pairs of a new name, and the snapshot or bookmark that it is made of.
     pub fn bookmark(&self, pairs: &[(String, String)]) -> Result<()> {
         let pairs = pairs.to_vec();
-        self.task(move |cx| {
+        self.task_within(Need::New(1).times(pairs.len()), move |cx| {
             let mut made = Vec::new();
             for (name, source) in &pairs {
                 made.push(cx.may_bookmark(name, source)?);
@@ -64,7 +65,7 @@ impl Pool {
     /// Destroys bookmarks; those that are not there are gone already.
     pub fn destroy_bookmarks(&self, names: &[String]) -> Result<()> {
         let names = names.to_vec();
-        self.task(move |cx| {
+        self.task_within(Need::Free, move |cx| {
             let mos = cx.making.mos;
             for name in &names {
                 cx.unfrozen(&split(mos, name)?.0)?;
@@ -88,6 +89,7 @@ impl TaskContext<'_> {
             return Err(PoolError::Invalid("the feature bookmarks is not enabled".into()));
         }
         let (head, own) = split(mos, name)?;
+        lookup::fits_name(name.len())?;
         self.unfrozen(&head)?;
         if bookmark::find(mos, head.object, own)?.is_some() {
             return Err(PoolError::Exists { name: name.into() });

@@ -19,12 +19,11 @@ use crate::dsl::property::{self, Stored};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::scan::Moved;
+use crate::space::Need;
 use crate::sync::{TaskContext, logs_died};
 
 /// Snapshots of one data set that are followed.
 const SNAPSHOTS_MAX: usize = 1 << 20;
-/// Longest name of a data set with its snapshot, in bytes.
-const NAME_MAX: usize = 255;
 
 /// Each of these names once: one that is met a second time would be of what is changed by then.
 fn each_once(names: &[String]) -> Vec<String> {
@@ -34,13 +33,13 @@ fn each_once(names: &[String]) -> Vec<String> {
 
 impl Pool {
     /// A task that may have to wait for the next txg: `make` gives it anew each time.
-    fn task_in_its_txg<T, F>(&self, make: impl Fn() -> F) -> Result<T>
+    fn task_in_its_txg<T, F>(&self, need: Need, make: impl Fn() -> F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&TaskContext<'_>) -> Result<T> + Send + 'static,
     {
         loop {
-            match self.task(make()) {
+            match self.task_within(need, make()) {
                 Err(PoolError::SameTxg { .. }) => {}
                 result => return result,
             }
@@ -49,7 +48,7 @@ impl Pool {
 
     /// Takes the snapshots `names` (`pool/a@b`), all in one txg, with these properties.
     pub fn snapshot(&self, names: &[String], props: &[(String, Stored)]) -> Result<()> {
-        self.task_in_its_txg(|| {
+        self.task_in_its_txg(Need::New(3).times(names.len()), || {
             let (names, props) = (names.to_vec(), props.to_vec());
             move |cx: &TaskContext<'_>| {
                 let mut heads = Vec::new();
@@ -71,7 +70,7 @@ impl Pool {
     /// go when the last of these goes.
     pub fn destroy_snapshots(&self, names: &[String], defer: bool) -> Result<()> {
         let names = each_once(names);
-        self.task(move |cx| {
+        self.task_within(Need::Free, move |cx| {
             let mos = cx.making.mos;
             for name in &names {
                 let found = cx.find(name)?;
@@ -97,7 +96,7 @@ impl Pool {
     /// Destroys the file system or volume `name`, which must have no children and no snapshots.
     pub fn destroy_dataset(&self, name: &str) -> Result<()> {
         let name = name.to_string();
-        self.task(move |cx| {
+        self.task_within(Need::Free, move |cx| {
             let mos = cx.making.mos;
             let found = cx.find(&name)?;
             let children = !lookup::children(mos, found.dir_object, &found.dir)?.is_empty();
@@ -139,11 +138,12 @@ impl Pool {
         props: BTreeMap<String, Stored>,
     ) -> Result<()> {
         let (origin, name) = (origin.to_string(), name.to_string());
-        self.task(move |cx| {
+        self.task_within(Need::New(6), move |cx| {
             let mos = cx.making.mos;
             let origin = cx.find(&origin)?;
             let (parent, leaf) = cx.free_name(&name)?;
             cx.unfrozen(&origin)?;
+            cx.lists_can_change(&name, [origin.dir.head_dataset_object.get()])?;
             cx.log_can_go(&origin)?;
             let dir = cx.making.dir(Some(parent), &leaf)?;
             limits::adjust(cx.making, parent, Counted::Filesystems, 1)?;
@@ -170,7 +170,7 @@ impl Pool {
     /// Makes the clone `name` the owner of the snapshots up to its origin.
     pub fn promote(&self, name: &str) -> Result<()> {
         let name = name.to_string();
-        self.task(move |cx| {
+        self.task_within(Need::Change(2), move |cx| {
             let mos = cx.making.mos;
             let found = cx.find(&name)?;
             let root = mos.dir(lookup::root_dir(mos)?)?;
@@ -182,11 +182,16 @@ impl Pool {
             cx.unencrypted(&found)?;
             let owner = mos.dir(mos.dataset(origin)?.dir_object.get())?;
             let theirs = mos.dataset(owner.head_dataset_object.get())?;
+            cx.lists_can_change(&name, cx.ledger.lists_of_promote(&found)?)?;
             let moving: Vec<u64> =
                 cx.ledger.shared_snapshots(&found)?.iter().map(|(object, _)| *object).collect();
             let own = mos.zap(found.phys.snapnames_zap_object.get())?;
             for (snapshot, object, _) in lookup::snapshots(mos, &theirs)? {
-                if moving.contains(&object) && own.get(snapshot.as_bytes())?.is_some() {
+                if !moving.contains(&object) {
+                    continue;
+                }
+                lookup::fits_name(name.len() + 1 + snapshot.len())?;
+                if own.get(snapshot.as_bytes())?.is_some() {
                     let origin = lookup::snapshot_of_object(mos, cx.pool.name(), origin)?;
                     let origin = origin.map_or_else(String::new, |origin| origin.name);
                     return Err(PoolError::Conflict { snapshot, origin });
@@ -194,10 +199,12 @@ impl Pool {
             }
             let until = mos.dataset(origin)?.creation_txg.get();
             for mark in bookmark::of(mos, owner.head_dataset_object.get())? {
+                if mark.phys.creation_txg > until {
+                    continue;
+                }
+                lookup::fits_name(name.len() + 1 + mark.name.len())?;
                 let own = String::from_utf8_lossy(&mark.name);
-                if mark.phys.creation_txg <= until
-                    && bookmark::find(mos, found.object, &own)?.is_some()
-                {
+                if bookmark::find(mos, found.object, &own)?.is_some() {
                     let snapshot = own.into_owned();
                     let origin = lookup::snapshot_of_object(mos, cx.pool.name(), origin)?;
                     let origin = origin.map_or_else(String::new, |origin| origin.name);
@@ -206,6 +213,8 @@ impl Pool {
             }
             let count = moving.len() as i64;
             let old = mos.dataset(origin)?.dir_object.get();
+            // Within the pool the space stays the same: only a quota can be in the way.
+            cx.pool.fits_below(found.dir_object, old, cx.ledger.shared_space(&found)?.used)?;
             limits::adjust(cx.making, old, Counted::Snapshots, -count)?;
             limits::adjust(cx.making, found.dir_object, Counted::Snapshots, count)?;
             cx.ledger.promote(&found)
@@ -215,7 +224,7 @@ impl Pool {
     /// Gives the file system or volume `from` the name `to`, whose parent must exist.
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
         let (from, to) = (from.to_string(), to.to_string());
-        self.task(move |cx| {
+        self.task_within(Need::Change(3), move |cx| {
             let mos = cx.making.mos;
             let found = cx.find(&from)?;
             if to.strip_prefix(&from).is_some_and(|rest| rest.starts_with('/')) {
@@ -231,14 +240,13 @@ impl Pool {
             }
             let (parent, leaf) = cx.free_name(&to)?;
             for below in lookup::walk(mos, &from)? {
-                if to.len() + below.name.len() - from.len() > NAME_MAX {
-                    let what = format!(
-                        "cannot rename '{from}': child name '{}' would exceed the maximum name \
-                         length",
-                        below.name
-                    );
-                    return Err(PoolError::Invalid(what));
-                }
+                let name = to.len() + below.name.len() - from.len();
+                lookup::fits_name(name)?;
+                let marks = match below.is_snapshot() {
+                    true => Vec::new(),
+                    false => bookmark::of(mos, below.object)?,
+                };
+                marks.iter().try_for_each(|mark| lookup::fits_name(name + 1 + mark.name.len()))?;
             }
             cx.unfrozen(&found)?;
             crypt::may_move(mos, found.dir_object, parent)?;
@@ -256,13 +264,14 @@ impl Pool {
     /// Gives snapshots new names: pairs of full name and new last part, all in one txg.
     pub fn rename_snapshots(&self, names: &[(String, String)]) -> Result<()> {
         let names = names.to_vec();
-        self.task(move |cx| {
+        self.task_within(Need::Change(1).times(names.len()), move |cx| {
             let mos = cx.making.mos;
             let mut heads = Vec::new();
             for (from, to) in &names {
                 let found = cx.find(from)?;
                 let head = lookup::head_of(mos, &found)?;
                 let new = format!("{}@{to}", head.name);
+                lookup::fits_name(new.len())?;
                 if cx.find(&new).is_ok() {
                     return Err(PoolError::Exists { name: new });
                 }
@@ -281,7 +290,7 @@ impl Pool {
     /// to open it anew.
     pub fn rollback(&self, name: &str) -> Result<()> {
         let name = name.to_string();
-        self.task(move |cx| {
+        self.task_within(Need::Change(1), move |cx| {
             let mos = cx.making.mos;
             let snapshot = cx.find(&name)?;
             let head = lookup::head_of(mos, &snapshot)?;
@@ -310,7 +319,7 @@ impl Pool {
     /// Holds snapshots for somebody who calls it `tag`: they cannot be destroyed.
     pub fn hold(&self, names: &[String], tag: &str) -> Result<()> {
         let (names, tag) = (each_once(names), tag.to_string());
-        self.task(move |cx| {
+        self.task_within(Need::Change(1).times(names.len()), move |cx| {
             let (mos, tx) = (cx.making.mos, cx.tx);
             let mut snapshots = Vec::new();
             for name in &names {
@@ -337,7 +346,7 @@ impl Pool {
     /// Lets go of what [`Pool::hold`] holds. Snapshots whose destroy waited for it go.
     pub fn release(&self, names: &[String], tag: &str) -> Result<()> {
         let (names, tag) = (each_once(names), tag.to_string());
-        self.task(move |cx| {
+        self.task_within(Need::Free, move |cx| {
             let mos = cx.making.mos;
             for name in &names {
                 let holds = cx.find(name)?.phys.userrefs_object.get();
@@ -459,6 +468,7 @@ impl TaskContext<'_> {
     pub(crate) fn free_name(&self, name: &str) -> Result<(u64, String)> {
         let mos = self.making.mos;
         lookup::of_pool(self.pool.name(), name)?;
+        lookup::fits_name(name.len())?;
         if lookup::find_dir(mos, name)?.is_some() {
             return Err(PoolError::Exists { name: name.into() });
         }
@@ -490,6 +500,17 @@ impl TaskContext<'_> {
         }
     }
 
+    /// Refuses to change `name` if the deadlist of one of these data sets is of an old form (INV-12).
+    fn lists_can_change(&self, name: &str, objects: impl IntoIterator<Item = u64>) -> Result<()> {
+        for object in objects {
+            let phys = self.making.mos.dataset(object)?;
+            if let Some(reason) = self.pool.old_deadlist(&phys) {
+                return Err(PoolError::ReadOnly { name: name.into(), reason });
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses what would need the key of an encrypted data set.
     fn unencrypted(&self, found: &Found) -> Result<()> {
         let phys = self.pool.objset_phys(found)?;
@@ -515,6 +536,7 @@ impl TaskContext<'_> {
         let none = || PoolError::Invalid(format!("'{name}' is not the name of a snapshot"));
         let (path, snapshot) = name.split_once('@').ok_or_else(none)?;
         let head = self.find(path)?;
+        lookup::fits_name(name.len())?;
         if mos.zap(head.phys.snapnames_zap_object.get())?.get(snapshot.as_bytes())?.is_some() {
             return Err(PoolError::Exists { name: name.into() });
         }
@@ -553,7 +575,7 @@ impl TaskContext<'_> {
         if found.phys.num_children.get() > 1 {
             return Err(PoolError::HasClones { name });
         }
-        Ok(())
+        self.lists_can_change(&name, self.ledger.lists_of_destroy(found)?)
     }
 
     pub(crate) fn destroy_snapshot(&self, found: &Found) -> Result<()> {

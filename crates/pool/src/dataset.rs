@@ -5,6 +5,7 @@ use std::any::Any;
 use codec::compress::ZstdLevel;
 use dmu::{Objset, Owner, Policy, RedundantMetadata};
 use format::dnode::{DNODE_SLOT, DNODES_PER_BLOCK};
+use format::dsl_dataset::DslDatasetPhys;
 use format::features::Feature;
 use format::objset::ObjsetType;
 use format::{Checksum, Compress, ObjectType};
@@ -202,12 +203,6 @@ const DNODE_AUTO: u64 = 1;
 /// `xattr=sa`, as it is stored.
 const XATTR_SA: u64 = 2;
 
-/// Is a data set in a state that only whoever began with it can end?
-fn unfinished(found: &Found) -> Option<String> {
-    let reason = "a receive or destroy of it is not finished";
-    found.phys.is_inconsistent().then(|| reason.into())
-}
-
 /// Finds whom an object is charged to.
 pub(crate) fn owner_of(kind: ObjectType, bonus: &[u8]) -> Option<Owner> {
     let owner = format::accounting::Owner::of(kind, bonus).ok()??;
@@ -330,6 +325,23 @@ impl Pool {
         })
     }
 
+    /// Is a data set in a state that only whoever began with it can end, or that is not written any more?
+    fn unfinished(&self, found: &Found) -> Option<String> {
+        let reason = "a receive or destroy of it is not finished";
+        let reason = found.phys.is_inconsistent().then(|| reason.into());
+        reason.or_else(|| self.old_deadlist(&found.phys))
+    }
+
+    /// Why nothing can be added to the deadlist of a data set; `None`: it can.
+    pub(crate) fn old_deadlist(&self, phys: &DslDatasetPhys) -> Option<String> {
+        let object = self.mos.objset.object(phys.deadlist_object.get());
+        match object.and_then(|object| Ok(object.header()?.kind())) {
+            Ok(ObjectType::DEADLIST) => None,
+            Ok(_) => Some("its deadlist is of an old form".into()),
+            Err(error) => Some(format!("its deadlist cannot be read: {error}")),
+        }
+    }
+
     fn dsl_reason(&self, found: &Found, phys: &format::ObjsetPhys) -> Result<Option<String>> {
         // That of a snapshot is its head's, as it was then: nobody follows it.
         let followed = !self.in_memory && !found.is_snapshot() && !self.owns_log(found.object);
@@ -337,7 +349,7 @@ impl Pool {
             let why = self.logs_left.lock().get(&found.object).cloned();
             return Ok(Some(why.unwrap_or_else(|| "its intent log has not been replayed".into())));
         }
-        Ok(unfinished(found))
+        Ok(self.unfinished(found))
     }
 
     /// Does the header of a head, as it is on disk, lead to the log that is written here?
@@ -351,7 +363,7 @@ impl Pool {
         found: &Found,
         phys: &format::ObjsetPhys,
     ) -> Result<Option<String>> {
-        Ok(self.encrypted_because(found, phys)?.or_else(|| unfinished(found)))
+        Ok(self.encrypted_because(found, phys)?.or_else(|| self.unfinished(found)))
     }
 
     /// Why the blocks of a data set can only be read; `None`: they are not encrypted.

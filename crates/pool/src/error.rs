@@ -104,6 +104,9 @@ pub enum PoolError {
         /// Pool or data set.
         name: String,
     },
+    /// Not enough space for a change of data sets: it was not begun.
+    #[error("out of space")]
+    NoRoom,
     /// A quota would be exceeded.
     #[error("{name}: quota exceeded")]
     QuotaExceeded {
@@ -159,6 +162,7 @@ impl PoolError {
                 | E::SameTxg { .. }
                 | E::ReadOnly { .. }
                 | E::Revoked { .. }
+                | E::NoRoom
                 | E::QuotaExceeded { .. }
                 | E::Invalid(_)
         )

@@ -16,6 +16,7 @@ use crate::dsl::lookup;
 use crate::dsl::property::{self, Change, Stored};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
+use crate::space::Need;
 use crate::sync::TaskContext;
 use crate::volumes::volume;
 
@@ -46,7 +47,7 @@ impl Pool {
         new: New,
     ) -> Result<()> {
         let name = name.to_string();
-        self.task(move |cx| {
+        self.task_within(Need::New(5), move |cx| {
             let mos = cx.making.mos;
             let (parent, leaf) = cx.free_name(&name)?;
             if crypt::key_of(mos, parent)?.is_some() && !props.contains_key("encryption") {
@@ -94,7 +95,11 @@ impl Pool {
     /// Changes a property of a file system, volume or snapshot.
     pub fn change_property(&self, name: &str, property: &str, change: Change) -> Result<()> {
         let (name, property) = (name.to_string(), property.to_string());
-        self.task(move |cx| {
+        let need = match (property.as_str(), change.value()) {
+            ("quota" | "refquota" | "reservation" | "refreservation", _) | (_, None) => Need::Free,
+            _ => Need::Change(2),
+        };
+        self.task_within(need, move |cx| {
             let mos = cx.making.mos;
             let found = lookup::find(mos, &name)?;
             if found.is_snapshot() {
@@ -144,9 +149,14 @@ impl Pool {
         }
     }
 
-    /// Appends a record to the history.
+    /// Appends a record to the history; not in a pool in which only what frees has room, if that.
     pub fn note(&self, record: NvList) -> Result<()> {
-        self.task(move |cx| crate::history::append(cx.making.mos, cx.tx, &record))
+        let append =
+            move |cx: &TaskContext<'_>| crate::history::append(cx.making.mos, cx.tx, &record);
+        match self.task_within(Need::Free, append) {
+            Err(PoolError::NoRoom) => Ok(()),
+            noted => noted,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::dsl::property::{self, Stored};
 use crate::error::Result;
 use crate::mos::key;
 use crate::pool::Pool;
+use crate::space::Need;
 use crate::sync::TaskContext;
 
 /// Where the configuration keeps a property; `None`: it does not.
@@ -29,7 +30,7 @@ impl Pool {
     /// Sets a property of the pool; `None` takes it away.
     pub fn set_pool_property(&self, property: &str, value: Option<Stored>) -> Result<()> {
         let property = property.to_string();
-        self.task(move |cx| {
+        self.task_within(Need::Change(6), move |cx| {
             if let Some(slot) = in_config(&mut cx.pool.config.lock(), &property) {
                 *slot = match value {
                     Some(Stored::Text(text)) => Some(text),
@@ -77,7 +78,7 @@ impl Pool {
 
     /// Enables a feature and those that it needs.
     pub fn enable_feature(&self, feature: Feature) -> Result<()> {
-        self.task(move |cx| {
+        self.task_within(Need::Change(6), move |cx| {
             for needed in feature.with_dependencies() {
                 if !cx.making.features.is_enabled(needed)? {
                     enable(cx, needed)?;

@@ -3,14 +3,16 @@
 //! The rules are those of OpenZFS (format notes 8.6, 18), since users compare the numbers.
 
 use dmu::{SpaceMap, Tx};
-use rt::sync::Arc;
+use rt::sync::atomic::Ordering;
+use rt::sync::{Arc, Mutex};
 
 use crate::dataset::Dataset;
-use crate::dsl::lookup::{DEPTH_MAX, Found};
+use crate::dsl::lookup::{self, DEPTH_MAX, Found};
 use crate::dsl::property;
 use crate::error::{PoolError, Result};
 use crate::mos::key;
 use crate::pool::Pool;
+use crate::sync::TaskContext;
 
 /// Key of the directory, if there is a checkpoint.
 pub(crate) const CHECKPOINT: &[u8] = b"com.delphix:zpool_checkpoint";
@@ -28,6 +30,10 @@ const OVERHEAD_BYTES: u64 = 1 << 20;
 const NAMES_BYTES: u64 = 64 << 10;
 /// How often a full pool is synced before a change is refused: freed space rests for three txgs.
 const RETRIES: u32 = 4;
+
+/// Bytes of a block of the MOS that a task changes, about, and how many copies of it there are.
+const TASK_BLOCK: u64 = 16 << 10;
+const TASK_COPIES: u64 = 3;
 
 /// A top-level vdev with more metaslabs than this has one that only intent logs are put in.
 const METASLABS_WITHOUT_LOG: u64 = 64;
@@ -55,6 +61,29 @@ pub struct PoolSpace {
     pub usable: u64,
     /// Of that, what is kept free.
     pub slop: u64,
+}
+
+/// What a task does with space: how much must be free for it, and how much of what is kept free it may use. The
+/// classes, and the numbers of blocks, are those of OpenZFS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Makes something new, in so many blocks: what is kept free stays.
+    New(u64),
+    /// Changes what is there, in so many blocks: the half stays that changes of files need which free.
+    Change(u64),
+    /// Frees, changes who may use space, or notes what was done: an eighth stays, for the txgs that free.
+    Free,
+}
+
+impl Need {
+    /// The same for each of so many names.
+    pub(crate) fn times(self, names: usize) -> Need {
+        match self {
+            Need::New(blocks) => Need::New(blocks.saturating_mul(names as u64)),
+            Need::Change(blocks) => Need::Change(blocks.saturating_mul(names as u64)),
+            Need::Free => Need::Free,
+        }
+    }
 }
 
 /// What a top-level vdev is for.
@@ -244,5 +273,61 @@ impl Pool {
             self.sync()?;
         }
         unreachable!("the loop ends by its retries")
+    }
+}
+
+impl Pool {
+    /// [`Pool::task`], if there is room for it when its turn comes; else it is refused as
+    /// [`PoolError::NoRoom`] before it has begun.
+    pub(crate) fn task_within<T: Send + 'static>(
+        &self,
+        need: Need,
+        task: impl FnOnce(&TaskContext<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let writing = self.writing()?;
+        let task = Arc::new(Mutex::new(Some(task)));
+        for attempt in 0.. {
+            // Not in the sync: what cannot be read there suspends the pool.
+            let space = self.space()?;
+            let waiting = task.clone();
+            let done = self.task(move |cx| {
+                cx.take_room(need, &space)?;
+                let task = waiting.lock().take().expect("who is refused begins later");
+                task(cx)
+            });
+            // What was freed and rests, or is not freed yet, is room, too.
+            let more = || Ok::<_, PoolError>(attempt < RETRIES || self.is_freeing()?);
+            match done {
+                Err(PoolError::NoRoom) if task.lock().is_some() && more()? => {
+                    *writing.uberblock_wanted.lock() = true;
+                }
+                done => return done,
+            }
+        }
+        unreachable!("the loop ends by its retries")
+    }
+}
+
+impl TaskContext<'_> {
+    /// Counts what a task needs among what this txg does; refuses if there is no room for all of it.
+    fn take_room(&self, need: Need, space: &PoolSpace) -> Result<()> {
+        let mos = self.making.mos;
+        let used = mos.dir(lookup::root_dir(mos)?)?.used_bytes.get();
+        let free = space.usable.saturating_sub(used);
+        let ready = free.saturating_sub(self.pool.resting());
+        let half = space.slop / 2 + 2 * OVERHEAD_BYTES;
+        let (blocks, kept, kept_ready) = match need {
+            Need::New(blocks) => (blocks, space.slop, half),
+            Need::Change(blocks) => (blocks, 0, half),
+            Need::Free => (0, 0, space.slop / 8),
+        };
+        let bytes = blocks.saturating_mul(TASK_BLOCK);
+        let cost = self.pool.worst_case(bytes, TASK_BLOCK).saturating_mul(TASK_COPIES);
+        let taken = self.taken.load(Ordering::Relaxed).saturating_add(cost);
+        if taken.saturating_add(kept) > free || taken.saturating_add(kept_ready) > ready {
+            return Err(PoolError::NoRoom);
+        }
+        self.taken.store(taken, Ordering::Relaxed);
+        Ok(())
     }
 }

@@ -33,6 +33,8 @@ pub struct TaskContext<'a> {
     /// Charges space.
     pub ledger: &'a Ledger<'a>,
     pub(crate) writing: &'a Writing,
+    /// Bytes that the tasks of this txg were given room for, and that may not be charged yet.
+    pub(crate) taken: AtomicU64,
 }
 
 impl TaskContext<'_> {
@@ -120,7 +122,8 @@ impl Pool {
         }
         let left = self.heads.lock().values().any(|head| head.objset.has_left());
         writing.freeing.lock().files = left;
-        let cx = TaskContext { pool: self, tx, making, ledger, writing };
+        let taken = AtomicU64::new(0);
+        let cx = TaskContext { pool: self, tx, making, ledger, writing, taken };
         for task in writing.tasks_until(txg) {
             task(&cx)?;
         }

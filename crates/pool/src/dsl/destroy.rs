@@ -3,7 +3,8 @@
 //! A snapshot hands what only it held to the list of what is freed, and the rest to its neighbour.
 //! FORMAT: section 8.5.
 
-use dmu::Space;
+use dmu::{DmuError, Space};
+use format::ObjectType;
 use format::dsl_dir::{DslDirPhys, Used};
 use format::features::Feature;
 
@@ -81,6 +82,30 @@ impl Ledger<'_> {
             }
         }
         Ok(mos.objset.free(tx, object)?)
+    }
+
+    /// The data sets whose deadlists a destroy of the snapshot looks at or changes: its own, those of what follows, and
+    /// of heads that may have its key.
+    pub(crate) fn lists_of_destroy(&self, found: &Found) -> Result<Vec<u64>> {
+        let mos = self.making.mos;
+        let next = mos.dataset(found.object)?.next_snap_object.get();
+        let after = mos.dataset(next)?.next_snap_object.get();
+        let mut lists = vec![found.object, next, found.dir.head_dataset_object.get()];
+        lists.extend((after != 0).then_some(after));
+        self.heads_of_clones(found.dir_object, &mut lists, 0)?;
+        Ok(lists)
+    }
+
+    fn heads_of_clones(&self, dir_object: u64, heads: &mut Vec<u64>, depth: usize) -> Result<()> {
+        if depth > DEPTH_MAX {
+            return Err(damaged(format!("directory {dir_object}: clones without end")));
+        }
+        for head in self.making.clones_of(dir_object)? {
+            heads.push(head);
+            let dir = self.making.mos.dataset(head)?.dir_object.get();
+            self.heads_of_clones(dir, heads, depth + 1)?;
+        }
+        Ok(())
     }
 
     /// A snapshot whose predecessor is gone holds alone what only the two had.
@@ -180,6 +205,9 @@ impl Ledger<'_> {
         making.drop_bookmarks(found.object)?;
         making.drop_features(found.object)?;
         making.drop_features(found.dir_object)?;
+        if dir.deleg_zap_object.get() != 0 {
+            self.remove_permissions(dir.deleg_zap_object.get())?;
+        }
         let ds = mos.dataset(found.object)?;
         for number in [
             ds.snapnames_zap_object,
@@ -189,7 +217,6 @@ impl Ledger<'_> {
             dir.props_zap_object,
             dir.child_dir_zap_object,
             dir.clones_object,
-            dir.deleg_zap_object,
             found.dir_object.into(),
         ] {
             if number.get() != 0 {
@@ -200,6 +227,25 @@ impl Ledger<'_> {
         let leaf = found.name.rsplit('/').next().unwrap_or_default();
         mos.zap(parent.child_dir_zap_object.get())?.remove(tx, leaf.as_bytes())?;
         Ok(())
+    }
+}
+
+impl Ledger<'_> {
+    /// Frees what `zfs allow` noted: the ZAP of a directory, and those to which its entries lead, one for each of whom
+    /// it speaks of. Who wrote it may have left entries that lead nowhere.
+    fn remove_permissions(&self, number: u64) -> Result<()> {
+        let (mos, tx) = (self.making.mos, self.making.tx);
+        for entry in mos.zap(number)?.entries()? {
+            let Some(own) = entry.value.as_u64() else { continue };
+            match mos.objset.object(own) {
+                Ok(object) if object.header()?.kind() == ObjectType::DSL_PERMS => {
+                    mos.objset.free(tx, own)?;
+                }
+                Ok(_) | Err(DmuError::NoObject { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(mos.objset.free(tx, number)?)
     }
 }
 

@@ -10,6 +10,7 @@ use format::zap::Entry;
 
 use crate::error::{PoolError, Result};
 use crate::mos::{Mos, key};
+use crate::props::name::{NAME_MAX, NameError};
 use crate::ruins::object_of;
 
 /// How far parents are followed: names have 256 bytes.
@@ -109,6 +110,15 @@ pub fn of_pool(pool: &str, name: &str) -> Result<()> {
     match name.split(['/', '@', '#']).next() == Some(pool) {
         true => Ok(()),
         false => Err(PoolError::NoDataset { name: name.into() }),
+    }
+}
+
+/// Refuses what would give something a full name of so many bytes, if that is longer than names are: who prints it
+/// has no room for more.
+pub(crate) fn fits_name(bytes: usize) -> Result<()> {
+    match bytes <= NAME_MAX {
+        true => Ok(()),
+        false => Err(PoolError::Invalid(NameError::TooLong.to_string())),
     }
 }
 

@@ -48,6 +48,31 @@ impl Ledger<'_> {
         self.chain(origin_object, origin_dir.origin_object.get())
     }
 
+    /// What they hold: so much is charged to the clone's directory when it is promoted.
+    pub(crate) fn shared_space(&self, clone: &Found) -> Result<Space> {
+        let mos = self.making.mos;
+        let origin = mos.dataset(clone.dir.origin_object.get())?;
+        let root = mos.dir(origin.dir_object.get())?.origin_object.get();
+        let mut space_of = referenced(&origin);
+        for (_, phys) in self.shared_snapshots(clone)? {
+            space_of += space(mos, phys.deadlist_object.get())?;
+        }
+        space_of -= referenced(&mos.dataset(root)?);
+        Ok(space_of)
+    }
+
+    /// The data sets whose deadlists a promotion of `clone` looks at.
+    pub(crate) fn lists_of_promote(&self, clone: &Found) -> Result<Vec<u64>> {
+        let mos = self.making.mos;
+        let origin = clone.dir.origin_object.get();
+        let old = mos.dir(mos.dataset(origin)?.dir_object.get())?;
+        let mut all = self.shared_snapshots(clone)?;
+        for head in [clone.object, old.head_dataset_object.get()] {
+            all.extend(self.chain(head, origin)?);
+        }
+        Ok(all.into_iter().map(|(object, _)| object).collect())
+    }
+
     fn dead_within(&self, members: &[Member], min_txg: u64) -> Result<u64> {
         let mut sum = 0;
         for (_, phys) in members {
@@ -76,11 +101,7 @@ impl Ledger<'_> {
         };
 
         // What the shared snapshots and the origin hold goes over.
-        let mut moved = referenced(&origin);
-        for (_, phys) in &shared {
-            moved += space(mos, phys.deadlist_object.get())?;
-        }
-        moved -= referenced(&root);
+        let moved = self.shared_space(clone)?;
         let root_txg = root.creation_txg.get();
         let clone_snaps =
             self.dead_within(&shared, root_txg)? + self.dead_within(&own, root_txg)?;
