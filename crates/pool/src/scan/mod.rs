@@ -88,10 +88,32 @@ struct State {
     last: Pass,
     /// What leaves still lacked after the last resilver: the same again would not help.
     given_up: Vec<(u64, Dtl)>,
-    /// Leaves that did not take what they were given.
-    refusing: Vec<u64>,
+    /// Leaves that did not take what they were given, by guid: no resilver begins for them alone until then, and how
+    /// long that was.
+    refusing: BTreeMap<u64, (Instant, Duration)>,
     /// How often it is put to disk where a scan is, if somebody has said so.
     save_every: Option<Duration>,
+}
+
+/// For so long no resilver begins for a leaf that did not take what it was given ..
+const REFUSED_FIRST: Duration = Duration::from_secs(60);
+/// .. and so long at most, where it does not take it again and again.
+const REFUSED_LONGEST: Duration = Duration::from_secs(30 * 60);
+
+impl State {
+    /// A leaf does not take what it is given.
+    fn refuses(&mut self, leaf: u64, now: Instant) {
+        let length = match self.refusing.get(&leaf) {
+            Some((until, _)) if now < *until => return,
+            Some((_, length)) => (*length * 2).min(REFUSED_LONGEST),
+            None => REFUSED_FIRST,
+        };
+        self.refusing.insert(leaf, (now + length, length));
+    }
+
+    fn is_refusing(&self, leaf: u64, now: Instant) -> bool {
+        self.refusing.get(&leaf).is_some_and(|(until, _)| now < *until)
+    }
 }
 
 /// A scan that is under way, or paused.
@@ -113,6 +135,8 @@ struct Running {
     given: BTreeMap<u64, (u64, u64)>,
     /// Whose flushes had failed before they were given that.
     failures: FlushFailures,
+    /// Some leaf did not take what it was given.
+    refused: bool,
     pass: Pass,
 }
 
@@ -144,6 +168,7 @@ impl Running {
             unsaved: false,
             given: BTreeMap::new(),
             failures: FlushFailures::default(),
+            refused: false,
             pass: Pass { start: now, paused, ..Pass::default() },
         }
     }
@@ -194,5 +219,29 @@ impl Scans {
     /// An uberblock is on disk.
     pub(crate) fn uberblock(&self, txg: u64, root: BlkPtr) {
         *self.root.lock() = (txg, root);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leaf_that_takes_nothing_is_tried_again_and_ever_less_often() {
+        let (mut state, start) = (State::default(), rt::time::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        state.refuses(1, start);
+        // Of the same scan.
+        state.refuses(1, at(30));
+        assert!(state.is_refusing(1, at(59)) && !state.is_refusing(2, at(59)));
+        assert!(!state.is_refusing(1, at(60)));
+        state.refuses(1, at(70));
+        assert!(state.is_refusing(1, at(189)) && !state.is_refusing(1, at(190)));
+        for _ in 0..9 {
+            state.refuses(1, at(3600));
+            state.refusing.entry(1).and_modify(|(until, _)| *until = start);
+        }
+        state.refuses(1, at(3600));
+        assert!(!state.is_refusing(1, at(3600 + 30 * 60)));
     }
 }

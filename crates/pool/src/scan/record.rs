@@ -12,7 +12,7 @@ use format::zap::Value;
 
 use super::endangered::First;
 use super::position::{Moved, Position};
-use super::{Answer, Running, Scans, State};
+use super::{Answer, Running, Scans};
 use crate::error::{PoolError, Result};
 use crate::history;
 use crate::mos::{Mos, key};
@@ -189,8 +189,7 @@ impl TaskContext<'_> {
     /// The pass for what comes first is done: leaves lack that no more. Those that lack nothing at all, by guid.
     pub(super) fn scan_given(&self) -> Result<Vec<u64>> {
         let mut state = self.pool.scan.state.lock();
-        let State { running, refusing, .. } = &mut *state;
-        let Some(running) = running else { return Ok(Vec::new()) };
+        let Some(running) = &mut state.running else { return Ok(Vec::new()) };
         let First::Pass(only, position, passes) = &running.first else { return Ok(Vec::new()) };
         if !self.is_over(position) {
             return Ok(Vec::new());
@@ -198,7 +197,7 @@ impl TaskContext<'_> {
         let tree = self.pool.store.tree();
         let mut filled = Vec::new();
         // Who goes on after an error does it all again: it is not known what it was.
-        let whole = running.scan.errors == 0 && refusing.is_empty();
+        let whole = running.scan.errors == 0 && !running.refused;
         let given = if whole { only.given(&tree, &running.scan) } else { Vec::new() };
         running.first = if given.is_empty() { First::Nothing } else { First::Unknown(*passes) };
         for place in given {

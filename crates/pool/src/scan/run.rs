@@ -86,7 +86,7 @@ impl Pool {
     /// Leaves that did not take what a scan gave them are tried again: this one, or all.
     pub(crate) fn scan_forgives(&self, leaf: Option<u64>) {
         let mut state = self.scan.state.lock();
-        state.refusing.retain(|guid| leaf.is_some_and(|leaf| leaf != *guid));
+        state.refusing.retain(|guid, _| leaf.is_some_and(|leaf| leaf != *guid));
     }
 
     /// Pauses the scrub that is under way.
@@ -123,11 +123,11 @@ impl Pool {
         if self.writing.is_none() || self.in_memory {
             return false;
         }
-        let lacking = self.lacking_leaves();
+        let (lacking, now) = (self.lacking_leaves(), rt::time::now());
         let state = self.scan.state.lock();
         lacking
             .iter()
-            .any(|leaf| !state.given_up.contains(leaf) && !state.refusing.contains(&leaf.0))
+            .any(|leaf| !state.given_up.contains(leaf) && !state.is_refusing(leaf.0, now))
     }
 
     fn is_scan_paused(&self) -> bool {
@@ -320,11 +320,10 @@ impl Pool {
             let over = position.is_end() && position.trees.are_done(&writing.freeing.lock());
             let save = position.is_end() || running.saved.elapsed() >= save_every;
             let flush = save && !running.given.is_empty();
+            running.refused |= !sums.unwritten.is_empty();
+            let now = rt::time::now();
             for leaf in &sums.unwritten {
-                let guid = tree.leaves()[*leaf].guid();
-                if !state.refusing.contains(&guid) {
-                    state.refusing.push(guid);
-                }
+                state.refuses(tree.leaves()[*leaf].guid(), now);
             }
             (flush, save && !over)
         };
