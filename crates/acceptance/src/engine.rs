@@ -11,6 +11,7 @@ use rt::sync::Arc;
 use testkit::truth::{Entry, Kind, XattrValue, hex_digest};
 use testkit::workload::Op;
 use testkit::{Images, fresh_images};
+use vdev::import::{FoundPool, Scan};
 
 /// What a pool is made of.
 #[derive(Debug, Clone, Copy)]
@@ -108,7 +109,9 @@ pub const POOL: &str = "tank";
 /// Properties by name, as words.
 pub type Words<'a> = &'a [(&'a str, &'a str)];
 
-fn options() -> OpenOptions {
+/// How pools are made and opened here: by the host that the kernel of [`testkit::Vm`] is.
+#[must_use]
+pub fn options() -> OpenOptions {
     OpenOptions {
         workers: 2,
         host_id: 0x7468_756d,
@@ -116,6 +119,80 @@ fn options() -> OpenOptions {
         new_name: None,
         memory: None,
     }
+}
+
+fn scanned(dir: &Path) -> Scan {
+    vdev::import::scan(&[dir.to_path_buf()]).unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
+}
+
+/// Opens the pool on the images in `dir` for writing, or, if it cannot be written, to be read:
+/// [`Pool::read_only_reason`] says why. By another host than that of the kernel, which so takes back only a pool that
+/// was closed.
+///
+/// # Panics
+/// If it does not open.
+#[must_use]
+#[track_caller]
+pub fn open(dir: &Path, name: &str) -> Arc<Pool> {
+    let scan = scanned(dir);
+    let found = scan.choose(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let tree = found.open_write_tree(&found.root).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let options = OpenOptions { host_id: 1, host_name: "other".into(), ..options() };
+    let pool = Pool::open(Devices::Writable(tree), &found.uberblocks, &options);
+    pool.unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// As [`open`], a pool that must be writable.
+///
+/// # Panics
+/// If it does not open, or only to be read.
+#[must_use]
+#[track_caller]
+pub fn open_for_writing(dir: &Path, name: &str) -> Arc<Pool> {
+    let pool = open(dir, name);
+    assert_eq!(pool.read_only_reason(), None, "{name}");
+    pool
+}
+
+/// Opens the pool on the images in `dir` to look at it, by a type that cannot write.
+///
+/// # Panics
+/// If it does not open.
+#[must_use]
+#[track_caller]
+pub fn open_to_look(dir: &Path, name: &str) -> Arc<Pool> {
+    let scan = scanned(dir);
+    look_at(scan.choose(name).unwrap_or_else(|e| panic!("{name}: {e}")))
+}
+
+/// As [`open_to_look`], by the uberblock of `txg` and no other.
+///
+/// # Panics
+/// If it does not open so.
+#[must_use]
+#[track_caller]
+pub fn open_as_of(dir: &Path, name: &str, txg: u64) -> Arc<Pool> {
+    let scan = scanned(dir);
+    look_by(scan.choose(name).unwrap_or_else(|e| panic!("{name}: {e}")), |at| at == txg)
+}
+
+/// As [`open_to_look`], a pool that was found.
+///
+/// # Panics
+/// If it does not open.
+#[must_use]
+#[track_caller]
+pub fn look_at(found: &FoundPool) -> Arc<Pool> {
+    look_by(found, |_| true)
+}
+
+#[track_caller]
+fn look_by(found: &FoundPool, uberblock_of: impl Fn(u64) -> bool) -> Arc<Pool> {
+    let tree = found.open_tree().unwrap_or_else(|e| panic!("{}: {e}", found.name()));
+    let uberblocks = found.uberblocks.iter().filter(|u| uberblock_of(u.txg.get()));
+    let uberblocks: Vec<_> = uberblocks.copied().collect();
+    let pool = Pool::open(Devices::ReadOnly(Arc::new(tree)), &uberblocks, &options());
+    pool.unwrap_or_else(|e| panic!("{}: {e}", found.name()))
 }
 
 /// A pool of ours, open for writing, and the file system that operations go to.

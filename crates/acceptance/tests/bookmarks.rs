@@ -11,19 +11,13 @@ use acceptance::{SHAPES, Session, engine, judge};
 use format::bookmark::BookmarkFlags;
 use fs::{Filesystem, NewObject, Who, mode};
 use pool::dsl::lookup;
-use testkit::{Images, Vm, poolaudit_kernels, tool, vm};
+use testkit::{Images, Vm, noise, poolaudit_kernels, tool, vm};
 
 fn assert_verified(images: &Images) {
     let scan = vdev::import::scan(&[images.path().to_path_buf()]).unwrap();
     let found = scan.choose(engine::POOL).unwrap();
     let report = verify::verify_pool(found, &verify::Options::default(), &mut |_| true).unwrap();
     assert!(report.verdict == verify::Verdict::Clean, "{:?}", report.findings);
-}
-
-fn noise(seed: u64) -> Vec<u8> {
-    let mut bytes = vec![0; 300_000];
-    rt::random::Rng::new(seed).fill(&mut bytes);
-    bytes
 }
 
 /// Writes `part` (of 10) of the file anew.
@@ -33,10 +27,10 @@ fn write(session: &Session, name: &str, part: u64, seed: u64) {
         Ok(number) => number,
         Err(_) => {
             let new = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
-            fs.create_with(fs.root(), b"file", &new, &noise(1)).unwrap()
+            fs.create_with(fs.root(), b"file", &new, &noise(1, 300_000)).unwrap()
         }
     };
-    fs.write(number, part * 30_000, &noise(seed)[..30_000]).unwrap();
+    fs.write(number, part * 30_000, &noise(seed, 30_000)).unwrap();
     session.pool().sync().unwrap();
 }
 

@@ -15,8 +15,7 @@ use dmu::SpaceMap;
 use format::ObjectType;
 use fs::Filesystem;
 use pool::mos::key;
-use pool::{Devices, Joined, OpenOptions, Pool};
-use rt::sync::Arc;
+use pool::{Joined, Pool};
 use testkit::data::{Data, Look};
 use testkit::random::Rng;
 use testkit::workload::{Op, Workload};
@@ -81,13 +80,7 @@ fn churn(session: &mut Session, load: &mut Workload, rng: &mut Rng, txgs: usize)
 
 /// The pool as of an older uberblock still has all its blocks (INV-1).
 fn assert_is_whole_at(dir: &Path, txg: u64) {
-    let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
-    let found = scan.choose(engine::POOL).unwrap();
-    let tree = Arc::new(found.open_tree().unwrap());
-    let uberblock: Vec<_> = found.uberblocks.iter().filter(|u| u.txg == txg).cloned().collect();
-    let host_name = "thumper".into();
-    let options = OpenOptions { workers: 1, host_id: 1, host_name, new_name: None, memory: None };
-    let pool = Pool::open(Devices::ReadOnly(tree), &uberblock, &options).unwrap();
+    let pool = engine::open_as_of(dir, engine::POOL, txg);
     let fs = Filesystem::open(&pool, engine::POOL).unwrap();
     let file = fs.resolve(b"file").unwrap();
     let mut record = vec![0; RECORD as usize];

@@ -7,25 +7,19 @@ use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 
-use acceptance::{SHAPES, Session, assert_verified};
+use acceptance::{SHAPES, Session, assert_verified, engine};
 use device::{Device, WriteDevice, WriteFile};
 use fs::{Algorithm, Filesystem, NewObject, Setattr, Time, When, Who, make_filesystem, mode};
-use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
+use pool::{Joined, NewLeaf, NewPool, NewTop, Pool, Stored};
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicU64, Ordering};
 use testkit::kernel::{Act, story};
 use testkit::random::Rng;
-use testkit::{fresh_images, tool, vm};
+use testkit::{fresh_images, noise, tool, vm};
 
 const ROOT: Who = Who { uid: 0, gid: 0 };
 const BOTH: [(Algorithm, &[u8]); 2] =
     [(Algorithm::Adler32, b"user.XrdCks.adler32"), (Algorithm::Crc32c, b"user.XrdCks.crc32c")];
-
-fn noise(seed: u64, size: usize) -> Vec<u8> {
-    let mut bytes = vec![0; size];
-    Rng::of(seed, 3).fill(&mut bytes);
-    bytes
-}
 
 /// By the book, byte for byte; no code in common with the engine.
 fn plain(algorithm: Algorithm, bytes: &[u8]) -> u32 {
@@ -175,13 +169,7 @@ fn after_an_upload_nothing_is_read() {
         props: [("xattr".to_string(), Stored::Number(1))].into(),
         make: make_filesystem,
         command: "zpool create tank".into(),
-        options: OpenOptions {
-            workers: 2,
-            host_id: 1,
-            host_name: "h".into(),
-            new_name: None,
-            memory: None,
-        },
+        options: engine::options(),
     })
     .unwrap();
     let fs = Filesystem::open(&pool, "tank").unwrap();

@@ -5,24 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use acceptance::engine;
 use device::{WriteDevice, WriteFile};
 use format::zap::{FatHeader, Finding, check, zap_hash};
 use fs::{Filesystem, NewObject, Who, make_filesystem, mode};
-use pool::{Devices, Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool};
+use pool::{Joined, NewLeaf, NewPool, NewTop, Pool};
 use rt::sync::Arc;
 use testkit::{Images, Vm, tool, vm};
 
 const ME: Who = Who { uid: 1000, gid: 100 };
-
-fn options() -> OpenOptions {
-    OpenOptions {
-        workers: 2,
-        host_id: 0x7468_756d,
-        host_name: "thumper".into(),
-        new_name: None,
-        memory: None,
-    }
-}
 
 fn create(images: &Images) -> Arc<Pool> {
     let leaf = |path: &std::path::Path| {
@@ -43,16 +34,9 @@ fn create(images: &Images) -> Arc<Pool> {
         props: BTreeMap::new(),
         make: make_filesystem,
         command: "zpool create tank".into(),
-        options: options(),
+        options: engine::options(),
     })
     .unwrap()
-}
-
-fn reopen(images: &Images) -> Arc<Pool> {
-    let scan = vdev::import::scan(&[images.path().to_path_buf()]).unwrap();
-    let found = scan.choose("tank").unwrap();
-    let tree = found.open_write_tree(&found.root).unwrap();
-    Pool::open(Devices::Writable(tree), &found.uberblocks, &options()).unwrap()
 }
 
 /// A directory and what must be in it.
@@ -195,7 +179,7 @@ fn large_directories_pass_between_us_and_the_kernel() {
     }
 
     // We find what the kernel left, and go on from there.
-    let pool = reopen(&images);
+    let pool = engine::open_for_writing(images.path(), "tank");
     let fs = Filesystem::open(&pool, "tank").unwrap();
     many.check(&fs);
     let theirs = deep.check(&fs);

@@ -8,22 +8,100 @@
 mod rig;
 
 use device::sim::{Cut, SimSet};
+use format::scan::ScanFunction;
 use pool::{Additions, Joined, NewLeaf, NewTop, Pool, ScanAnswer, ScanStep, Stored, Trouble};
 use rt::sync::Arc;
 use verify::FindingKind;
 
-fn leaf(set: &SimSet, disk: usize) -> NewLeaf {
-    let disk = set.disk(disk);
-    let path = format!("/sim/{}", device::Device::name(&disk)).into_bytes();
-    NewLeaf { path, is_disk: false, device: Arc::new(disk) }
+/// A pool on simulated disks, and what becomes of it.
+struct Story {
+    set: SimSet,
+    pool: Arc<Pool>,
+    /// What is in it at first and after each step, as [`shape_of`] tells it.
+    shapes: Vec<String>,
 }
 
-/// The guid of the leaf on a disk.
-fn guid_on(pool: &Pool, disk: usize) -> u64 {
-    let tree = pool.store().tree();
-    let name = format!("/sim/d{disk:02}").into_bytes();
-    let leaf = tree.leaves().iter().find(|leaf| leaf.config.path.as_deref() == Some(&name));
-    leaf.unwrap_or_else(|| panic!("no leaf on disk {disk}")).guid()
+impl Story {
+    /// Begins with a mirror of the first two of so many disks.
+    fn of(disks: usize) -> Story {
+        let set = SimSet::new(disks, rig::MIRROR.disk_bytes);
+        drop(rig::create_on(&set, rig::MIRROR, &[0, 1]).unwrap());
+        let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
+        set.record();
+        Story { set, pool, shapes: vec!["mirror 0 1".to_owned()] }
+    }
+
+    /// A step has been done: the pool is of this shape now.
+    fn step(&mut self, shape: &str) {
+        self.set.mark(self.shapes.len() as u64);
+        self.shapes.push(shape.into());
+    }
+
+    /// Ends it, and looks at what is left if it is cut anywhere.
+    fn end(self) {
+        self.pool.close().unwrap();
+        drop(self.pool);
+        assert_cuts_leave(&self.set, &self.shapes);
+    }
+
+    /// A disk as a new leaf.
+    fn leaf(&self, disk: usize) -> NewLeaf {
+        let device = Arc::new(self.set.disk(disk));
+        NewLeaf { path: path_of(disk), is_disk: false, device }
+    }
+
+    /// The guid of the leaf on a disk.
+    fn guid(&self, disk: usize) -> u64 {
+        let (tree, path) = (self.pool.store().tree(), path_of(disk));
+        let leaf = tree.leaves().iter().find(|leaf| leaf.config.path.as_deref() == Some(&path));
+        leaf.unwrap_or_else(|| panic!("no leaf on disk {disk}")).guid()
+    }
+
+    /// The guid of the spare on a disk.
+    fn spare(&self, disk: usize) -> u64 {
+        let (spares, path) = (self.pool.spares().unwrap(), path_of(disk));
+        spares.iter().find(|spare| spare.path.as_deref() == Some(&path)).unwrap().guid
+    }
+
+    fn attach(&self, old: usize, disk: usize, replace: bool) {
+        self.pool.attach(self.guid(old), self.leaf(disk), replace).unwrap();
+    }
+
+    fn detach(&self, disk: usize) {
+        self.pool.detach(self.guid(disk)).unwrap();
+    }
+
+    /// Has the spare on a disk stand in.
+    fn engage(&self, old: usize, disk: usize, trouble: Trouble) {
+        let device = Arc::new(self.set.disk(disk));
+        self.pool.engage(self.guid(old), self.spare(disk), device, trouble).unwrap();
+    }
+
+    fn add_spares(&self, disks: &[usize]) {
+        let spares = disks.iter().map(|disk| self.leaf(*disk)).collect();
+        self.pool.add(Additions { spares, ..Additions::default() }).unwrap();
+    }
+
+    /// Adds vdevs: how each is joined, of which disks, and whether it is a log.
+    fn add(&self, tops: &[(Joined, &[usize], bool)]) {
+        let top = |(joined, disks, is_log): &(Joined, &[usize], bool)| {
+            let leaves = disks.iter().map(|disk| self.leaf(*disk)).collect();
+            (NewTop { joined: *joined, leaves, is_log: *is_log }, 9)
+        };
+        let tops = tops.iter().map(top).collect();
+        self.pool.add(Additions { tops, ..Additions::default() }).unwrap();
+    }
+
+    /// Resilvers from the beginning to the end.
+    fn fill(&self) {
+        let started = self.pool.scan_start(ScanFunction::Resilver).unwrap();
+        assert_eq!(started, ScanAnswer::Done);
+        assert_eq!(self.pool.scan_run(&mut |_| true).unwrap(), ScanStep::Done);
+    }
+}
+
+fn path_of(disk: usize) -> Vec<u8> {
+    format!("/sim/d{disk:02}").into_bytes()
 }
 
 /// The pool as a crash has left it: which disks it has, and whether all its blocks are there.
@@ -77,139 +155,83 @@ fn shape_of(set: &SimSet) -> Result<String, String> {
 
 #[test]
 fn a_cut_while_disks_come_and_go_leaves_the_old_pool_or_the_new_one() {
-    let set = SimSet::new(4, rig::MIRROR.disk_bytes);
-    drop(rig::create_on(&set, rig::MIRROR, &[0, 1]).unwrap());
-    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
-    set.record();
-    let mut mark = 0;
-    let mut shapes = vec!["mirror 0 1".to_owned()];
-    let mut step = |shape: &str| {
-        mark += 1;
-        set.mark(mark);
-        shapes.push(shape.into());
-    };
-    pool.attach(guid_on(&pool, 1), leaf(&set, 2), false).unwrap();
-    step("mirror 0 1 2");
-    pool.offline(guid_on(&pool, 1), false, false).unwrap();
-    step("mirror 0 -1 2");
+    let mut story = Story::of(4);
+    story.attach(1, 2, false);
+    story.step("mirror 0 1 2");
+    story.pool.offline(story.guid(1), false, false).unwrap();
+    story.step("mirror 0 -1 2");
     // The only disk that has all cannot go.
-    assert!(pool.offline(guid_on(&pool, 0), false, false).is_err());
-    assert!(pool.detach(guid_on(&pool, 0)).is_err());
-    pool.online(guid_on(&pool, 1), None).unwrap();
-    step("mirror 0 1 2");
-    pool.attach(guid_on(&pool, 0), leaf(&set, 3), true).unwrap();
-    step("mirror replacing 0 3 1 2");
-    pool.detach(guid_on(&pool, 3)).unwrap();
-    step("mirror 0 1 2");
-    pool.detach(guid_on(&pool, 2)).unwrap();
-    step("mirror 0 1");
-    pool.detach(guid_on(&pool, 1)).unwrap();
-    step("0");
-    pool.attach(guid_on(&pool, 0), leaf(&set, 2), false).unwrap();
-    step("mirror 0 2");
-    pool.close().unwrap();
-    drop(pool);
-    assert_cuts_leave(&set, &shapes);
+    assert!(story.pool.offline(story.guid(0), false, false).is_err());
+    assert!(story.pool.detach(story.guid(0)).is_err());
+    story.pool.online(story.guid(1), None).unwrap();
+    story.step("mirror 0 1 2");
+    story.attach(0, 3, true);
+    story.step("mirror replacing 0 3 1 2");
+    story.detach(3);
+    story.step("mirror 0 1 2");
+    story.detach(2);
+    story.step("mirror 0 1");
+    story.detach(1);
+    story.step("0");
+    story.attach(0, 2, false);
+    story.step("mirror 0 2");
+    story.end();
 }
 
 #[test]
 fn a_cut_while_spares_stand_in_and_back_leaves_the_old_pool_or_the_new_one() {
-    let set = SimSet::new(4, rig::MIRROR.disk_bytes);
-    drop(rig::create_on(&set, rig::MIRROR, &[0, 1]).unwrap());
-    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
-    set.record();
-    let mut mark = 0;
-    let mut shapes = vec!["mirror 0 1".to_owned()];
-    let mut step = |shape: &str| {
-        mark += 1;
-        set.mark(mark);
-        shapes.push(shape.into());
-    };
-    let spare = |disk: usize| {
-        let name = format!("/sim/d{disk:02}").into_bytes();
-        let is_it = |spare: &&format::config::VdevConfig| spare.path.as_deref() == Some(&name);
-        pool.spares().unwrap().iter().find(is_it).unwrap().guid
-    };
-    let engage = |old: usize, disk: usize, trouble: Trouble| {
-        let device = Arc::new(set.disk(disk));
-        pool.engage(guid_on(&pool, old), spare(disk), device, trouble).unwrap();
-    };
-    let fill = || {
-        assert_eq!(
-            pool.scan_start(format::scan::ScanFunction::Resilver).unwrap(),
-            ScanAnswer::Done
-        );
-        assert_eq!(pool.scan_run(&mut |_| true).unwrap(), ScanStep::Done);
-    };
-    let spares = |spares| pool.add(Additions { spares, ..Additions::default() }).unwrap();
-    spares(vec![leaf(&set, 2)]);
-    step("mirror 0 1 +2");
-    engage(1, 2, Trouble::Faulted);
-    step("mirror 0 spare !1 2 +2");
-    fill();
-    pool.use_again(Some(guid_on(&pool, 1))).unwrap();
+    let mut story = Story::of(4);
+    story.add_spares(&[2]);
+    story.step("mirror 0 1 +2");
+    story.engage(1, 2, Trouble::Faulted);
+    story.step("mirror 0 spare !1 2 +2");
+    story.fill();
+    story.pool.use_again(Some(story.guid(1))).unwrap();
     // It lacks what was written while it was faulted: the spare stays that long.
-    step("mirror 0 spare 1 2 +2");
-    fill();
-    step("mirror 0 1 +2");
-    engage(0, 2, Trouble::Unnoted);
-    step("mirror spare 0 2 1 +2");
-    fill();
-    pool.attach(guid_on(&pool, 0), leaf(&set, 3), true).unwrap();
-    step("mirror spare replacing 0 3 2 1 +2");
-    fill();
-    step("mirror 3 1 +2");
-    engage(1, 2, Trouble::Degraded);
-    step("mirror 3 spare ?1 2 +2");
-    fill();
-    pool.detach(guid_on(&pool, 1)).unwrap();
-    step("mirror 3 2");
-    spares(vec![leaf(&set, 0), leaf(&set, 1)]);
-    step("mirror 3 2 +0 +1");
-    pool.remove_aux(spare(0)).unwrap();
-    step("mirror 3 2 +1");
-    pool.close().unwrap();
-    drop(pool);
-    assert_cuts_leave(&set, &shapes);
+    story.step("mirror 0 spare 1 2 +2");
+    story.fill();
+    story.step("mirror 0 1 +2");
+    story.engage(0, 2, Trouble::Unnoted);
+    story.step("mirror spare 0 2 1 +2");
+    story.fill();
+    story.attach(0, 3, true);
+    story.step("mirror spare replacing 0 3 2 1 +2");
+    story.fill();
+    story.step("mirror 3 1 +2");
+    story.engage(1, 2, Trouble::Degraded);
+    story.step("mirror 3 spare ?1 2 +2");
+    story.fill();
+    story.detach(1);
+    story.step("mirror 3 2");
+    story.add_spares(&[0, 1]);
+    story.step("mirror 3 2 +0 +1");
+    story.pool.remove_aux(story.spare(0)).unwrap();
+    story.step("mirror 3 2 +1");
+    story.end();
 }
 
 #[test]
 fn a_cut_while_vdevs_come_and_go_leaves_the_old_pool_or_the_new_one() {
-    let set = SimSet::new(6, rig::MIRROR.disk_bytes);
-    drop(rig::create_on(&set, rig::MIRROR, &[0, 1]).unwrap());
-    let pool = rig::open_to_write(&set, &rig::all(&set)).unwrap();
-    set.record();
-    let mut mark = 0;
-    let mut shapes = vec!["mirror 0 1".to_owned()];
-    let mut step = |shape: &str| {
+    let mut story = Story::of(6);
+    let step = |story: &mut Story, shape: &str| {
         // What comes next is put on all that there is then.
-        let value = Stored::Number(mark % 2);
-        pool.set_pool_property("listsnapshots", Some(value)).unwrap();
-        mark += 1;
-        set.mark(mark);
-        shapes.push(shape.into());
+        let value = Stored::Number((story.shapes.len() as u64 + 1) % 2);
+        story.pool.set_pool_property("listsnapshots", Some(value)).unwrap();
+        story.step(shape);
     };
-    let top = |joined: Joined, disks: &[usize], is_log: bool| {
-        let leaves = disks.iter().map(|disk| leaf(&set, *disk)).collect();
-        (NewTop { joined, leaves, is_log }, 9)
-    };
-    let add = |tops: Vec<(NewTop, u32)>| pool.add(Additions { tops, ..Additions::default() });
-    let remove = |disk: usize| pool.remove_log(guid_on(&pool, disk));
-    add(vec![top(Joined::Mirror, &[2, 3], false)]).unwrap();
-    step("mirror 0 1 mirror 2 3");
-    add(vec![top(Joined::Single, &[4], true), top(Joined::Single, &[5], true)]).unwrap();
-    step("mirror 0 1 mirror 2 3 4 5");
-    assert!(remove(2).is_err(), "what holds data stays");
-    remove(4).unwrap();
-    step("mirror 0 1 mirror 2 3 hole 5");
+    story.add(&[(Joined::Mirror, &[2, 3], false)]);
+    step(&mut story, "mirror 0 1 mirror 2 3");
+    story.add(&[(Joined::Single, &[4], true), (Joined::Single, &[5], true)]);
+    step(&mut story, "mirror 0 1 mirror 2 3 4 5");
+    assert!(story.pool.remove_log(story.guid(2)).is_err(), "what holds data stays");
+    story.pool.remove_log(story.guid(4)).unwrap();
+    step(&mut story, "mirror 0 1 mirror 2 3 hole 5");
     // What comes takes the place of what has gone.
-    add(vec![top(Joined::Single, &[4], false)]).unwrap();
-    step("mirror 0 1 mirror 2 3 4 5");
-    remove(5).unwrap();
-    step("mirror 0 1 mirror 2 3 4 hole");
-    pool.close().unwrap();
-    drop(pool);
-    assert_cuts_leave(&set, &shapes);
+    story.add(&[(Joined::Single, &[4], false)]);
+    step(&mut story, "mirror 0 1 mirror 2 3 4 5");
+    story.pool.remove_log(story.guid(5)).unwrap();
+    step(&mut story, "mirror 0 1 mirror 2 3 4 hole");
+    story.end();
 }
 
 /// After a cut at any write the pool is of the shape of the last step, or of that before.

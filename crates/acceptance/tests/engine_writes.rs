@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use acceptance::engine;
 use device::queue::{LeafQueue, Options as Queueing};
 use device::{WriteDevice, WriteFile};
 use fs::{Filesystem, Lent, NewObject, Who, make_filesystem, mode};
-use pool::{Devices, Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
-use rt::random::Rng;
+use pool::{Joined, NewLeaf, NewPool, NewTop, Pool, Stored};
 use rt::sync::Arc;
-use testkit::tool;
+use testkit::{noise, tool};
 
 const ME: Who = Who { uid: 1000, gid: 100 };
 
@@ -20,16 +20,6 @@ fn leaf(path: &Path, queueing: Queueing) -> NewLeaf {
     let (file, buffers) = (WriteFile::open(path).unwrap(), rt::BufPool::new(1 << 20));
     let device: Arc<dyn WriteDevice> = Arc::new(LeafQueue::new(file, queueing, buffers));
     NewLeaf { path: path.as_os_str().as_encoded_bytes().to_vec(), is_disk: false, device }
-}
-
-fn options() -> OpenOptions {
-    OpenOptions {
-        workers: 2,
-        host_id: 0x7468_756d,
-        host_name: "thumper".into(),
-        new_name: None,
-        memory: None,
-    }
 }
 
 fn create(images: &testkit::Images, joined: Joined, ashift: u32, record: u64) -> Arc<Pool> {
@@ -62,15 +52,9 @@ fn create_on(
         props,
         make: make_filesystem,
         command: "zpool create tank".into(),
-        options: options(),
+        options: engine::options(),
     })
     .unwrap()
-}
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    Rng::new(seed).fill(&mut bytes);
-    bytes
 }
 
 fn judge(images: &testkit::Images) {
@@ -262,14 +246,6 @@ fn records_are_kept_when_they_are_wanted_again() {
     assert!((0..8).all(kept));
 }
 
-/// Opens the pool of these images for writing, as a new process would.
-fn reopen(images: &testkit::Images) -> Arc<Pool> {
-    let scan = vdev::import::scan(&[images.path().to_path_buf()]).unwrap();
-    let found = scan.choose("tank").unwrap();
-    let tree = found.open_write_tree(&found.root).unwrap();
-    Pool::open(Devices::Writable(tree), &found.uberblocks, &options()).unwrap()
-}
-
 #[test]
 fn file_systems_come_and_go_over_several_opens() {
     let images = testkit::fresh_images(5, 128 << 20);
@@ -277,7 +253,7 @@ fn file_systems_come_and_go_over_several_opens() {
     workload(&pool);
     pool.close().unwrap();
     drop(pool);
-    let pool = reopen(&images);
+    let pool = engine::open_for_writing(images.path(), "tank");
     let number = |n| Some(Stored::Number(n));
     let props = BTreeMap::from([
         ("refreservation".to_string(), Stored::Number(10 << 20)),
@@ -302,7 +278,7 @@ fn file_systems_come_and_go_over_several_opens() {
     pool.close().unwrap();
     drop(pool);
     judge(&images);
-    let pool = reopen(&images);
+    let pool = engine::open_for_writing(images.path(), "tank");
     pool.destroy_dataset("tank/gone").unwrap();
     assert!(pool.destroy_dataset("tank/a").is_err());
     pool.set_property("tank/a", "refreservation", None).unwrap();
@@ -358,10 +334,7 @@ fn what_was_written_comes_back_after_a_reopen_with_disks_missing() {
     drop(pool);
     images.remove(1);
     images.noise(4, 4 << 20, 3);
-    let scan = vdev::import::scan(&[images.path().to_path_buf()]).unwrap();
-    let found = scan.choose("tank").unwrap();
-    let tree = Arc::new(found.open_tree().unwrap());
-    let pool = Pool::open(Devices::ReadOnly(tree), &found.uberblocks, &options()).unwrap();
+    let pool = engine::open_to_look(images.path(), "tank");
     let fs = Filesystem::open(&pool, "tank").unwrap();
     let number = fs.resolve(b"/file").unwrap();
     let mut seen = vec![0; data.len() + 100];

@@ -17,7 +17,7 @@ use format::scan::Bookmark;
 use fs::{Accounts, Filesystem, FsError, NewObject, Who, mode};
 use pool::props::space::Owner;
 use rt::mem::Holder;
-use testkit::{Images, rounds};
+use testkit::{Images, noise, rounds};
 
 const WHO: Who = Who { uid: 1000, gid: 100 };
 const RECORD: u64 = 512;
@@ -29,12 +29,6 @@ fn assert_verified(images: &Images) {
     let report = verify::verify_pool(found, &verify::Options::default(), &mut |_| true).unwrap();
     let clean = report.verdict == verify::Verdict::Clean;
     assert!(clean, "{:?} {:?}", report.findings, report.devices);
-}
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    rt::random::Rng::new(seed).fill(&mut bytes);
-    bytes
 }
 
 fn put(fs: &Filesystem, name: &str, blocks: u64) -> u64 {
@@ -121,18 +115,7 @@ fn what_is_left_is_worked_off_by_itself() {
     assert_eq!(fs.delete_queue().unwrap().len(), 2, "{one} {two}");
     session.close().unwrap();
     // A reader leaves it as it is.
-    let scan = vdev::import::scan(&[images.path().to_path_buf()]).unwrap();
-    let found = scan.choose(engine::POOL).unwrap();
-    let tree = rt::sync::Arc::new(found.open_tree().unwrap());
-    let options = pool::OpenOptions {
-        workers: 1,
-        host_id: 1,
-        host_name: "reader".into(),
-        new_name: None,
-        memory: None,
-    };
-    let pool =
-        pool::Pool::open(pool::Devices::ReadOnly(tree), &found.uberblocks, &options).unwrap();
+    let pool = engine::open_to_look(images.path(), engine::POOL);
     let fs = Filesystem::open(&pool, engine::POOL).unwrap();
     assert_eq!(fs.delete_queue().unwrap().len(), 2);
     drop((fs, pool));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use acceptance::engine;
 use fs::{Filesystem, FsError, NewObject, Who, mode};
-use pool::{Devices, OpenOptions, Pool};
+use pool::Pool;
 use rt::sync::Arc;
 use testkit::truth::Entry;
 use testkit::{Compare, Images, assert_same, golden_copy, rounds, tool, truth, vm};
@@ -30,16 +30,6 @@ const READ_ONLY: [(&str, &str); 5] = [
     ("dirty", "log"),
     ("features", "feature"),
 ];
-
-fn open(dir: &Path, name: &str) -> Arc<Pool> {
-    let host_name = "thumper".into();
-    let options =
-        OpenOptions { workers: 2, host_id: 0x7468_756d, host_name, new_name: None, memory: None };
-    let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
-    let found = scan.choose(name).unwrap();
-    let tree = found.open_write_tree(&found.root).unwrap();
-    Pool::open(Devices::Writable(tree), &found.uberblocks, &options).unwrap()
-}
 
 /// Everything in the file systems and snapshots of a pool but what we made, and but what that changes above.
 fn old_files(pool: &Arc<Pool>, names: &[&str]) -> BTreeMap<String, Vec<Entry>> {
@@ -100,15 +90,14 @@ fn write(pool: &Arc<Pool>, names: &[&str]) -> usize {
 fn written(name: &str, least: usize, judges: impl Fn(&Path, &str)) -> Images {
     let (images, truth) = (golden_copy(name), truth(name));
     let names = truth.datasets();
-    let pool = open(images.path(), truth.pool());
-    assert_eq!(pool.read_only_reason(), None, "{name}");
+    let pool = engine::open_for_writing(images.path(), truth.pool());
     let before = old_files(&pool, &names);
     let count = write(&pool, &names);
     assert!(count >= least, "{name}: {count} file systems were written to");
     pool.close().unwrap();
     drop(pool);
     judges(images.path(), truth.pool());
-    let pool = open(images.path(), truth.pool());
+    let pool = engine::open(images.path(), truth.pool());
     let after = old_files(&pool, &names);
     drop(pool);
     assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
@@ -196,7 +185,7 @@ fn what_is_not_on_the_list_is_left_alone() {
     for (name, word) in READ_ONLY {
         let images = golden_copy(name);
         let truth = truth(if name == "dirty" { "dirty.ro" } else { name });
-        let pool = open(images.path(), truth.pool());
+        let pool = engine::open(images.path(), truth.pool());
         let reason = pool.read_only_reason().unwrap_or("none").to_string();
         assert!(reason.contains(word), "{name}: {reason}");
     }

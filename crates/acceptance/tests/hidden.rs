@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use acceptance::{SHAPES, Session, Shape, engine};
 use device::{Device, ReadFile};
 use fs::Filesystem;
-use pool::{Devices, OpenOptions, Pool};
 use rt::Workers;
 use rt::sync::Arc;
 use testkit::truth::Entry;
@@ -58,16 +57,7 @@ fn files(disks: &[PathBuf], away: &[usize], lying: Option<usize>) -> Vec<Entry> 
         devices.push((Some(path.clone()), device));
     }
     let scan = import::scan_devices(devices);
-    let found = scan.choose(engine::POOL).unwrap();
-    let options = OpenOptions {
-        workers: 1,
-        host_id: 1,
-        host_name: "test".into(),
-        new_name: None,
-        memory: None,
-    };
-    let tree = Arc::new(found.open_tree().unwrap());
-    let pool = Pool::open(Devices::ReadOnly(tree), &found.uberblocks, &options).unwrap();
+    let pool = engine::look_at(scan.choose(engine::POOL).unwrap());
     let fs = Filesystem::open(&pool, engine::POOL).unwrap();
     engine::list(&fs).unwrap()
 }

@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use acceptance::Stage;
-use pool::{Devices, OpenOptions, Pool, PoolError};
-use rt::sync::Arc;
+use acceptance::engine::open_for_writing;
+use pool::PoolError;
 use testkit::{Vm, poolaudit_kernels, tool, vm};
 
 const POOL: &str = "tank";
@@ -63,22 +63,6 @@ zpool sync tank; zpool wait -t free tank; zpool scrub -w tank; zpool status -v t
 zpool export tank
 "#;
 
-fn open(dir: &Path) -> Arc<Pool> {
-    let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
-    let found = scan.choose(POOL).unwrap();
-    let options = OpenOptions {
-        workers: 1,
-        host_id: 1,
-        host_name: "thumper".into(),
-        new_name: None,
-        memory: None,
-    };
-    let devices = Devices::Writable(found.open_write_tree(&found.root).unwrap());
-    let pool = Pool::open(devices, &found.uberblocks, &options).unwrap();
-    assert_eq!(pool.read_only_reason(), None);
-    pool
-}
-
 fn judged(dir: &Path) {
     tool::zdb_content(dir, POOL);
     drop(poolaudit_kernels(dir, POOL).expect_ok());
@@ -100,7 +84,7 @@ fn encrypted_data_sets_come_and_go_without_their_keys() {
     let dir = stage.images.path();
     drop(Vm::new(dir).run(MAKE).expect_ok());
     judged(dir);
-    let pool = open(dir);
+    let pool = open_for_writing(dir, POOL);
     let names = ["s", "s/child", "s/vol"].map(|name| format!("tank/{name}@ours"));
     pool.snapshot(&names, &[]).unwrap();
     pool.bookmark(&[("tank/s#ours".into(), "tank/s@one".into())]).unwrap();
@@ -130,7 +114,7 @@ fn encrypted_data_sets_come_and_go_without_their_keys() {
     drop(pool);
     judged(dir);
 
-    let pool = open(dir);
+    let pool = open_for_writing(dir, POOL);
     let before = pool.space().unwrap().allocated;
     pool.destroy_snapshots(&["tank/gone@one".into(), "tank/gone/below@one".into()], false).unwrap();
     pool.destroy_dataset("tank/gone/below").unwrap();

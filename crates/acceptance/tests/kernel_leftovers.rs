@@ -3,27 +3,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
-
-use acceptance::Session;
+use acceptance::{Session, engine};
 use device::WriteFile;
+use pool::Pool;
 use pool::mos::key;
-use pool::{Devices, OpenOptions, Pool};
-use rt::sync::Arc;
 use testkit::workload::Op;
 use testkit::{Images, Vm, poolaudit_kernels, tool, vm};
 
 const POOL: &str = "tank";
-
-/// The pool as it is, opened by a type that cannot write.
-fn look(dir: &Path) -> Arc<Pool> {
-    let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
-    let found = scan.choose(POOL).unwrap();
-    let tree = Arc::new(found.open_tree().unwrap());
-    let host_name = "thumper".into();
-    let options = OpenOptions { workers: 1, host_id: 1, host_name, new_name: None, memory: None };
-    Pool::open(Devices::ReadOnly(tree), &found.uberblocks, &options).unwrap()
-}
 
 /// Number of log space maps, and the words in them.
 fn logs(pool: &Pool) -> (u64, u64) {
@@ -87,7 +74,7 @@ fn log_space_maps_left_by_a_power_cut_are_gone_on_with() {
          echo READY; sleep 1000\n",
     );
     drop(Vm::new(images.path()).options(["--kill-after", "1"]).run(&script).expect_ok());
-    let pool = look(images.path());
+    let pool = engine::open_to_look(images.path(), POOL);
     let (count, words) = logs(&pool);
     assert!(count >= 3 && words > 100, "{count} log space maps of {words} words");
     assert_eq!(pool.read_only_reason(), Some("it was opened read-only"));
@@ -198,7 +185,7 @@ fn snapshots_of_file_systems_in_use_begin_without_their_logs() {
                   zfs rollback tank/used@log; zfs set sync=disabled tank; zpool sync tank\n\
                   zpool export tank\n";
     drop(Vm::new(images.path()).run(script).expect_ok());
-    let pool = look(images.path());
+    let pool = engine::open_to_look(images.path(), POOL);
     let header = pool.dataset("tank/used@log").unwrap().objset.phys().zil_header;
     assert!(header.iter().any(|byte| *byte != 0), "the snapshot has no log in its header");
     drop(pool);
@@ -209,7 +196,7 @@ fn snapshots_of_file_systems_in_use_begin_without_their_logs() {
         let fs = fs::Filesystem::open(session.pool(), name).unwrap();
         assert_eq!(fs.dataset().objset.phys().zil_header, [0; 192], "{name}");
         let create = Op::Create { path: b"ours".to_vec(), mode: 0o644 };
-        acceptance::engine::change(&fs, &create).unwrap_or_else(|e| panic!("{name}: {e}"));
+        engine::change(&fs, &create).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
     session.close().unwrap();
     drop(session);

@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
-use acceptance::engine::change;
+use acceptance::engine::{change, open_for_writing};
 use format::zil::ZilHeader;
-use pool::{Devices, OpenOptions, Pool};
+use pool::Pool;
 use rt::sync::Arc;
 use testkit::data::{Data, Look};
 use testkit::workload::Op;
@@ -59,22 +59,6 @@ zpool sync tank; zpool scrub -w tank; zpool status -v tank
 zpool export tank
 "#;
 
-fn open(dir: &Path) -> Arc<Pool> {
-    let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
-    let found = scan.choose(POOL).unwrap();
-    let options = OpenOptions {
-        workers: 1,
-        host_id: 1,
-        host_name: "thumper".into(),
-        new_name: None,
-        memory: None,
-    };
-    let devices = Devices::Writable(found.open_write_tree(&found.root).unwrap());
-    let pool = Pool::open(devices, &found.uberblocks, &options).unwrap();
-    assert_eq!(pool.read_only_reason(), None);
-    pool
-}
-
 fn header(pool: &Pool, name: &str) -> ZilHeader {
     ZilHeader::parse(&pool.dataset(name).unwrap().objset.phys().zil_header)
 }
@@ -105,7 +89,7 @@ fn empty_logs_go_with_the_first_change_and_their_block_with_them() {
     let dir = images.path();
     drop(Vm::new(dir).run(MAKE).expect_ok());
     judged(dir);
-    let pool = open(dir);
+    let pool = open_for_writing(dir, POOL);
     let written = ["always", "fsync", "cloned"];
     let left = ["kept", "snapped", "back", "gone", "vol", "secret", "always@old"];
     for name in written.iter().chain(&left) {
@@ -115,7 +99,7 @@ fn empty_logs_go_with_the_first_change_and_their_block_with_them() {
     drop(pool);
 
     // Of data sets that nobody has opened, and one whose log stays.
-    let pool = open(dir);
+    let pool = open_for_writing(dir, POOL);
     let before = pool.space().unwrap().allocated;
     pool.snapshot(&["tank/kept@ours".into(), "tank/vol@ours".into()], &[]).unwrap();
     pool.destroy_dataset("tank/gone").unwrap();
@@ -127,7 +111,7 @@ fn empty_logs_go_with_the_first_change_and_their_block_with_them() {
     drop(pool);
     judged(dir);
 
-    let pool = open(dir);
+    let pool = open_for_writing(dir, POOL);
     pool.snapshot(&["tank/snapped@ours".into()], &[]).unwrap();
     for name in written.iter().chain(&["snapped", "back", "ofsnap"]) {
         write(&pool, &format!("tank/{name}"));
@@ -145,7 +129,7 @@ fn empty_logs_go_with_the_first_change_and_their_block_with_them() {
     let ran = Vm::new(dir).run(GO_ON).expect_ok();
     assert!(ran.out.contains("repaired 0B") && ran.out.contains("with 0 errors"), "{ran}");
     judged(dir);
-    let pool = open(dir);
+    let pool = open_for_writing(dir, POOL);
     for name in written.iter().chain(&["snapped", "back", "ofsnap"]) {
         let name = format!("tank/{name}");
         assert!(!header(&pool, &name).log.is_hole(), "{name}");

@@ -16,7 +16,7 @@ use acceptance::{engine, thumper};
 use device::sim::{Cut, Image, SimDisk, SimSet};
 use device::{Device, WriteDevice};
 use fs::Filesystem;
-use pool::{Devices, OpenOptions, Pool};
+use pool::{Devices, Pool};
 use rt::sync::Arc;
 use testkit::random::Rng;
 use testkit::truth::Entry;
@@ -24,7 +24,7 @@ use testkit::{
     Compare, Images, Ran, Vm, assert_same, fresh_images, kernel, rounds, temp_dir, tool, vm,
 };
 use vdev::WriteTree;
-use vdev::import::{Scan, scan_devices};
+use vdev::import::scan_devices;
 
 /// What runs until the cut. All after the sync is in the intent log alone.
 const SCRIPT: &str = r#"
@@ -112,7 +112,7 @@ fn replayed_alike(log: &str) {
 
     // For good, on a copy; and once more with another sync between any two changes, to be cut anywhere.
     let copy = Images::copy_of(images.path());
-    let pool = open(on_files(copy.path()));
+    let pool = engine::open_for_writing(copy.path(), "cut");
     assert_eq!(fs::replay_logs(&pool).unwrap().len(), 0);
     assert_eq!(due.differ(&pool), None);
     pool.close().unwrap();
@@ -163,7 +163,7 @@ impl Due {
         let image = Image::from_file(dir.join("d00")).unwrap();
         let set = SimSet::from_images(vec![("d00".into(), image)]);
         set.record();
-        let pool = open(on_simulated(&set));
+        let pool = open(&set);
         let over = Arc::new(AtomicBool::new(false));
         let (theirs, ends) = (pool.clone(), over.clone());
         let syncs = rt::thread::spawn("syncs", move || {
@@ -188,7 +188,7 @@ impl Due {
             replay.advance_to(place);
             let images = replay.crash(Cut::ALL[number % 4], place);
             let set = SimSet::from_images(images.clone());
-            let pool = open(on_simulated(&set));
+            let pool = open(&set);
             let left = fs::replay_logs(&pool);
             assert!(left.is_ok_and(|left| left.is_empty()), "cut after {place} writes");
             let wrong = self.differ(&pool);
@@ -202,29 +202,18 @@ impl Due {
     }
 }
 
-fn open((scan, devices): (Scan, BTreeMap<u64, Arc<dyn WriteDevice>>)) -> Arc<Pool> {
-    let found = scan.choose("cut").unwrap();
-    let tree = if devices.is_empty() {
-        found.open_write_tree(&found.root)
-    } else {
-        WriteTree::open(&found.root, devices)
-    };
-    let options =
-        OpenOptions { workers: 2, host_id: 1, host_name: "t".into(), new_name: None, memory: None };
-    let pool = Pool::open(Devices::Writable(tree.unwrap()), &found.uberblocks, &options).unwrap();
-    assert_eq!(pool.read_only_reason(), None);
-    pool
-}
-
-fn on_files(dir: &Path) -> (Scan, BTreeMap<u64, Arc<dyn WriteDevice>>) {
-    (vdev::import::scan(&[dir.to_path_buf()]).unwrap(), BTreeMap::new())
-}
-
-fn on_simulated(set: &SimSet) -> (Scan, BTreeMap<u64, Arc<dyn WriteDevice>>) {
+/// Opens the pool on a simulated disk for writing.
+fn open(set: &SimSet) -> Arc<Pool> {
     let reader = |disk: SimDisk| (None, Arc::new(disk.reader()) as Arc<dyn Device>);
     let scan = scan_devices(set.disks().into_iter().map(reader).collect());
-    let guid = scan.choose("cut").unwrap().members[0].guid;
-    (scan, BTreeMap::from([(guid, Arc::new(set.disk(0)) as Arc<dyn WriteDevice>)]))
+    let found = scan.choose("cut").unwrap();
+    let disk: Arc<dyn WriteDevice> = Arc::new(set.disk(0));
+    let devices = BTreeMap::from([(found.members[0].guid, disk)]);
+    let tree = WriteTree::open(&found.root, devices).unwrap();
+    let devices = Devices::Writable(tree);
+    let pool = Pool::open(devices, &found.uberblocks, &engine::options()).unwrap();
+    assert_eq!(pool.read_only_reason(), None);
+    pool
 }
 
 /// All files, with the numbers of devices.
@@ -241,14 +230,11 @@ fn listed(fs: &Filesystem) -> Vec<Entry> {
 fn replay(dir: &Path) -> (Vec<Entry>, String) {
     let scan = vdev::import::scan(&[dir.to_path_buf()]).unwrap();
     let found = scan.choose("cut").unwrap();
-    let options =
-        OpenOptions { workers: 2, host_id: 1, host_name: "t".into(), new_name: None, memory: None };
-    let tree = Arc::new(found.open_tree().unwrap());
-    let plain = Pool::open(Devices::ReadOnly(tree), &found.uberblocks, &options).unwrap();
+    let plain = engine::look_at(found);
     let log = fs::Replay::read(&plain, "cut").unwrap().unwrap();
     assert!(log.len() > 40, "{} records", log.len());
     let tree = found.open_memory_tree(&found.root, 64 << 20).unwrap();
-    let pool = Pool::open(Devices::InMemory(tree), &found.uberblocks, &options).unwrap();
+    let pool = Pool::open(Devices::InMemory(tree), &found.uberblocks, &engine::options()).unwrap();
     let files = Filesystem::open(&pool, "cut").unwrap();
     log.apply(&files).unwrap();
     let entries = listed(&files);

@@ -9,21 +9,14 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use acceptance::{SHAPES, Session, engine, judge};
-use fs::{Filesystem, FsError, NewObject, Who, make_filesystem, mode};
+use fs::{Filesystem, FsError, NewObject, Refusal, Who, make_filesystem, mode};
 use pool::props::space::Owner;
 use pool::{Counted, PoolError, Stored};
-use testkit::{Ran, fresh_images, temp_dir};
+use testkit::{Ran, fresh_images, noise, temp_dir};
 
 const MIB: u64 = 1 << 20;
 /// What one change may go beyond a quota, and metadata add.
 const BEYOND: u64 = MIB + MIB / 2;
-
-/// Bytes that do not compress, others for each seed.
-fn noise(seed: u64, bytes: u64) -> Vec<u8> {
-    let mut data = vec![0; bytes as usize];
-    testkit::random::Rng::new(seed).fill(&mut data);
-    data
-}
 
 fn stored(props: &[(&str, u64)]) -> BTreeMap<String, Stored> {
     let none = [("mountpoint".to_string(), Stored::Text(b"none".to_vec()))];
@@ -44,7 +37,7 @@ fn file(who: (u64, u64)) -> NewObject<'static> {
 fn fill(fs: &Filesystem, prefix: &str, who: (u64, u64), most: usize) -> (usize, String) {
     for i in 0..most {
         let name = format!("{prefix}{i}");
-        let data = noise(i as u64, MIB / 4);
+        let data = noise(i as u64, MIB as usize / 4);
         if let Err(e) = fs.create_with(fs.root(), name.as_bytes(), &file(who), &data) {
             // what was begun counts, too
             drop(fs.unlink(fs.root(), name.as_bytes()));
@@ -97,7 +90,7 @@ fn users_and_groups_are_stopped_at_their_quotas() {
     fs.change_attrs(old, |attrs| attrs.set_mode(0o600)).unwrap();
     // what belongs to nobody who is full can be written, and not be given to who is
     let free = fs.lookup(root, b"v0").unwrap().unwrap().object;
-    fs.write(free, 0, &noise(2, MIB)).unwrap();
+    fs.write(free, 0, &noise(2, MIB as usize)).unwrap();
     let error = fs.change_attrs(free, |attrs| attrs.uid = 7).unwrap_err().to_string();
     assert_eq!(error, "tank/a: Disk quota exceeded");
     fs.change_attrs(free, |attrs| attrs.uid = 12).unwrap();
@@ -139,7 +132,7 @@ fn objects_and_projects_are_counted_too() {
     assert_eq!(made.count(), 10);
     // contents are no objects
     let old = fs.lookup(root, b"o3").unwrap().unwrap().object;
-    fs.write(old, 0, &noise(3, MIB)).unwrap();
+    fs.write(old, 0, &noise(3, MIB as usize)).unwrap();
     fs.unlink(root, b"o4").unwrap();
     fs.create(root, b"o4", &file((7, 1))).unwrap();
     assert_eq!(used(&session, "tank/a", Owner::User, 7).1, 10);
@@ -154,7 +147,7 @@ fn objects_and_projects_are_counted_too() {
     fs.set_quota(Owner::Project, false, 42, 2 * MIB).unwrap();
     let mut stopped = None;
     for i in 0..40 {
-        let data = noise(i, MIB / 4);
+        let data = noise(i, MIB as usize / 4);
         if let Err(e) = fs.create_with(dir, format!("p{i}").as_bytes(), &file((5, 5)), &data) {
             stopped = Some(e.to_string());
             break;
@@ -166,7 +159,7 @@ fn objects_and_projects_are_counted_too() {
     // the same user outside of it is not stopped, and what is outside does not move in
     assert_eq!(fill(&fs, "q", (5, 5), 12).0, 12);
     let error = fs.rename(root, b"q0", dir, b"q0").unwrap_err();
-    assert!(matches!(error, FsError::Invalid { .. }), "{error}");
+    assert!(matches!(error, FsError::Refused { why: Refusal::CrossProject, .. }), "{error}");
     assert!(fs.link(dir, b"q0", fs.lookup(root, b"q0").unwrap().unwrap().object).is_err());
     session.close().unwrap();
     judge(&images, engine::POOL, 0, 1);

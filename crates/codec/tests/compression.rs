@@ -1,11 +1,15 @@
 //! Compression both ways: what goes in comes out, and nothing that comes in does harm.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use codec::compress::{
     DecompressError, ZSTD_LEVEL_DEFAULT, ZstdLevel, compress, decompress, is_zero, size_limit,
 };
 use format::Compress;
 use proptest::prelude::*;
+
+use common::noise;
 
 fn kinds() -> Vec<(Compress, ZstdLevel)> {
     let mut kinds = vec![
@@ -18,29 +22,17 @@ fn kinds() -> Vec<(Compress, ZstdLevel)> {
     kinds
 }
 
-fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            (x >> 32) as u8
-        })
-        .collect()
-}
-
 /// Blocks of different nature, all of which every compressor but zle makes smaller.
 fn compressible(len: usize) -> Vec<Vec<u8>> {
     let words = [&b"uberblock "[..], b"vdev ", b"dnode ", b"txg ", b"zap ", b"raidz ", b"zil "];
     let mut text = Vec::new();
-    for pick in noise(len, 5) {
+    for pick in noise(5, len) {
         text.extend_from_slice(words[usize::from(pick) % words.len()]);
     }
     text.truncate(len);
-    let mut halves = noise(len, 3);
+    let mut halves = noise(3, len);
     halves[len / 3..].fill(0);
-    let mut repeats = noise(300, 9);
+    let mut repeats = noise(9, 300);
     while repeats.len() < len {
         repeats.extend_from_within(..repeats.len().min(len - repeats.len()));
     }
@@ -81,7 +73,7 @@ fn incompressible_blocks_are_left_alone() {
     for (kind, level) in kinds() {
         for len in [512, 4096, 131_072] {
             let mut packed = vec![0; len];
-            assert_eq!(compress(kind, level, &noise(len, 1), &mut packed), None, "{kind:?} {len}");
+            assert_eq!(compress(kind, level, &noise(1, len), &mut packed), None, "{kind:?} {len}");
         }
     }
     for kind in [Compress::Off, Compress::On, Compress::Inherit, Compress::Empty] {
@@ -194,7 +186,7 @@ fn a_block_of_another_size_is_refused() {
 
 #[test]
 fn off_is_a_copy_of_the_logical_size() {
-    let block = noise(1024, 4);
+    let block = noise(4, 1024);
     let mut back = vec![0; 512];
     decompress(Compress::Off, &block, &mut back).unwrap();
     assert_eq!(back, block[..512]);
@@ -289,7 +281,7 @@ proptest! {
         lsize in prop_oneof![Just(4096usize), 0usize..20_000],
     ) {
         let mut block = compressible(4096).swap_remove(which);
-        block[..64].copy_from_slice(&noise(64, seed));
+        block[..64].copy_from_slice(&noise(seed, 64));
         for kind in STORED {
             let mut packed = vec![0; 4096];
             let Some(size) = compress(kind, ZSTD_LEVEL_DEFAULT, &block, &mut packed) else { continue };
@@ -309,7 +301,7 @@ proptest! {
     ) {
         let mut block = Vec::new();
         for (byte, len, random) in pieces {
-            if random { block.extend(noise(len, u64::from(byte))) } else { block.resize(block.len() + len, byte) }
+            if random { block.extend(noise(u64::from(byte), len)) } else { block.resize(block.len() + len, byte) }
         }
         for kind in STORED {
             let mut packed = vec![0; block.len()];

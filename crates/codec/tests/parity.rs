@@ -1,8 +1,12 @@
 //! Parity against its definition, every engine, every length, every combination of lost columns.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use codec::parity::{Column, Engine, ParityError};
 use proptest::prelude::*;
+
+use common::noise;
 
 /// Product in the field as it is defined: polynomials over bits, modulo 0x11d.
 fn product(a: u8, b: u8) -> u8 {
@@ -29,22 +33,10 @@ fn parity_defined(data: &[Vec<u8>]) -> [Vec<u8>; 3] {
     })
 }
 
-fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            (x >> 32) as u8
-        })
-        .collect()
-}
-
 /// `count` columns of `len` bytes, the last `shorter` of them with `short` bytes.
 fn columns(count: usize, len: usize, shorter: usize, short: usize) -> Vec<Vec<u8>> {
     (0..count)
-        .map(|c| noise(if c + shorter < count { len } else { short }, c as u64 * 7919 + len as u64))
+        .map(|c| noise(c as u64 * 7919 + len as u64, if c + shorter < count { len } else { short }))
         .collect()
 }
 

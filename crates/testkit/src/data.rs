@@ -37,6 +37,12 @@ pub struct Data {
     pub size: u64,
 }
 
+/// `size` bytes of [`Look::Noise`], others for each seed.
+#[must_use]
+pub fn noise(seed: u64, size: usize) -> Vec<u8> {
+    Data { look: Look::Noise, seed, size: size as u64 }.bytes()
+}
+
 const WORDS: [&str; 20] = [
     "muon",
     "electron",

@@ -21,6 +21,7 @@ pub mod vm;
 pub mod workload;
 
 pub use compare::{Compare, assert_same};
+pub use data::noise;
 pub use golden::{golden, golden_copy};
 pub use ports::free_port;
 pub use scratch::{Images, TempDir, fresh_images, temp_dir};

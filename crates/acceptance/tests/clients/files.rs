@@ -9,10 +9,11 @@ use client::{Client, Open, Options, Subject};
 use format::label::DATA_AT;
 use format::scan::Bookmark;
 use rt::sync::atomic::{AtomicBool, Ordering};
+use testkit::noise;
 use testkit::random::Rng;
 use wire::Entry;
 
-use crate::{NEW, READ, ROOT, Site, errno, names, noise, who};
+use crate::{NEW, READ, ROOT, Site, errno, names, who};
 
 #[test]
 fn files_are_made_read_changed_and_gone() {

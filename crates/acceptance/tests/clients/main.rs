@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use acceptance::{Server, assert_verified, thumper};
 use client::{Client, Open, Options, Subject};
 use rt::sync::Arc;
-use testkit::random::Rng;
 use testkit::{Images, Ran, TempDir, fresh_images, temp_dir, tool};
 use wire::{Answer, HEADER, Head, Hello};
 
@@ -82,12 +81,6 @@ impl Site {
         tool::zdb_content(self.images.path(), "tank");
         assert_verified(self.images.path(), "tank");
     }
-}
-
-fn noise(seed: u64, size: usize) -> Vec<u8> {
-    let mut bytes = vec![0; size];
-    Rng::of(seed, 3).fill(&mut bytes);
-    bytes
 }
 
 fn who(uid: u32) -> Subject {

@@ -10,10 +10,10 @@ use client::{Client, Open, Options};
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicU64, Ordering};
 use testkit::random::Rng;
-use testkit::{Ran, tool};
+use testkit::{Ran, noise, tool};
 use wire::{Answer, HEADER, Head, MAGIC, Reply, Request, Way};
 
-use crate::{NEW, READ, ROOT, Site, errno, names, noise};
+use crate::{NEW, READ, ROOT, Site, errno, names};
 
 /// Who reads much, and goes on at once, holds nothing of it while he waits for more: all of the memory would be held so.
 #[test]

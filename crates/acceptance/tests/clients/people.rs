@@ -13,9 +13,10 @@ use format::acl::{self, Ace, AceMask};
 use format::znode::Pflags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{Uid, set_thread_uid};
+use testkit::noise;
 use wire::{Reply, Stat};
 
-use crate::{CAPABILITIES, NEW, READ, ROOT, Site, errno, greeted, greeting, noise, who};
+use crate::{CAPABILITIES, NEW, READ, ROOT, Site, errno, greeted, greeting, who};
 
 /// Does it as this user, with the server's permission or without.
 fn as_user<T: Send + 'static>(user: u32, act: impl FnOnce() -> T + Send + 'static) -> T {

@@ -10,8 +10,9 @@ use acceptance::Server;
 use client::{Client, Open, Options};
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::sync::{Arc, Mutex};
+use testkit::noise;
 
-use crate::{NEW, READ, ROOT, Site, errno, noise};
+use crate::{NEW, READ, ROOT, Site, errno};
 
 /// What was written into a file system that was taken back or destroyed since is not stable, and nobody is told so.
 #[test]

@@ -10,8 +10,7 @@ use acceptance::judges::assert_verified;
 use acceptance::{Session, Shape, engine};
 use fs::{Filesystem, FsError, NewObject, Who, make_filesystem, mode};
 use pool::{Joined, Stored};
-use testkit::random::Rng;
-use testkit::{Images, poolaudit, tool};
+use testkit::{Images, noise, poolaudit, tool};
 
 use crate::gangs::gangs;
 
@@ -35,12 +34,6 @@ const RAIDZ2: Shape = Shape {
 };
 
 const WHO: Who = Who { uid: 0, gid: 0 };
-
-fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut data = vec![0; bytes];
-    Rng::new(seed).fill(&mut data);
-    data
-}
 
 /// Here is no room beside what is to be kept free: what goes under a snapshot frees nothing.
 const SMALL: Shape = Shape { name: "one small disk", disk_bytes: 256 << 20, ..SINGLE };

@@ -12,7 +12,7 @@ use fs::{Filesystem, NewObject, Who, mode};
 use pool::Pool;
 use store::Trouble;
 use testkit::random::Rng;
-use testkit::rounds;
+use testkit::{noise, rounds};
 
 use crate::rig::{self, MIRROR, POOL, Shape};
 
@@ -25,12 +25,6 @@ const CHURN: usize = 24 << 20;
 const SLICE: usize = 3 << 20;
 /// How long the healer waits for what he reads.
 const SLOW: Duration = Duration::from_millis(1200);
-
-fn noise(rng: &mut Rng, size: usize) -> Vec<u8> {
-    let mut bytes = vec![0; size];
-    rng.fill(&mut bytes);
-    bytes
-}
 
 /// Pieces of a file's blocks that are not right on some disk.
 fn wrong(pool: &Pool, objset: u64, object: u64) -> usize {
@@ -63,8 +57,8 @@ fn a_heal_never_hits_another_block() {
     let new = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
     let mut rng = Rng::of(5, 5);
     let root = fs.root();
-    let churn = fs.create_with(root, b"churn", &new, &noise(&mut rng, CHURN)).unwrap();
-    let file = fs.create_with(root, b"file", &new, &noise(&mut rng, SMALL_FILE)).unwrap();
+    let churn = fs.create_with(root, b"churn", &new, &noise(rng.word(), CHURN)).unwrap();
+    let file = fs.create_with(root, b"file", &new, &noise(rng.word(), SMALL_FILE)).unwrap();
     pool.sync().unwrap();
     let (mut txgs, disk) = (0, set.disk(1));
     for round in 0..rounds(4, 200) {
@@ -72,15 +66,15 @@ fn a_heal_never_hits_another_block() {
         let at = Bookmark { objset, object: file, level: 0, block: round % 4 };
         let dva = pool.pointer_at(at).unwrap().unwrap().dva(0);
         let place = DATA_AT + dva.offset..DATA_AT + dva.offset + dva.asize;
-        disk.overwrite(place.start, &noise(&mut rng, 512));
+        disk.overwrite(place.start, &noise(rng.word(), 512));
         let slow = Fault::new(Kind::Slow(SLOW), On::Reads).within(place).times(1);
         let slow = disk.inject(slow);
         pool.store().troubles().tell(at, Trouble::default());
         // In the last round nobody else is there: it is healed in its place.
         while round % 4 != 3 && !pool.finish_healing(Duration::ZERO) {
-            fs.write(file, 0, &noise(&mut rng, SMALL_FILE)).unwrap();
+            fs.write(file, 0, &noise(rng.word(), SMALL_FILE)).unwrap();
             let slice = (txgs * SLICE) % CHURN;
-            fs.write(churn, slice as u64, &noise(&mut rng, SLICE)).unwrap();
+            fs.write(churn, slice as u64, &noise(rng.word(), SLICE)).unwrap();
             pool.sync().unwrap();
             txgs += 1;
         }

@@ -19,7 +19,7 @@ use device::WriteFile;
 use format::config::{VdevConfig, VdevKind};
 use format::label::DATA_AT;
 use format::scan::ScanFunction;
-use pool::{Additions, Devices, NewLeaf, OpenOptions as PoolOptions, Pool};
+use pool::{Additions, NewLeaf, Pool};
 use pool::{ScanAnswer, ScanStep, Trouble};
 use rt::sync::Arc;
 use testkit::random::Rng;
@@ -421,17 +421,7 @@ fn assert_sound(images: &Images, noisy: Option<usize>) {
 /// The forest is there without these disks, of which nothing is written.
 fn assert_there_without(images: &Images, hidden: &[usize], forest: &Forest) {
     let rest = images.without(hidden);
-    let scan = vdev::import::scan(&[rest.path().to_path_buf()]).unwrap();
-    let found = scan.choose(POOL).unwrap();
-    let options = PoolOptions {
-        workers: 2,
-        host_id: 1,
-        host_name: "other".into(),
-        new_name: None,
-        memory: None,
-    };
-    let devices = Devices::ReadOnly(Arc::new(found.open_tree().unwrap()));
-    let pool = Pool::open(devices, &found.uberblocks, &options).unwrap();
+    let pool = engine::open_to_look(rest.path(), POOL);
     forest.check(&pool);
     pool.close().unwrap();
 }

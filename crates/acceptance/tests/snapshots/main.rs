@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use acceptance::forest::Forest;
 use acceptance::{SHAPES, Session, Shape, assert_verified, engine, judge};
 use fs::{NewObject, Who, mode};
-use testkit::rounds;
+use testkit::{noise, rounds};
 
 fn works(shape: &Shape, features: bool, seed: u64, steps: u64, opens: u64) {
     let (images, mut session) = Session::create_with(shape, 16 << 10, features);
@@ -98,12 +98,6 @@ fn long_lists_are_handed_on_and_worked_off() {
     session.close().unwrap();
     judge(&images, engine::POOL, 0, 0);
     assert_verified(images.path(), engine::POOL);
-}
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    rt::random::Rng::new(seed).fill(&mut bytes);
-    bytes
 }
 
 /// A file that is emptied and grows by one level or two in the same txg: where it had a block, the snapshot still

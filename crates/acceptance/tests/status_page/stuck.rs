@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use client::{Client, Open, Options, Subject};
 use rt::sync::Arc;
-use testkit::random::Rng;
+use testkit::noise;
 
 use crate::disks::Disks;
 use crate::site::{Site, until};
@@ -12,23 +12,19 @@ use crate::troubles::wanted;
 
 const ROOT: Subject = Subject::ROOT;
 const ANY: Open = Open { write: true, create: true, ..Open::READ };
-/// Who write to the pool that waits, each a megabyte at a time: more than there is memory for.
+/// Bytes of a write.
+const PIECE: usize = 1 << 20;
+/// Who write to the pool that waits: more than there is memory for.
 const WRITERS: u64 = 64;
 /// How long a call of the others may take.
 const SOON: Duration = Duration::from_secs(8);
 
-fn noise(seed: u64) -> Vec<u8> {
-    let mut bytes = vec![0; 1 << 20];
-    Rng::of(seed, 5).fill(&mut bytes);
-    bytes
-}
-
 /// Writes to a pool and reads from it, anew each time; how long one of it took at most.
 fn use_pool(client: &Arc<Client>) -> Duration {
     let file = client.open(&ROOT, b"/file", ANY, 0o644).unwrap();
-    let (mut longest, mut back) = (Duration::ZERO, noise(0));
+    let (mut longest, mut back) = (Duration::ZERO, noise(0, PIECE));
     for round in 0..10 {
-        let bytes = noise(round);
+        let bytes = noise(round, PIECE);
         let start = rt::time::now();
         file.write(round << 20, &bytes).unwrap();
         let got = file.read(round << 20, &mut back).unwrap();
@@ -59,7 +55,7 @@ fn writers_of_a_pool_that_waits_leave_memory_to_others() {
             scope.spawn(move || {
                 let name = format!("/written{number}");
                 let file = tank.open(&ROOT, name.as_bytes(), ANY, 0o644).unwrap();
-                file.write(0, &noise(number)).unwrap();
+                file.write(0, &noise(number, PIECE)).unwrap();
             });
         }
         let status = || site.run(&["zpool", "status", "tank"]);

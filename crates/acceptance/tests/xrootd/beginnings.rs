@@ -1,8 +1,9 @@
 //! The first bytes of new files, which the plug-in holds until it is seen what follows, or begins to write.
 
 use client::Open;
+use testkit::noise;
 
-use crate::gate::{ROOT, Site, noise, tool, until};
+use crate::gate::{ROOT, Site, tool, until};
 
 const NEW: Open = Open { write: true, create: true, new: true, ..Open::READ };
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use testkit::free_port;
+use testkit::{free_port, noise};
 
-use crate::gate::{Gate, ROOT, Site, noise, tool, until, xrdcp};
+use crate::gate::{Gate, ROOT, Site, tool, until, xrdcp};
 
 /// A manager finds a server's files through the cmsd beside it, which has the plug-in too.
 #[test]

@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use client::{Client, Subject};
-use testkit::Ran;
+use testkit::{Ran, noise};
 
-use crate::gate::{Gate, ROOT, Site, hand_over, noise, tool, until, xrdcp};
+use crate::gate::{Gate, ROOT, Site, hand_over, tool, until, xrdcp};
 use crate::people::{as_user, keytab};
 
 /// A client does not wait for a server that is gone.

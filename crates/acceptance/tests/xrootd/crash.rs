@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use client::Open;
 use rt::sync::atomic::{AtomicUsize, Ordering};
+use testkit::noise;
 
-use crate::gate::{ROOT, Site, noise, tool, until, xrdcp};
+use crate::gate::{ROOT, Site, tool, until, xrdcp};
 
 /// Files that are uploaded from one death of the server to the next, about.
 const APART: usize = 8;

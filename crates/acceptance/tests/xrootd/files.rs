@@ -5,9 +5,10 @@ use std::io::Write;
 use std::process::Command;
 
 use client::Open;
+use testkit::noise;
 use testkit::tool::rounds;
 
-use crate::gate::{Gate, ROOT, Site, noise, tool, until, xrdcp};
+use crate::gate::{Gate, ROOT, Site, tool, until, xrdcp};
 
 /// One large file and many small ones go up and come back as they were.
 #[test]

@@ -11,7 +11,6 @@ use std::time::Duration;
 use acceptance::{Server, assert_verified, client_library, thumper};
 use client::{Client, Options, Subject};
 use rt::sync::Arc;
-use testkit::random::Rng;
 use testkit::{Images, Ran, TempDir, free_port, fresh_images, temp_dir, tool};
 use verbs::host::Names;
 
@@ -54,13 +53,6 @@ pub(crate) fn hand_over(path: &Path) {
         let gid = Names::Groups.number(USER).expect("and its group");
         chown(path, Some(uid as u32), Some(gid as u32)).unwrap();
     }
-}
-
-/// `size` bytes that do not compress.
-pub(crate) fn noise(seed: u64, size: usize) -> Vec<u8> {
-    let mut bytes = vec![0; size];
-    Rng::of(seed, 3).fill(&mut bytes);
-    bytes
 }
 
 /// A served pool, `tank`, and a directory beside it.

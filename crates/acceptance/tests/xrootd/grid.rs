@@ -3,9 +3,9 @@
 use std::fs;
 
 use client::Client;
-use testkit::Ran;
+use testkit::{Ran, noise};
 
-use crate::gate::{ROOT, Site, curl, hand_over, noise, tool};
+use crate::gate::{ROOT, Site, curl, hand_over, tool};
 
 /// Who is who: alice by her name, others by their organization; names of tokens.
 const TABLE: &[u8] = b"gsi alice 1001 2001\ngsi @cms 1003 2001\ngsi @atlas 1002 2002\n\

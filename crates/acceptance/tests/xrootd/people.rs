@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use client::{Open, Subject};
-use testkit::Ran;
+use testkit::{Ran, noise};
 
-use crate::gate::{Gate, ROOT, Site, hand_over, noise, tool, until};
+use crate::gate::{Gate, ROOT, Site, hand_over, tool, until};
 
 /// The server's keytab with a key for each user, and one for each of them with his own alone.
 pub(crate) fn keytab(site: &Site, users: &[&str]) -> String {

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::gate::{Site, curl, hand_over, noise, tool};
+use testkit::noise;
+
+use crate::gate::{Site, curl, hand_over, tool};
 
 #[test]
 fn the_web_stores_and_fetches() {
