@@ -20,10 +20,6 @@ const NOT_YET: [&str; 5] = [
 
 /// What is answered otherwise: the scenario, a part of the command, the start of our answer, the reason.
 const OTHERWISE: &[(&str, &str, &str, &str)] = &[
-    ("create-errors", "create -m $D tank", "", "nothing is mounted here"),
-    ("create-errors", "create '' ", "cannot create ''", "nothing is mounted here"),
-    ("create-errors", "create '.' ", "cannot create '.'", "nothing is mounted here"),
-    ("create-errors", "{1..256}", "cannot create 'nnn", "nothing is mounted here"),
     (
         "create-inuse",
         "pool5 $D/d5",

@@ -15,6 +15,7 @@ pub mod getopt;
 pub mod json;
 pub mod judge;
 mod lab;
+mod lists;
 pub mod mount;
 pub mod rescue;
 pub mod serve;

@@ -35,7 +35,7 @@ pub(crate) fn top(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     if let Some(name) = names.first() {
         return Err(Stop::Usage(format!("'{name}' is no interval")));
     }
-    let (seconds, count) = every.unwrap_or((0, Some(1)));
+    let (pause, count) = every.unwrap_or((Duration::ZERO, Some(1)));
     let mut shown = 0;
     loop {
         let Some(report) = door.engine.memory() else {
@@ -52,7 +52,7 @@ pub(crate) fn top(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         if count.is_some_and(|count| shown >= count) {
             return Ok(0);
         }
-        door.wait(Duration::from_secs(seconds))?;
+        door.wait(pause)?;
         if !json {
             door.print("\n")?;
         }

@@ -1,7 +1,7 @@
 //! How a tree of vdevs is: states from the leaves up, and what is most urgently wrong.
 //!
 //! A leaf is there, or it is missing, unreadable, or out of use; a mirror needs one child, RAID-Z
-//! all but its parity, the pool every top-level vdev. FORMAT: docs/format, sections 4 and 13.3.
+//! all but its parity, the pool every top-level vdev. FORMAT: sections 4 and 13.3.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -136,7 +136,10 @@ fn leaf(vdev: &mut Vdev, config: &VdevConfig, open: bool, known: Known) {
     }
     (vdev.state, vdev.aux) = match (config, there) {
         (c, _) if c.removed => (State::Removed, None),
-        (c, _) if c.faulted => (State::Faulted, Some(Aux::TooManyErrors)),
+        (c, _) if c.faulted => match c.aux_state.as_deref() {
+            Some(b"external") => (State::Faulted, Some(Aux::External)),
+            _ => (State::Faulted, Some(Aux::TooManyErrors)),
+        },
         (c, _) if c.offline => (State::Offline, None),
         (_, false) => {
             vdev.not_present |= open;

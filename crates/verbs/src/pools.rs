@@ -219,6 +219,8 @@ pub enum Aux {
     TooSmall,
     /// It gave too many errors.
     TooManyErrors,
+    /// Somebody has called it faulted.
+    External,
     /// Its bytes are not what they should be.
     CorruptData,
     /// It needs features that are not known.

@@ -8,10 +8,11 @@ use verbs::props::{Key, Kinds, Prop, Source};
 
 use super::list::reach;
 use super::order::by_name;
-use super::{Depth, depth, keys, kinds, known_name, property, value_text};
+use super::{Depth, depth, kinds, known_name, property, value_text};
 use crate::columns::{Column, Table};
 use crate::door::{Door, Ran, Stop, bad_letter, text};
 use crate::getopt::{Opt, list as parts, sort};
+use crate::lists::{checked, fields, keys};
 use crate::zpool::values::source_text;
 
 /// A column.
@@ -25,38 +26,18 @@ enum Field {
 }
 
 const DEFAULT: [Field; 4] = [Field::Name, Field::Property, Field::Value, Field::Source];
-const ALL: [Field; 5] =
-    [Field::Name, Field::Property, Field::Value, Field::Received, Field::Source];
-
-fn fields(word: &OsString) -> Result<Vec<Field>, Stop> {
-    let mut fields = Vec::new();
-    for part in parts(word) {
-        if fields.len() == ALL.len() {
-            return Err(Stop::Usage("too many fields given to -o option".into()));
-        }
-        fields.push(match part.as_bytes() {
-            b"name" => Field::Name,
-            b"property" => Field::Property,
-            b"value" => Field::Value,
-            b"received" => Field::Received,
-            b"source" => Field::Source,
-            b"all" if fields.is_empty() => {
-                fields = ALL.to_vec();
-                continue;
-            }
-            b"all" => {
-                let message = "\"all\" conflicts with specific fields given to -o option";
-                return Err(Stop::Usage(message.into()));
-            }
-            _ => return Err(Stop::Usage(format!("invalid column name '{}'", text(&part)))),
-        });
-    }
-    Ok(fields)
-}
+/// Columns by their names.
+const FIELDS: [(&str, Field); 5] = [
+    ("name", Field::Name),
+    ("property", Field::Property),
+    ("value", Field::Value),
+    ("received", Field::Received),
+    ("source", Field::Source),
+];
 
 /// Which sources are wanted, as `-s` takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum From {
+enum Origin {
     Local,
     Default,
     Inherited,
@@ -65,30 +46,30 @@ enum From {
     None,
 }
 
-fn sources(word: &OsString) -> Result<Vec<From>, Stop> {
+fn sources(word: &OsString) -> Result<Vec<Origin>, Stop> {
     let mut sources = Vec::new();
     for part in parts(word) {
         sources.push(match part.as_bytes() {
-            b"local" => From::Local,
-            b"default" => From::Default,
-            b"inherited" => From::Inherited,
-            b"received" => From::Received,
-            b"temporary" => From::Temporary,
-            b"none" => From::None,
+            b"local" => Origin::Local,
+            b"default" => Origin::Default,
+            b"inherited" => Origin::Inherited,
+            b"received" => Origin::Received,
+            b"temporary" => Origin::Temporary,
+            b"none" => Origin::None,
             _ => return Err(Stop::Usage(format!("invalid source '{}'", text(&part)))),
         });
     }
     Ok(sources)
 }
 
-fn from(source: &Source) -> From {
+fn origin(source: &Source) -> Origin {
     match source {
-        Source::None => From::None,
-        Source::Default => From::Default,
-        Source::Local => From::Local,
-        Source::Inherited(_) => From::Inherited,
-        Source::Received => From::Received,
-        Source::Temporary => From::Temporary,
+        Source::None => Origin::None,
+        Source::Default => Origin::Default,
+        Source::Local => Origin::Local,
+        Source::Inherited(_) => Origin::Inherited,
+        Source::Received => Origin::Received,
+        Source::Temporary => Origin::Temporary,
     }
 }
 
@@ -103,7 +84,7 @@ struct Row {
 
 struct Options {
     fields: Vec<Field>,
-    sources: Option<Vec<From>>,
+    sources: Option<Vec<Origin>>,
     scripted: bool,
     exact: bool,
     recursive: bool,
@@ -132,7 +113,7 @@ fn options(door: &mut Door<'_>, opts: &[Opt]) -> Result<Options, Stop> {
                 Depth::Levels(levels) => options.levels = Some(levels),
                 Depth::Place(place) => door.places.push(place),
             },
-            Opt::Value('o', word) => options.fields = fields(word)?,
+            Opt::Value('o', word) => options.fields = fields(word, &FIELDS)?,
             Opt::Value('s', word) => options.sources = Some(sources(word)?),
             Opt::Value('t', word) => options.kinds = Some(kinds(word)?),
             Opt::Flag('j') | Opt::Long(_) => options.json = Some(crate::json::style(opts)),
@@ -149,15 +130,8 @@ pub(crate) fn get(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let Some((asked, names)) = words.operands.split_first() else {
         return Err(Stop::Usage("missing property argument".into()));
     };
-    let keys = keys(asked)?;
-    let mut errors = Vec::new();
-    let mut good = Vec::new();
-    for name in names.iter().map(|name| text(name)) {
-        match known_name(&name) {
-            Ok(()) => good.push(name),
-            Err(error) => errors.push(error),
-        }
-    }
+    let keys = keys(asked, Key::named_or_column)?;
+    let (good, mut errors) = checked(names.iter().map(|name| text(name)), known_name);
     let kinds = options.kinds.unwrap_or(Kinds::ALL);
     let mut datasets = Vec::new();
     if names.is_empty() || !good.is_empty() {
@@ -257,7 +231,7 @@ fn rows(
                 Some((value, source)) => (value.clone(), *source),
                 None => (b"-".to_vec(), &Source::None),
             };
-            if options.sources.as_ref().is_some_and(|wanted| !wanted.contains(&from(source))) {
+            if options.sources.as_ref().is_some_and(|wanted| !wanted.contains(&origin(source))) {
                 continue;
             }
             let received = dataset.received.iter().find(|(known, _)| known == key);

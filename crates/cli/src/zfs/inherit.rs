@@ -10,6 +10,7 @@ use verbs::{Doing, Error, Why};
 use super::known_name;
 use crate::door::{Door, Ran, Stop, bad_letter, text};
 use crate::getopt::{Opt, sort};
+use crate::lists::checked;
 
 /// Properties that hold for one data set and can be cleared.
 const CLEARED: [Prop; 4] = [Prop::Quota, Prop::Refquota, Prop::Reservation, Prop::Refreservation];
@@ -38,14 +39,7 @@ pub(crate) fn inherit(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     if let Key::Native(prop) = key {
         check(prop, revert)?;
     }
-    let mut errors = Vec::new();
-    let mut good = Vec::new();
-    for name in names.iter().map(|name| text(name)) {
-        match known_name(&name) {
-            Ok(()) => good.push(name),
-            Err(error) => errors.push(error),
-        }
-    }
+    let (mut good, mut errors) = checked(names.iter().map(|name| text(name)), known_name);
     // Labels of Trusted Solaris: nobody here may change them.
     if key == Key::Native(Prop::Mlslabel) {
         for name in good.drain(..) {

@@ -7,10 +7,11 @@ use verbs::datasets::{DatasetReport, Query};
 use verbs::props::{Key, Kind, Kinds, Prop};
 
 use super::order::{By, compare};
-use super::{Depth, depth, keys, kinds, known_name, property};
+use super::{Depth, depth, kinds, known_name, property};
 use crate::columns::{Column, Table};
 use crate::door::{Door, Ran, Stop, bad_letter, text};
 use crate::getopt::{Opt, sort};
+use crate::lists::{checked, keys};
 
 const DEFAULT: &str = "name,used,available,referenced,mountpoint";
 const SPACE: &str = "name,available,used,usedbysnapshots,usedbydataset,usedbyrefreservation,\
@@ -85,16 +86,9 @@ pub(crate) fn list(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let options = options(door, &words.opts)?;
     let space = options.columns == "space";
     let columns = if space { OsString::from(SPACE) } else { options.columns.clone() };
-    let keys = keys(&columns)?;
+    let keys = keys(&columns, Key::named_or_column)?;
     let names = crate::door::names(&words);
-    let mut errors = Vec::new();
-    let mut good = Vec::new();
-    for name in &names {
-        match known_name(name) {
-            Ok(()) => good.push(name.clone()),
-            Err(error) => errors.push(error),
-        }
-    }
+    let (good, mut errors) = checked(names.iter().cloned(), known_name);
     let default_kinds = Kinds::NONE.with(Kind::Filesystem).with(Kind::Volume);
     let kinds = options.kinds.unwrap_or(default_kinds);
     let mut asked = keys.clone().unwrap_or_default();

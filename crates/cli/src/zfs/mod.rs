@@ -24,30 +24,6 @@ use verbs::props::{Key, Kind, Kinds, Prop, Source, Unit, Value};
 use crate::door::{Door, Stop, text};
 use crate::getopt::list as parts;
 
-/// Properties of a list as typed; `None` for `all`.
-///
-/// # Errors
-/// The message of a name that is none.
-pub(crate) fn keys(word: &OsStr) -> Result<Option<Vec<Key>>, Stop> {
-    if word == "all" {
-        return Ok(None);
-    }
-    let bad = |what: String| Stop::Usage(format!("bad property list: {what}"));
-    let names = parts(word);
-    if names.is_empty() {
-        return Err(bad("no properties specified".into()));
-    }
-    let mut keys = Vec::new();
-    for name in names {
-        if name.is_empty() {
-            return Err(bad("empty property name".into()));
-        }
-        let key = Key::named_or_column(name.as_bytes());
-        keys.push(key.ok_or_else(|| bad(format!("invalid property '{}'", text(&name))))?);
-    }
-    Ok(Some(keys))
-}
-
 /// Kinds of data sets as `-t` takes them.
 ///
 /// # Errors

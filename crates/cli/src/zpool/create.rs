@@ -12,6 +12,7 @@ use verbs::{Doing, Error, Why, pools};
 use super::{known_name, new_name};
 use crate::door::{Door, Ran, Stop, bad_letter, bad_option, split_assignment, text};
 use crate::getopt::{Opt, Words, sort};
+use crate::lists::checked;
 
 /// Properties as typed.
 pub(crate) type Typed = Vec<(Vec<u8>, Vec<u8>)>;
@@ -178,7 +179,7 @@ pub(crate) fn create(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         options.pool.retain(|(name, _)| name != b"altroot");
         options.pool.push((b"altroot".to_vec(), root.as_bytes().to_vec()));
     }
-    check_mountpoint(&mut options)?;
+    check_mountpoint(&mut options, &name)?;
     if !options.dry_run {
         new_name(Doing::Create(name.clone()), &name)?;
     }
@@ -220,21 +221,38 @@ pub(crate) fn create(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     Ok(0)
 }
 
-fn check_mountpoint(options: &mut Options) -> Result<(), Stop> {
+/// Where the pool's own file system would be mounted has to be a place, and an empty one.
+fn check_mountpoint(options: &mut Options, pool: &str) -> Result<(), Stop> {
     if let Some(mountpoint) = options.mountpoint.take() {
         options.root.retain(|(name, _)| name != b"mountpoint");
         options.root.push((b"mountpoint".to_vec(), mountpoint.as_bytes().to_vec()));
     }
-    let Some((_, place)) = options.root.iter().find(|(name, _)| name == b"mountpoint") else {
-        return Ok(());
+    let set = options.root.iter().find(|(name, _)| name == b"mountpoint");
+    let place = match set {
+        Some((_, place)) if place == b"none" || place == b"legacy" => return Ok(()),
+        Some((_, place)) => place.clone(),
+        None => [b"/", pool.as_bytes()].concat(),
     };
-    if place.starts_with(b"/") || place == b"none" || place == b"legacy" {
-        return Ok(());
+    if !place.starts_with(b"/") {
+        let place = String::from_utf8_lossy(&place);
+        let message =
+            format!("invalid mountpoint '{place}': must be an absolute path, 'legacy', or 'none'");
+        return Err(Stop::Said(message, 1));
     }
-    let place = String::from_utf8_lossy(place);
-    let message =
-        format!("invalid mountpoint '{place}': must be an absolute path, 'legacy', or 'none'");
-    Err(Stop::Said(message, 1))
+    let root = options.altroot.as_deref().unwrap_or_default();
+    let place = [root.as_bytes(), &place].concat();
+    let why = match std::fs::read_dir(OsStr::from_bytes(&place)).map(|mut dir| dir.next()) {
+        Ok(None) => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Ok(Some(_)) => "exists and is not empty".to_owned(),
+        Err(error) => {
+            let text = error.to_string();
+            format!(": {}", text.split(" (os error").next().unwrap_or_default())
+        }
+    };
+    let place = String::from_utf8_lossy(&place);
+    let advice = "use '-m' option to provide a different default";
+    Err(Stop::Said(format!("mountpoint '{place}' {why}\n{advice}"), 1))
 }
 
 /// What `zpool create -n` says would be made.
@@ -334,13 +352,8 @@ pub(crate) fn export(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         return Err(Stop::Usage("missing pool argument".into()));
     }
     request.places = door.places.clone();
-    let mut errors = Vec::new();
-    for name in crate::door::names(&words) {
-        match known_name(&name) {
-            Ok(()) => request.names.push(name),
-            Err(error) => errors.push(error),
-        }
-    }
+    let (names, mut errors) = checked(crate::door::names(&words), known_name);
+    request.names = names;
     if request.all || !request.names.is_empty() {
         errors.extend(door.engine.pool_export(&request)?);
     }

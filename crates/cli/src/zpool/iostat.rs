@@ -4,7 +4,6 @@
 //! that to nothing. A pool that was opened anew in between, since no server holds it, has done nothing for anybody.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use verbs::layout::Class;
 use verbs::meters::Meters;
@@ -12,7 +11,7 @@ use verbs::pools::{PoolReport, Vdev};
 
 use super::iostat_table::{self as table, Columns, Row};
 use super::list::stamp;
-use super::reports;
+use super::{interval, reports};
 use super::vdevs::{self, Naming};
 use crate::door::{Door, Ran, Stop, bad_letter};
 use crate::getopt::{Opt, sort};
@@ -84,29 +83,6 @@ impl Options {
         };
         Ok(options)
     }
-}
-
-/// Numbers at the end of the operands: how often, and how many times.
-fn every(names: &mut Vec<String>) -> Result<Option<(Duration, Option<u64>)>, Stop> {
-    let mut take = || -> Result<Option<f64>, Stop> {
-        let is_number = |word: &&String| word.bytes().all(|c| c.is_ascii_digit() || c == b'.');
-        let number = names.last().filter(is_number).and_then(|word| word.parse::<f64>().ok());
-        match number {
-            Some(0.0) => Err(Stop::Usage("interval cannot be zero".into())),
-            Some(_) => {
-                names.pop();
-                Ok(number)
-            }
-            None => Ok(None),
-        }
-    };
-    let Some(last) = take()? else { return Ok(None) };
-    let (seconds, count) = match take()? {
-        None => (last, None),
-        Some(seconds) => (seconds, Some((last as u64).max(1))),
-    };
-    let interval = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-    Ok(Some((interval, count)))
 }
 
 /// What is shown.
@@ -181,7 +157,7 @@ pub(crate) fn iostat(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     }));
     let options = Options::of(&opts)?;
     let mut names = crate::door::names(&words);
-    let every = every(&mut names)?;
+    let every = interval(&mut names)?;
     // What is no pool's name may be a device's in any.
     let chosen = match names.is_empty() {
         true => Chosen::Pools(Vec::new()),

@@ -11,37 +11,14 @@ use super::vdevs::{self, ListStyle, Naming};
 use super::{interval, reports, values};
 use crate::columns::{Column, Table};
 use crate::door::{Door, Ran, Stop, bad_letter, bad_option, text};
-use crate::getopt::{Opt, list as parts, sort};
+use crate::getopt::{Opt, sort};
+use crate::lists::{fields, keys};
 
 /// The columns of `zpool list`.
 const DEFAULT: &str = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,\
                        dedupratio,health,altroot";
 /// The least width of names where vdevs are listed, too.
 const WIDTH_VERBOSE: usize = 9;
-
-/// Properties of a list as typed; `None` for `all`.
-///
-/// # Errors
-/// The message of a name that is none.
-pub(crate) fn keys(word: &OsString) -> Result<Option<Vec<PoolKey>>, Stop> {
-    if word == "all" {
-        return Ok(None);
-    }
-    let bad = |what: String| Stop::Usage(format!("bad property list: {what}"));
-    let names = parts(word);
-    if names.is_empty() {
-        return Err(bad("no properties specified".into()));
-    }
-    let mut keys = Vec::new();
-    for name in names {
-        if name.is_empty() {
-            return Err(bad("empty property name".into()));
-        }
-        let key = PoolKey::named_or_column(name.as_bytes());
-        keys.push(key.ok_or_else(|| bad(format!("invalid property '{}'", text(&name))))?);
-    }
-    Ok(Some(keys))
-}
 
 #[derive(Clone, Default)]
 struct Options {
@@ -76,10 +53,10 @@ pub(crate) fn list(door: &mut Door<'_>, words: &[OsString]) -> Ran {
             other => return Err(bad_option(other)),
         }
     }
-    options.keys = keys(&columns)?;
+    options.keys = keys(&columns, PoolKey::named_or_column)?;
     options.all = options.keys.is_none();
     let mut names = crate::door::names(&words);
-    let Some((seconds, count)) = interval(&mut names)? else {
+    let Some((every, count)) = interval(&mut names)? else {
         return list_once(door, &names, &options);
     };
     let mut left = count;
@@ -89,7 +66,7 @@ pub(crate) fn list(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         if left == Some(0) {
             return Ok(0);
         }
-        door.wait(std::time::Duration::from_secs(seconds))?;
+        door.wait(every)?;
     }
 }
 
@@ -188,42 +165,25 @@ enum Field {
     Source,
 }
 
-fn fields(word: &OsString) -> Result<Vec<Field>, Stop> {
-    let mut fields = Vec::new();
-    for part in parts(word) {
-        if fields.len() == 4 {
-            return Err(Stop::Usage("too many fields given to -o option".into()));
-        }
-        fields.push(match part.as_bytes() {
-            b"name" => Field::Name,
-            b"property" => Field::Property,
-            b"value" => Field::Value,
-            b"source" => Field::Source,
-            b"all" if fields.is_empty() => {
-                fields = vec![Field::Name, Field::Property, Field::Value, Field::Source];
-                continue;
-            }
-            b"all" => {
-                let message = "\"all\" conflicts with specific fields given to -o option";
-                return Err(Stop::Usage(message.into()));
-            }
-            _ => return Err(Stop::Usage(format!("invalid column name '{}'", text(&part)))),
-        });
-    }
-    Ok(fields)
-}
+/// Columns by their names.
+const FIELDS: [(&str, Field); 4] = [
+    ("name", Field::Name),
+    ("property", Field::Property),
+    ("value", Field::Value),
+    ("source", Field::Source),
+];
 
 /// `zpool get`.
 pub(crate) fn get(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let words = sort(words, "Hjpo:d:", &["json", "json-int"]);
     let (mut scripted, mut exact, mut json) = (false, false, None);
-    let mut shown = vec![Field::Name, Field::Property, Field::Value, Field::Source];
+    let mut shown = FIELDS.map(|(_, field)| field).to_vec();
     for opt in &words.opts {
         match opt {
             Opt::Flag('H') => scripted = true,
             Opt::Flag('p') => exact = true,
             Opt::Flag('j') | Opt::Long(_) => json = Some(crate::json::style(&words.opts)),
-            Opt::Value('o', word) => shown = fields(word)?,
+            Opt::Value('o', word) => shown = fields(word, &FIELDS)?,
             Opt::Value('d', dir) => door.places.push(dir.into()),
             other => return Err(bad_letter(other)),
         }
@@ -231,7 +191,7 @@ pub(crate) fn get(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let Some((asked, names)) = words.operands.split_first() else {
         return Err(Stop::Usage("missing property argument".into()));
     };
-    let keys = keys(asked)?;
+    let keys = keys(asked, PoolKey::named_or_column)?;
     let names: Vec<_> = names.iter().map(|name| text(name)).collect();
     let (pools, errors) = reports(door, &names, Vec::new(), false)?;
     if let Some(style) = json {

@@ -14,10 +14,13 @@ pub mod values;
 pub mod vdevs;
 pub mod words;
 
+use std::time::Duration;
+
 use verbs::props::name::check_pool;
 use verbs::{Doing, Error, Why, pools};
 
 use crate::door::{Door, Stop};
+use crate::lists::checked;
 
 /// Checks the name of a pool that should be there.
 ///
@@ -43,14 +46,7 @@ pub(crate) fn reports(
     places: Vec<std::path::PathBuf>,
     damaged: bool,
 ) -> Result<(Vec<pools::PoolReport>, Vec<Error>), Stop> {
-    let mut errors = Vec::new();
-    let mut good = Vec::new();
-    for name in names {
-        match known_name(name) {
-            Ok(()) => good.push(name.clone()),
-            Err(error) => errors.push(error),
-        }
-    }
+    let (good, mut errors) = checked(names.iter().cloned(), known_name);
     if good.is_empty() && !names.is_empty() {
         return Ok((Vec::new(), errors));
     }
@@ -67,18 +63,25 @@ pub(crate) fn reports(
     Ok((reports, errors))
 }
 
-/// Operands at the end that are numbers: how often to print, in seconds, and how many times.
-pub(crate) fn interval(names: &mut Vec<String>) -> Result<Option<(u64, Option<u64>)>, Stop> {
-    let mut numbers = Vec::new();
-    while numbers.len() < 2 {
-        let Some(number) = names.last().and_then(|word| word.parse::<u64>().ok()) else { break };
-        numbers.insert(0, number);
-        names.pop();
-    }
-    match numbers[..] {
-        [0] | [0, _] => Err(Stop::Usage("interval cannot be zero".into())),
-        [seconds] => Ok(Some((seconds, None))),
-        [seconds, count] => Ok(Some((seconds, Some(count)))),
-        _ => Ok(None),
-    }
+/// Numbers at the end of the operands: how often to print, in seconds or parts of one, and how many times.
+pub(crate) fn interval(names: &mut Vec<String>) -> Result<Option<(Duration, Option<u64>)>, Stop> {
+    let mut take = || -> Result<Option<f64>, Stop> {
+        let is_number = |word: &&String| word.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+        let number = names.last().filter(is_number).and_then(|word| word.parse::<f64>().ok());
+        match number {
+            Some(0.0) => Err(Stop::Usage("interval cannot be zero".into())),
+            Some(_) => {
+                names.pop();
+                Ok(number)
+            }
+            None => Ok(None),
+        }
+    };
+    let Some(last) = take()? else { return Ok(None) };
+    let (seconds, count) = match take()? {
+        None => (last, None),
+        Some(seconds) => (seconds, Some((last as u64).max(1))),
+    };
+    let interval = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    Ok(Some((interval, count)))
 }

@@ -10,6 +10,7 @@ use super::vdevs::{self, StatusStyle};
 use super::{interval, known_name, reports, words as advice};
 use crate::door::{Door, Ran, Stop, bad_letter};
 use crate::getopt::{Opt, sort};
+use crate::lists::checked;
 
 /// Bytes in a second below which nothing is said of when a scan will be done.
 const FORETOLD_LEAST: u64 = 10 << 20;
@@ -52,13 +53,14 @@ pub(crate) fn status(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         } else if names.is_empty() && pools.is_empty() && errors.is_empty() {
             door.complain("no pools available")?;
         } else {
-            print_all(door, &pools, unhealthy && names.is_empty(), unhealthy, verbose, style)?;
+            let summary = unhealthy && names.is_empty() && errors.is_empty();
+            print_all(door, &pools, summary, unhealthy, verbose, style)?;
         }
         let status = door.complain_all(&errors)?;
         count = count.map(|left| left.map(|n| n.saturating_sub(1)));
         match (every, count) {
             (None, _) | (_, Some(Some(0))) => return Ok(status),
-            (Some((seconds, _)), _) => door.wait(std::time::Duration::from_secs(seconds))?,
+            (Some((pause, _)), _) => door.wait(pause)?,
         }
     }
 }
@@ -214,14 +216,8 @@ pub(crate) fn history(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         }
     }
     let names = crate::door::names(&words);
-    let mut errors = Vec::new();
-    let mut request = pools::History { names: Vec::new(), places: door.places.clone() };
-    for name in &names {
-        match known_name(name) {
-            Ok(()) => request.names.push(name.clone()),
-            Err(error) => errors.push(error),
-        }
-    }
+    let (good, mut errors) = checked(names.iter().cloned(), known_name);
+    let request = pools::History { names: good, places: door.places.clone() };
     let mut shown = 0;
     if names.is_empty() || !request.names.is_empty() {
         for report in door.engine.pool_history(&request)? {

@@ -114,6 +114,7 @@ fn aux_text(aux: Aux) -> &'static str {
         Aux::BadGuidSum => "missing device",
         Aux::NoReplicas => "insufficient replicas",
         Aux::TooManyErrors => "too many errors",
+        Aux::External => "external device fault",
         Aux::Unsupported => "unsupported feature(s)",
         Aux::Split => "split into new pool",
         Aux::Spared => "currently in use",

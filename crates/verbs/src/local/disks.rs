@@ -278,7 +278,9 @@ fn attach(
     // Before it is part of the pool: whoever opens that next has to find it, whatever becomes of this process.
     session.remember(here, &[path.to_path_buf()])?;
     let done = session.pool.attach(old.guid, device, replacing);
-    done.map(drop).map_err(|error| refused(doing, error))
+    done.map_err(|error| refused(doing, error))?;
+    // A server looks for it once more, now that its label says whose it is.
+    session.remember(here, &[path.to_path_buf()])
 }
 
 /// `zpool labelclear`: four labels of zeros.

@@ -14,7 +14,7 @@ use super::Here;
 use super::called::Devices;
 use super::limits::{Limit, limits, set_limits};
 use super::session::{self, For, Located, locate, open_located, pool_error};
-use super::{capacity, naming, pool_props};
+use super::{capacity, naming, pool_props, scrub};
 use crate::layout::{Class, GroupKind, LayoutError};
 use crate::pools::{Clear, Create, Destroy, Export, Import, Imported, Which};
 use crate::state::Known;
@@ -229,6 +229,8 @@ pub(super) fn clear(here: &Here, request: &Clear) -> Result<()> {
         held.clear(&session.pool, guids);
     }
     session.note(&request.command).map_err(fail)?;
+    // A server does it by itself.
+    scrub::fill(here, &session, false, &mut |_| true).map_err(fail)?;
     session.close(doing())
 }
 

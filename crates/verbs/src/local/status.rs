@@ -154,7 +154,9 @@ fn known(
         known.meters = leaf.meters();
         known.stats.slow = known.meters.slow;
         known.stats.device_size = leaf.device().map_or(0, |device| device.size());
-        let path = leaf.state.is_online().then(|| paths.get(&vdev.guid).cloned()).flatten();
+        // What is in use is there, wherever it was found.
+        let found = || paths.get(&vdev.guid).cloned().unwrap_or_else(|| path_of(vdev));
+        let path = leaf.state.is_online().then(found);
         if path.is_none() {
             known.absent = Some(absent(vdev));
         }
