@@ -25,8 +25,9 @@ impl Crowd {
         self.cores > 0 && self.in_use <= self.cores + self.begun
     }
 
-    /// Are there cores enough for all who work, where up to `length` bytes are read? What lies in the caches of a core is passed on
-    /// there at least cost.
+    /// Is there a core for everybody who works, where up to `length` bytes are read? Each connection has two sides, and many
+    /// bytes are mostly passed on to a third thread. With too few cores both sides share one: passing bytes on costs least
+    /// where they lie in the core's caches.
     pub(crate) fn cores(self, length: usize) -> Cores {
         let each = if length >= PIPE_LEAST { 3 } else { 2 };
         if each * self.in_use <= self.cores { Cores::Enough } else { Cores::TooFew }

@@ -200,9 +200,9 @@ impl File {
         Ok(())
     }
 
-    /// Begins to write all of `bytes` at `offset`, and with `stable` to put all that was written on stable storage, if few ask
-    /// the server for anything; whether it did. Whatever is asked of the file next has it ended before, but for a write that is
-    /// begun where it ends. If that fails, so does everything from then on, the close, too.
+    /// Begins to write `bytes` at `offset` if a connection is free and few requests are in flight, and returns whether it did;
+    /// with `stable` it also makes all earlier writes stable. The next call on this file completes it first, unless that
+    /// begins a write where this one ends and neither is `stable`. If it fails, every later call fails, the close too.
     ///
     /// # Errors
     /// As of one that was begun before.

@@ -232,8 +232,8 @@ impl Lane {
         }
     }
 
-    /// Sends pieces, one behind the other. The program that we are part of may not have said what is to become of it
-    /// when nobody is there to hear it (SIGPIPE), so the system is told not to ask.
+    /// Sends pieces, one behind the other. If the server has gone, that is an error and no signal: a program that does not
+    /// handle SIGPIPE would be ended by it.
     fn send(&self, pieces: &[&[u8]]) -> Result<(), Cut> {
         let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let all: usize = pieces.iter().map(|piece| piece.len()).sum();

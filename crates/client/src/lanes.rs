@@ -107,8 +107,8 @@ enum Reach {
     Full(Error),
 }
 
-/// How often something may be tried yet: what makes each server go away that is asked for it is not asked for ever.
-/// Times at which there is no server do not count.
+/// Retries that are left: a request that makes every server crash must not be retried for ever. Times without a server do not
+/// count.
 pub(crate) struct Trials {
     is_first: bool,
     left: Duration,
@@ -180,7 +180,8 @@ impl Client {
         if !waits {
             return self.tell(epoch, VecDeque::from([frame]));
         }
-        // Where a connection is broken the next one is told, be they all: as long as the session lives, nobody else does.
+        // If a connection is broken, the next one is tried, until all have been: the session may still live, and nobody else
+        // tells the server this.
         for _ in 0..=self.options.lanes_max {
             let Ok(mut lane) = self.take(Duration::ZERO) else { return };
             if epoch != lane.epoch || lane.call(&frame, &[], &mut []).is_ok() {
@@ -520,7 +521,7 @@ impl State {
     }
 }
 
-/// A request as it is sent. One that is too long is nobody's fault but that of who asks, and no lane's.
+/// A request as it is sent. One that is too long is the caller's error and leaves the connection as it was.
 fn framed(request: &Request, bulk: &[u8]) -> Result<Vec<u8>> {
     encode(request, bulk.len(), Way::Behind).map_err(|why| Error::new(code::E2BIG, why.to_string()))
 }

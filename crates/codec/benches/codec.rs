@@ -74,9 +74,6 @@ impl Bench {
             self.line(&format!("fletcher4 {engine:?}, {place}"), RECORD, |i| {
                 black_box(engine.sums(&from[range(i)], false));
             });
-            self.line(&format!("fletcher4 and copy {engine:?}, {place}"), RECORD, |i| {
-                black_box(engine.copy(&from[range(i)], &mut to[range(i)]));
-            });
         }
         for (name, parities) in [("P", 1), ("P+Q", 2), ("P+Q+R", 3)] {
             let mut out = vec![vec![0u8; RECORD / 8]; parities];

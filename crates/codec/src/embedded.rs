@@ -3,7 +3,7 @@
 //! One idea: such a block ends (or, newer log blocks, begins) with a magic number and four words.
 //! While the sum is taken, the words hold a *verifier* that says where the block belongs, so a
 //! block in the wrong place fails its check; then the sum replaces the verifier.
-//! FORMAT: docs/format, sections 1.1, 2.5, 12.2.
+//! FORMAT: sections 1.1, 2.5, 12.2.
 
 use crate::checksum::{Hasher, Words};
 use format::Checksum;

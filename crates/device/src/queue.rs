@@ -26,7 +26,7 @@ pub use schedule::Class;
 
 use crate::error::{DeviceError, Operation, Result};
 use crate::meter::{Done, Meter};
-use crate::{Device, ReadFile, WriteDevice, WriteFile};
+use crate::{Device, WriteDevice, WriteFile};
 use batch::Ticket;
 use rt::sync::atomic::{AtomicU64, Ordering};
 use rt::sync::{Arc, Condvar, Mutex};
@@ -215,14 +215,6 @@ pub struct QueueState {
 pub struct LeafQueue<D: Device + 'static> {
     shared: Arc<Shared<D>>,
     threads: Vec<thread::JoinHandle<()>>,
-}
-
-impl LeafQueue<ReadFile> {
-    /// A queue that suits the file or disk.
-    pub fn for_reading(file: ReadFile, pool: BufPool) -> LeafQueue<ReadFile> {
-        let options = Options::for_file(file.is_block_device());
-        LeafQueue::new(file, options, pool)
-    }
 }
 
 impl LeafQueue<WriteFile> {

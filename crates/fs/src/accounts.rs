@@ -110,11 +110,6 @@ impl Accounts {
         Ok(Some(Accounts { objset, quotas, domains }))
     }
 
-    /// Are projects counted?
-    pub fn has_projects(&self) -> bool {
-        self.objset.phys().flags & ObjsetFlags::PROJECTQUOTA_COMPLETE != 0
-    }
-
     /// Are objects counted?
     pub fn has_objects(&self) -> bool {
         self.objset.phys().flags & ObjsetFlags::USEROBJACCOUNTING_COMPLETE != 0

@@ -125,9 +125,9 @@ pub fn inherit(list: &[u8], mode: u32) -> Option<(u32, Option<Vec<u8>>)> {
 }
 
 impl Filesystem {
-    /// Sets or takes away the list `name`, one of [`ACCESS`] and [`DEFAULT`]. Permissions follow the list that
-    /// holds for the object; one that says no more than they is not stored. `by` is who asks, user and group: by whom is
-    /// neither root nor of its group, no file stays a program that acts as that group.
+    /// Sets or takes away the list `name`, one of [`ACCESS`] and [`DEFAULT`]. [`ACCESS`] sets the permissions, too, and is
+    /// not stored if it says no more than they do. `by` is the user and group of the caller: if the user is not root and the
+    /// group is not the file's, setting permissions clears the file's set-group-id bit.
     ///
     /// # Errors
     /// A value that is no list; a list to hand down for what is no directory.

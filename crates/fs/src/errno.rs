@@ -3,7 +3,7 @@
 use dmu::DmuError;
 use pool::PoolError;
 
-use crate::error::FsError;
+use crate::error::{FsError, Refusal};
 
 /// Numbers of errors, as Linux has them.
 #[allow(missing_docs)]
@@ -13,6 +13,7 @@ pub mod code {
     pub const IO: i32 = 5;
     pub const NXIO: i32 = 6;
     pub const TOOBIG: i32 = 7;
+    pub const BADF: i32 = 9;
     pub const ACCES: i32 = 13;
     pub const BUSY: i32 = 16;
     pub const EXIST: i32 = 17;
@@ -20,16 +21,17 @@ pub mod code {
     pub const NOTDIR: i32 = 20;
     pub const ISDIR: i32 = 21;
     pub const INVAL: i32 = 22;
+    pub const MFILE: i32 = 24;
     pub const FBIG: i32 = 27;
     pub const NOSPC: i32 = 28;
+    pub const SPIPE: i32 = 29;
     pub const ROFS: i32 = 30;
     pub const RANGE: i32 = 34;
     pub const NAMETOOLONG: i32 = 36;
-    pub const NOSYS: i32 = 38;
     pub const NOTEMPTY: i32 = 39;
+    pub const LOOP: i32 = 40;
     pub const NODATA: i32 = 61;
     pub const ILSEQ: i32 = 84;
-    pub const OPNOTSUPP: i32 = 95;
     pub const STALE: i32 = 116;
     pub const DQUOT: i32 = 122;
 }
@@ -46,25 +48,17 @@ impl FsError {
             FsError::NotEmpty { .. } => code::NOTEMPTY,
             FsError::Denied { .. } => code::ACCES,
             FsError::Protected { .. } => code::PERM,
-            FsError::BadName { reason, .. } if reason.starts_with("File name too long") => {
-                code::NAMETOOLONG
-            }
-            FsError::BadName { reason, .. } if reason.starts_with("Invalid or incomplete") => {
-                code::ILSEQ
-            }
-            FsError::BadName { reason, .. } if reason.starts_with("Numerical result") => {
-                code::RANGE
-            }
-            FsError::Invalid { reason, .. } if reason.starts_with("Invalid cross-device") => {
-                code::XDEV
-            }
-            FsError::Invalid { reason, .. } if reason.starts_with("Device or resource busy") => {
-                code::BUSY
-            }
             FsError::BadName { .. } | FsError::Invalid { .. } => code::INVAL,
             FsError::ReadOnly { .. } => code::ROFS,
-            FsError::NoSpace { reason, .. } if reason.starts_with("Disk quota") => code::DQUOT,
             FsError::NoSpace { .. } => code::NOSPC,
+            FsError::QuotaExceeded { .. } => code::DQUOT,
+            FsError::Refused { why, .. } => match why {
+                Refusal::NameTooLong => code::NAMETOOLONG,
+                Refusal::NotUtf8 => code::ILSEQ,
+                Refusal::AttributeNameTooLong => code::RANGE,
+                Refusal::CrossProject => code::XDEV,
+                Refusal::Busy => code::BUSY,
+            },
             FsError::NoAttribute { .. } => code::NODATA,
             FsError::NotAFilesystem { .. } => code::INVAL,
             FsError::Dmu(DmuError::NoObject { .. }) => code::STALE,
@@ -75,6 +69,28 @@ impl FsError {
             FsError::Pool(PoolError::NoDataset { .. }) => code::NOENT,
             FsError::Pool(PoolError::Revoked { .. }) => code::STALE,
             FsError::Damaged { .. } | FsError::Dmu(_) | FsError::Pool(_) => code::IO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_the_number_that_its_words_stand_for() {
+        let refused = |why| FsError::Refused { path: "it".into(), why };
+        for (error, errno, text) in [
+            (refused(Refusal::NameTooLong), 36, "File name too long"),
+            (refused(Refusal::NotUtf8), 84, "Invalid or incomplete multibyte or wide character"),
+            (refused(Refusal::AttributeNameTooLong), 34, "Numerical result out of range"),
+            (refused(Refusal::CrossProject), 18, "Invalid cross-device link"),
+            (refused(Refusal::Busy), 16, "Device or resource busy"),
+            (FsError::NoSpace { name: "it".into() }, 28, "No space left on device"),
+            (FsError::QuotaExceeded { name: "it".into() }, 122, "Disk quota exceeded"),
+        ] {
+            assert_eq!(error.errno(), errno, "{error}");
+            assert!(error.to_string().starts_with(&format!("it: {text}")), "{error}");
         }
     }
 }

@@ -50,7 +50,7 @@ pub enum FsError {
         /// The path asked for.
         path: String,
     },
-    /// A name longer than 255 bytes, empty, or with a slash or NUL.
+    /// A name that nothing can have: it is empty, or has a slash or NUL.
     #[error("{path}: {reason}")]
     BadName {
         /// The name.
@@ -66,13 +66,25 @@ pub enum FsError {
         /// Why.
         reason: String,
     },
-    /// No space, or a quota is reached.
-    #[error("{name}: {reason}")]
+    /// There is no space.
+    #[error("{name}: No space left on device")]
     NoSpace {
         /// The data set.
         name: String,
-        /// "No space left on device" or "Disk quota exceeded".
-        reason: &'static str,
+    },
+    /// A quota is reached.
+    #[error("{name}: Disk quota exceeded")]
+    QuotaExceeded {
+        /// The data set that has the quota, or whose users and projects have it.
+        name: String,
+    },
+    /// Refused for a reason that has a number of its own.
+    #[error("{path}: {why}")]
+    Refused {
+        /// The path asked for, or what is known of it.
+        path: String,
+        /// The reason.
+        why: Refusal,
     },
     /// A directory moved into itself, a root removed, and the like.
     #[error("{path}: {reason}")]
@@ -112,6 +124,38 @@ pub enum FsError {
     /// The pool.
     #[error(transparent)]
     Pool(#[from] PoolError),
+}
+
+/// Why something is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A name of more than 255 bytes.
+    #[error("File name too long")]
+    NameTooLong,
+    /// A name that is not UTF-8, where all have to be.
+    #[error("Invalid or incomplete multibyte or wide character")]
+    NotUtf8,
+    /// The name of an extended attribute, of more than 255 bytes.
+    #[error("Numerical result out of range")]
+    AttributeNameTooLong,
+    /// Something of one project for a directory that hands down another.
+    #[error("Invalid cross-device link: the directory is of another project")]
+    CrossProject,
+    /// The last name of something that is open, where nothing can be kept without a name.
+    #[error("Device or resource busy: it is open, and this file system has no delete queue")]
+    Busy,
+}
+
+impl FsError {
+    /// The same error; where the pool has no room, it is the file system or volume `name` that has none.
+    pub(crate) fn of_room(self, name: impl FnOnce() -> String) -> FsError {
+        match self {
+            FsError::Pool(PoolError::NoSpace { .. }) => FsError::NoSpace { name: name() },
+            FsError::Pool(PoolError::QuotaExceeded { name }) => FsError::QuotaExceeded { name },
+            other => other,
+        }
+    }
 }
 
 /// Result of the file system.

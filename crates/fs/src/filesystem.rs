@@ -173,15 +173,8 @@ impl Filesystem {
         if let Some(reason) = reason {
             return Err(FsError::ReadOnly { name: self.name(), reason: reason.clone() });
         }
-        self.pool.admit(&self.dataset, bytes).map_err(|e| match e {
-            pool::PoolError::NoSpace { .. } => {
-                FsError::NoSpace { name: self.name(), reason: "No space left on device" }
-            }
-            pool::PoolError::QuotaExceeded { name } => {
-                FsError::NoSpace { name, reason: "Disk quota exceeded" }
-            }
-            e => e.into(),
-        })
+        let admitted = self.pool.admit(&self.dataset, bytes);
+        admitted.map_err(|e| FsError::from(e).of_room(|| self.name()))
     }
 
     /// Locks an object against other changes.

@@ -13,7 +13,7 @@ use rt::sync::atomic::{AtomicUsize, Ordering};
 use rt::sync::{Arc, Mutex};
 
 use crate::attrs::{self, Attrs, mode};
-use crate::error::{FsError, Result};
+use crate::error::{FsError, Refusal, Result};
 use crate::filesystem::Filesystem;
 use crate::removed::numbers;
 
@@ -177,9 +177,8 @@ impl Filesystem {
             return Ok(false);
         }
         if self.delete_queue == 0 {
-            let reason =
-                "Device or resource busy: it is open, and this file system has no delete queue";
-            return Err(FsError::Invalid { path: format!("object {number}"), reason });
+            let (path, why) = (format!("object {number}"), Refusal::Busy);
+            return Err(FsError::Refused { path, why });
         }
         self.work_off()?;
         self.change_znode(tx, object, |znode| {

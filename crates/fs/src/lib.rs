@@ -41,7 +41,7 @@ pub use diff::{Difference, Happened, Told, diff};
 pub use digests::Algorithm;
 pub use dmu::{Left, Lent, Object};
 pub use errno::code;
-pub use error::{FsError, Result};
+pub use error::{FsError, Refusal, Result};
 pub use filesystem::Filesystem;
 pub use fixed::{Fixed, fixed};
 pub use format::znode::{Time, Znode};

@@ -9,7 +9,7 @@ use format::dirent::Dirent;
 use format::zap::Cursor;
 use format::zap::normal::normalized;
 
-use crate::error::{FsError, Result, shown};
+use crate::error::{FsError, Refusal, Result, shown};
 use crate::filesystem::Filesystem;
 use crate::mode;
 
@@ -83,17 +83,18 @@ impl Filesystem {
 
     pub(crate) fn check_name(&self, name: &[u8]) -> Result<()> {
         let bad = |reason| Err(FsError::BadName { path: shown(name), reason });
+        let refused = |why| Err(FsError::Refused { path: shown(name), why });
         if name.is_empty() || name == b"." || name == b".." {
             return bad("Invalid argument");
         }
         if name.len() > NAME_MAX {
-            return bad("File name too long");
+            return refused(Refusal::NameTooLong);
         }
         if name.contains(&b'/') || name.contains(&0) {
             return bad("Invalid argument");
         }
         if self.utf8_only && str::from_utf8(name).is_err() {
-            return bad("Invalid or incomplete multibyte or wide character");
+            return refused(Refusal::NotUtf8);
         }
         if normalized(name, self.normflags).is_none() {
             return bad("what this name is the same as is not known here");

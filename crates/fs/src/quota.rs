@@ -15,7 +15,7 @@ use pool::props::space::Owner;
 use rt::sync::Mutex;
 
 use crate::accounts::{quota_of, quota_zaps, used_key, used_object};
-use crate::error::{FsError, Result, shown};
+use crate::error::{FsError, Refusal, Result, shown};
 use crate::filesystem::Filesystem;
 
 /// Whom a change is charged to: the ids of user, group and project, as far as they pay.
@@ -53,8 +53,7 @@ pub(crate) fn inherited_project(parent: &Znode) -> Option<u64> {
 pub(crate) fn check_project(dir: &Znode, name: &[u8], object: &Znode) -> Result<()> {
     match inherited_project(dir) {
         Some(project) if project != object.project.unwrap_or(DEFAULT_PROJECT) => {
-            let reason = "Invalid cross-device link: the directory is of another project";
-            Err(FsError::Invalid { path: shown(name), reason })
+            Err(FsError::Refused { path: shown(name), why: Refusal::CrossProject })
         }
         _ => Ok(()),
     }
@@ -130,8 +129,7 @@ impl Filesystem {
         if !self.is_within(&limits, true)? {
             self.pool.sync()?;
             if !self.is_within(&limits, false)? {
-                let (name, reason) = (self.name(), "Disk quota exceeded");
-                return Err(FsError::NoSpace { name, reason });
+                return Err(FsError::QuotaExceeded { name: self.name() });
             }
         }
         Ok(())

@@ -49,6 +49,7 @@ pub fn replay_logs(pool: &Arc<Pool>) -> Result<Vec<FsError>> {
 fn advice(why: &FsError) -> &'static str {
     match why {
         FsError::NoSpace { .. }
+        | FsError::QuotaExceeded { .. }
         | FsError::Pool(PoolError::NoSpace { .. } | PoolError::QuotaExceeded { .. }) => {
             "make room for what it holds, and open the pool for writing anew"
         }

@@ -6,7 +6,7 @@
 use dmu::{Object, Zap};
 use format::master_node::{ZVOL_DATA_OBJECT, ZVOL_PROPS_OBJECT, ZVOL_SIZE};
 use format::objset::ObjsetType;
-use pool::{Dataset, Pool, PoolError};
+use pool::{Dataset, Pool};
 use rt::sync::{Arc, Mutex};
 
 use crate::error::{FsError, Result};
@@ -89,15 +89,7 @@ impl Volume {
         if let Some(reason) = reason {
             return Err(FsError::ReadOnly { name: name(), reason: reason.into() });
         }
-        self.replay_write(pool, offset, data).map_err(|e| match e {
-            FsError::Pool(PoolError::NoSpace { .. }) => {
-                FsError::NoSpace { name: name(), reason: "No space left on device" }
-            }
-            FsError::Pool(PoolError::QuotaExceeded { name }) => {
-                FsError::NoSpace { name, reason: "Disk quota exceeded" }
-            }
-            e => e,
-        })
+        self.replay_write(pool, offset, data).map_err(|e| e.of_room(name))
     }
 
     /// Gives the volume another size, in bytes. What it has beyond goes, a portion in each txg.

@@ -8,7 +8,7 @@ use format::znode::Pflags;
 use rt::sync::Arc;
 
 use crate::attrs::{self, Attrs, mode};
-use crate::error::{FsError, Result, shown};
+use crate::error::{FsError, Refusal, Result, shown};
 use crate::filesystem::Filesystem;
 use crate::locks::Locked;
 use crate::names::NAME_MAX;
@@ -42,7 +42,7 @@ fn check_attribute(name: &[u8]) -> Result<()> {
         0 => bad("Invalid argument"),
         1..=NAME_MAX if !name.contains(&0) => Ok(()),
         1..=NAME_MAX => bad("Invalid argument"),
-        _ => bad("Numerical result out of range"),
+        _ => Err(FsError::Refused { path: shown(name), why: Refusal::AttributeNameTooLong }),
     }
 }
 
@@ -267,8 +267,7 @@ impl Filesystem {
             |kind: u32| NewObject { flags: Pflags::XATTR, ..NewObject::of(kind | 0o600, who) };
         let dir = match attrs.xattr_object {
             Some(dir) if self.attrs(dir)?.size.saturating_sub(2) >= HIDDEN_MAX => {
-                let (name, reason) = (self.name(), "No space left on device");
-                return Err(FsError::NoSpace { name, reason });
+                return Err(FsError::NoSpace { name: self.name() });
             }
             Some(dir) => dir,
             None => {

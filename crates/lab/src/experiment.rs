@@ -18,7 +18,7 @@ use vdev::import::{FoundPool, Scan, scan_devices};
 use crate::drive::{Drive, SECTOR};
 use crate::faults::{Fault, Layout, Row};
 
-const POOL: &str = "lab";
+pub(crate) const POOL: &str = "lab";
 pub(crate) const DISK_BYTES: u64 = 64 << 20;
 const RECORD: usize = 32 << 10;
 const FILES: usize = 10;
@@ -37,13 +37,36 @@ fn options() -> OpenOptions {
     OpenOptions { workers: 1, host_id: 1, host_name: "lab".into(), ..OpenOptions::default() }
 }
 
-fn scan(drives: &[Arc<Drive>]) -> Scan {
-    let reader = |drive: &Arc<Drive>| (None, drive.clone() as Arc<dyn Device>);
-    scan_devices(drives.iter().map(reader).collect())
+/// What these disks say of the pools that they are of.
+pub(crate) fn scan<D: WriteDevice + 'static>(disks: &[Arc<D>]) -> Scan {
+    let reader = |disk: &Arc<D>| (None, disk.clone() as Arc<dyn Device>);
+    scan_devices(disks.iter().map(reader).collect())
 }
 
-fn found(scan: &Scan) -> Done<&FoundPool> {
+/// The pool that was found.
+pub(crate) fn found(scan: &Scan) -> Done<&FoundPool> {
     scan.pools.first().ok_or_else(|| "the pool is gone".into())
+}
+
+/// The tree of a pool that was found, over those of these disks that are in it.
+pub(crate) fn tree<D: WriteDevice + 'static>(
+    found: &FoundPool,
+    disks: &[Arc<D>],
+) -> Done<WriteTree> {
+    let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
+    for member in &found.members {
+        let name = member.candidate.device.name();
+        if let Some(disk) = disks.iter().find(|disk| disk.name() == name) {
+            devices.insert(member.guid, disk.clone());
+        }
+    }
+    WriteTree::open(&found.root, devices).map_err(told)
+}
+
+/// A leaf of a new pool.
+pub(crate) fn leaf<D: WriteDevice + 'static>(disk: &Arc<D>) -> NewLeaf {
+    let path = format!("/lab/{}", disk.name()).into_bytes();
+    NewLeaf { path, is_disk: false, device: disk.clone() }
 }
 
 /// A top-level vdev of these disks.
@@ -52,11 +75,6 @@ pub(crate) fn top<D: WriteDevice + 'static>(disks: &[Arc<D>], layout: Layout) ->
         Layout::Single => Joined::Single,
         Layout::Mirror => Joined::Mirror,
         Layout::Raidz(parity) => Joined::Raidz(parity),
-    };
-    let leaf = |disk: &Arc<D>| NewLeaf {
-        path: format!("/lab/{}", disk.name()).into_bytes(),
-        is_disk: false,
-        device: disk.clone(),
     };
     NewTop { joined, leaves: disks.iter().map(leaf).collect(), is_log: false }
 }
@@ -81,14 +99,7 @@ pub(crate) fn create(tops: Vec<NewTop>) -> Done<Arc<Pool>> {
 fn open(drives: &[Arc<Drive>]) -> Done<Arc<Pool>> {
     let scan = scan(drives);
     let found = found(&scan)?;
-    let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
-    for member in &found.members {
-        let name = member.candidate.device.name();
-        if let Some(drive) = drives.iter().find(|drive| drive.name() == name) {
-            devices.insert(member.guid, drive.clone());
-        }
-    }
-    let tree = WriteTree::open(&found.root, devices).map_err(told)?;
+    let tree = tree(found, drives)?;
     let pool = Pool::open(Devices::Writable(tree), &found.uberblocks, &options()).map_err(told)?;
     match pool.read_only_reason() {
         Some(reason) => Err(reason.into()),

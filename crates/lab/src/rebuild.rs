@@ -8,19 +8,16 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use device::spinning::Parameters;
-use device::{Device, WriteDevice};
 use format::scan::ScanFunction;
 use fs::{Filesystem, NewObject, Who, make_filesystem, mode};
-use pool::{Devices, Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, ScanAnswer, Stored};
+use pool::{Devices, Joined, NewPool, NewTop, OpenOptions, Pool, ScanAnswer, Stored};
 use rt::random::Rng;
 use rt::sync::Arc;
-use vdev::WriteTree;
-use vdev::import::scan_devices;
 
+use crate::experiment::{Done, POOL, found, leaf, scan, told, tree};
 use crate::replay::{replay, streaming};
 use crate::sparse::{Trace, What, Witness};
 
-const POOL: &str = "lab";
 const ASHIFT: u32 = 12;
 const RECORD: usize = 128 << 10;
 const FILE: usize = 64 << 20;
@@ -67,12 +64,6 @@ pub struct Rebuilt {
     pub by_model: bool,
 }
 
-type Done<T> = Result<T, String>;
-
-fn told(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
 /// As on a server of 16 GiB, whatever the machine.
 fn options() -> OpenOptions {
     let memory = Some(pool::account(4 << 30));
@@ -83,11 +74,6 @@ fn options() -> OpenOptions {
         memory,
         ..OpenOptions::default()
     }
-}
-
-fn leaf(disk: &Arc<Witness>) -> NewLeaf {
-    let path = format!("/lab/{}", disk.name()).into_bytes();
-    NewLeaf { path, is_disk: false, device: disk.clone() }
 }
 
 fn create(disks: &[Arc<Witness>], shape: &Shape) -> Done<Arc<Pool>> {
@@ -157,17 +143,9 @@ fn fill(pool: &Arc<Pool>, shape: &Shape, rng: &mut Rng) -> Done<()> {
 
 /// Opens the pool without its first disk.
 fn open(disks: &[Arc<Witness>]) -> Done<Arc<Pool>> {
-    let reader = |disk: &Arc<Witness>| (None, disk.clone() as Arc<dyn Device>);
-    let scan = scan_devices(disks[1..].iter().map(reader).collect());
-    let found = scan.pools.first().ok_or("the pool is gone")?;
-    let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
-    for member in &found.members {
-        let name = member.candidate.device.name();
-        if let Some(disk) = disks.iter().find(|disk| disk.name() == name) {
-            devices.insert(member.guid, disk.clone());
-        }
-    }
-    let tree = WriteTree::open(&found.root, devices).map_err(told)?;
+    let scan = scan(&disks[1..]);
+    let found = found(&scan)?;
+    let tree = tree(found, &disks[1..])?;
     Pool::open(Devices::Writable(tree), &found.uberblocks, &options()).map_err(told)
 }
 

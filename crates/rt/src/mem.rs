@@ -26,8 +26,8 @@ use std::time::Duration;
 
 /// How long an asker waits before it has the reclaimers called again.
 const RECLAIM_AGAIN: Duration = Duration::from_millis(20);
-/// The part of [`Class::Normal`] that is granted beyond the cap, rather than never: what nobody may wait for can fill
-/// the account for good.
+/// The most that [`Class::Normal`] can hold, divided by this, is granted even beyond the cap: memory that is taken without
+/// waiting can fill the account for good, and then nothing else would ever be granted.
 const LEAST_PART: u64 = 4;
 /// How long who is the first in line waits for that.
 const STUCK_AFTER: Duration = Duration::from_secs(1);

@@ -16,8 +16,8 @@ use crate::lacks::Lacks;
 use crate::raidz::{ASHIFTS, DISKS_MAX, Geometry};
 use crate::seen::Verdict;
 use crate::sizes::Layout;
+use device::Device;
 use device::meter::Meters;
-use device::{Device, DeviceError};
 use format::config::{VdevConfig, VdevKind};
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,8 +35,6 @@ pub enum LeafState {
     Online,
     /// No device has its label.
     Missing,
-    /// Its device could not be opened.
-    CannotOpen(DeviceError),
     /// There is a device at its path, whose labels are unreadable or another's. Its bytes are
     /// tried when all else failed, and only where a checksum decides.
     BadLabel,
@@ -297,9 +295,6 @@ impl Tree {
             leaf.flush_failures = before.flush_failures.clone();
             leaf.verdict = before.verdict.clone();
             leaf.sits_out = before.sits_out.clone();
-            if let (LeafState::Missing, LeafState::CannotOpen(_)) = (&leaf.state, &before.state) {
-                leaf.state = before.state.clone();
-            }
         }
         for (top, before) in tree.tops.iter_mut().zip(&old.tops) {
             if before.layout.is_some() {
@@ -404,16 +399,6 @@ impl Tree {
     /// The place of a leaf by its guid.
     pub fn leaf_by_guid(&self, guid: u64) -> Option<usize> {
         self.leaves.iter().position(|leaf| leaf.config.guid == guid)
-    }
-
-    /// Notes why a leaf's device could not be opened (it is then known to exist).
-    pub fn set_cannot_open(&mut self, guid: u64, error: DeviceError) {
-        if let Some(leaf) = self.leaf_by_guid(guid) {
-            let leaf = &mut self.leaves[leaf];
-            if leaf.state == LeafState::Missing {
-                leaf.state = LeafState::CannotOpen(error);
-            }
-        }
     }
 
     /// Could every block that the top-level vdev holds be read with the leaves that are online?

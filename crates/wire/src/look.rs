@@ -22,22 +22,22 @@ const LOOK: Duration = Duration::from_micros(300);
 /// Who sleeps is woken so much later, at most.
 const WAKING: Duration = Duration::from_micros(50);
 
-/// Looks at a tray for each time that others may run, which takes the system, and, where two threads share a core, from who
-/// works on what is looked for.
+/// How many times the tray is polled between two yields. A yield is a system call, and on a hyperthread it takes time from the
+/// thread that is awaited.
 const GLANCES: usize = 64;
-/// What has not come after so long is not that near: from then on it is looked for less often, so many pauses of the
-/// processor a glance.
+/// What has not come after this time is not about to come: from then on the tray is polled less often.
 const NEAR: Duration = Duration::from_micros(10);
+/// How many times the processor pauses before each of these later polls.
 const PAUSES: usize = 16;
-/// And these for each look at the socket, which does, too.
+/// How many rounds of polls there are for each look at the socket, which is a system call as well.
 const TURNS: usize = 4;
 
 /// What is known of the machine's cores by who looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cores {
-    /// There is one for each side of all connections that are in use: if both sides have the same, they should part.
+    /// Every side of every connection in use has a core: if both sides are on one, they separate.
     Enough,
-    /// There is none to be had without taking it from others: they run at once, and both sides should share one, the other's.
+    /// There are not enough cores: this side goes to the other side's core, and they yield to each other at once.
     TooFew,
     /// It is for the other side to know.
     Unknown,
@@ -198,9 +198,9 @@ impl Parting {
     }
 }
 
-/// When to go to the other side's core: where there are not enough for all, each pair is to have one, or one that works without
-/// a pause keeps another's other half from its core. The client goes, whom the system has taken to the core of who woke it, its
-/// own client's maybe; the server is woken by the client alone.
+/// When to move to the other side's core: with fewer cores than sides each pair should share one, or a busy thread would keep
+/// half of another pair off its core. The client moves, because others may have woken it, and the system may then have moved
+/// it to their core; the server is woken by its client alone.
 #[derive(Debug, Default)]
 struct Joining(Option<Instant>);
 

@@ -121,8 +121,8 @@ impl Trays {
         let length = seen.checked_sub(THERE)? as usize;
         let Some(room) = inbox.room().get_mut(..length) else { return Some(0) };
         let from = self.bytes(self.ours);
-        // SAFETY: no message is longer than BYTES, which is what the inbox has room for at most; so many there are behind
-        // the word. Should they change meanwhile, these are some bytes or others.
+        // SAFETY: the room is as long as the message, and no longer than BYTES, which is how many bytes lie behind the
+        // word. The other side may change them meanwhile; every value is a valid byte.
         unsafe { std::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), length) };
         // It may have been taken back.
         word.compare_exchange(seen, AWAY, Ordering::AcqRel, Ordering::Relaxed).ok()?;
@@ -148,7 +148,8 @@ impl Trays {
         if length > BYTES || word.load(Ordering::Acquire) != LOOKS {
             return false;
         }
-        // SAFETY: all of them fit behind the word. Nobody reads them before the word says so, but who may see anything.
+        // SAFETY: they fit behind the word. The other side reads them only after the word says that they are there, and
+        // any value that it may see before is valid.
         unsafe { copy(pieces, self.bytes(self.theirs)) };
         let there = THERE + length as u32;
         word.compare_exchange(LOOKS, there, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -170,7 +171,8 @@ impl Trays {
         if pieces.iter().map(|piece| piece.len()).sum::<usize>() > BAY {
             return false;
         }
-        // SAFETY: all of them fit into the bay. Nobody reads them before he was told, but who may see anything.
+        // SAFETY: they fit into the bay. The other side reads them only after it is told of them, and any value that it may
+        // see before is valid.
         unsafe { copy(pieces, self.bay(self.theirs)) };
         true
     }
@@ -183,7 +185,7 @@ impl Trays {
         if at.checked_add(out.len()).is_none_or(|end| end > BAY) {
             return Err(Error::other("more bytes than a bay has"));
         }
-        // SAFETY: so many there are in the bay. Should they change meanwhile, these are some bytes or others.
+        // SAFETY: the range lies in the bay. The other side may change the bytes meanwhile; every value is a valid byte.
         unsafe {
             std::ptr::copy_nonoverlapping(self.bay(self.ours).add(at), out.as_mut_ptr(), out.len());
         }

@@ -121,14 +121,6 @@ pub fn fletcher4(data: &[u8]) -> Words {
     Engine::best().sums(data, false)
 }
 
-/// Copies `from` to `to` and gives fletcher4 of it: one pass over the memory instead of two.
-///
-/// # Panics
-/// If the two have not the same length.
-pub fn fletcher4_copy(from: &[u8], to: &mut [u8]) -> Words {
-    Engine::best().copy(from, to)
-}
-
 /// Fletcher4 of two runs of words, one after the other, from the sums of each;
 /// `words_second` is the number of words of the second.
 pub fn append(first: Words, second: Words, words_second: u64) -> Words {
@@ -216,25 +208,6 @@ impl Engine {
             #[cfg(target_arch = "x86_64")]
             Engine::Avx512 => super::fletcher_x86::avx512(data, swapped),
         }
-    }
-
-    /// As [`fletcher4_copy`], with this engine.
-    ///
-    /// # Panics
-    /// If the lengths differ, or this processor cannot run this engine.
-    pub fn copy(self, from: &[u8], to: &mut [u8]) -> Words {
-        assert_eq!(from.len(), to.len(), "source and target of a copy have one length");
-        #[cfg(target_arch = "x86_64")]
-        if self == Engine::Avx512 {
-            return super::fletcher_x86::avx512_copy(from, to);
-        }
-        // Pieces that stay in the first cache while they are copied and summed.
-        let mut sums = [0; 4];
-        for (from, to) in from.chunks(8 << 10).zip(to.chunks_mut(8 << 10)) {
-            to.copy_from_slice(from);
-            sums = append(sums, self.sums(from, false), from.len() as u64 / 4);
-        }
-        sums
     }
 }
 

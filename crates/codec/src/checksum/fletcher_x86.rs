@@ -40,17 +40,6 @@ pub(super) fn avx512(data: &[u8], swapped: bool) -> Words {
     unsafe { if swapped { avx512_sums::<true>(data) } else { avx512_sums::<false>(data) } }
 }
 
-/// Copies and sums in one pass.
-///
-/// # Panics
-/// If the lengths differ, or the processor has no AVX-512F and AVX-512DQ.
-pub(super) fn avx512_copy(from: &[u8], to: &mut [u8]) -> Words {
-    assert!(has_avx512(), "the processor has AVX-512F and AVX-512DQ");
-    assert_eq!(from.len(), to.len(), "source and target of a copy have one length");
-    // SAFETY: the processor has AVX-512F and AVX-512DQ.
-    unsafe { avx512_sums_copy(from, to) }
-}
-
 /// How far ahead the summed bytes are asked for. The sums are faster than what the second cache or
 /// the memory deliver by themselves; measured, this doubles the speed from memory.
 const AHEAD: usize = 2048;
@@ -102,20 +91,6 @@ fn avx512_sums<const SWAP: bool>(data: &[u8]) -> Words {
         sums.add::<SWAP>(step);
     }
     finish_lanes(Lanes { sums: sums.lanes(), bytes: steps.len() * 64 }, data, SWAP)
-}
-
-#[target_feature(enable = "avx512f,avx512dq")]
-fn avx512_sums_copy(from: &[u8], to: &mut [u8]) -> Words {
-    let mut sums = Sums::zero();
-    let (steps, rest) = from.as_chunks::<64>();
-    let (targets, target_rest) = to.as_chunks_mut::<64>();
-    for (step, target) in steps.iter().zip(targets) {
-        ask_ahead(step);
-        sums.add::<false>(step);
-        *target = *step;
-    }
-    target_rest.copy_from_slice(rest);
-    finish_lanes(Lanes { sums: sums.lanes(), bytes: steps.len() * 64 }, from, false)
 }
 
 /// The four sums of the words with even, and of those with odd index.

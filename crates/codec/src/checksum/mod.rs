@@ -2,7 +2,7 @@
 //!
 //! One idea: [`Hasher`] takes a block in pieces (the columns of a record need not be joined to be
 //! checked) and gives the four words in the form in which a little-endian host holds them.
-//! FORMAT: docs/format, section 3.1.
+//! FORMAT: section 3.1.
 
 pub mod edonr;
 pub mod fletcher;

@@ -3,7 +3,7 @@
 //! One idea: the sizes are known from outside. The block pointer gives the logical size, which
 //! decompression must fill exactly; and a compressed block that would not save an eighth is not
 //! stored, so a compressor gives up at that bound. Nothing here allocates in proportion to what a
-//! block claims about itself. FORMAT: docs/format, sections 3.2 and 3.3.
+//! block claims about itself. FORMAT: sections 3.2 and 3.3.
 //!
 //! Each thread keeps the working memory of the compressors it has used, at most some 7 MiB; blocks
 //! or levels that need more take it for the call only.

@@ -5,7 +5,7 @@
 //! system whose right sides are the parities of what is there, added to the stored ones: the same
 //! pass over the data as generation.
 //!
-//! Columns may end early: a shorter one counts as filled with zeros. FORMAT: docs/format, 4.4.
+//! Columns may end early: a shorter one counts as filled with zeros. FORMAT: section 4.4.
 
 mod gf;
 mod scalar;

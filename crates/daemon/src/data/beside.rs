@@ -98,8 +98,8 @@ impl<'a> Beside<'a> {
         Ok(())
     }
 
-    /// Waits for the client's next request, or its end, as long as something is lent to it; what it has read is given back.
-    /// Has it asked, or gone?
+    /// Waits while anything is lent to the client: `true` once it asks again or disconnects, `false` once it has read all
+    /// that was lent, which is then given back.
     pub(super) fn wait(&mut self) -> Result<bool> {
         let mut look = LOOK;
         while let Some((_, clock)) = &self.lent {

@@ -112,7 +112,7 @@ impl Session {
     pub(super) fn room(&self) -> Result<Room<'_>> {
         let mut open = self.open.lock();
         if open.files.len() + open.coming >= HANDLES_MAX {
-            return fail(24, "Too many open files");
+            return fail(code::MFILE, "Too many open files");
         }
         open.coming += 1;
         Ok(Room(self))
@@ -121,7 +121,7 @@ impl Session {
     /// The open file of a number.
     pub(super) fn handle(&self, number: u64) -> Result<Arc<Handle>> {
         let open = self.open.lock().files.get(&number).cloned();
-        open.map_or_else(|| fail(9, "Bad file descriptor"), Ok)
+        open.map_or_else(|| fail(code::BADF, "Bad file descriptor"), Ok)
     }
 
     /// Lets go of one.
@@ -189,7 +189,10 @@ impl Sessions {
         let mut list = self.list.lock();
         list.retain(|_, session| session.strong_count() > 0);
         if list.len() >= SESSIONS_MAX {
-            return fail(24, format!("the server has {SESSIONS_MAX} clients; try again later"));
+            return fail(
+                code::MFILE,
+                format!("the server has {SESSIONS_MAX} clients; try again later"),
+            );
         }
         let mut number = [0; 16];
         number[..8].copy_from_slice(&seed_from_system().to_le_bytes());

@@ -227,8 +227,8 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Has the client to do with what it has got, on a core of its own? On ours it goes first, and asks by then. What it asks
-    /// later lies on the tray until the next look.
+    /// Is the client still busy with the answer? If it shares our core, it runs while we yield, and has asked again by
+    /// then. What it asks later stays on the tray until the next look.
     fn has_time(&mut self) -> bool {
         let Some(trays) = self.beside.as_ref().map(|beside| &beside.trays) else { return false };
         trays.look();

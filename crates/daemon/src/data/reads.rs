@@ -110,7 +110,7 @@ pub(super) fn read_all(handle: &Handle, pieces: &[(u64, u32)], supply: Supply<'_
         let (now, later) = rest.split_at_mut(*len as usize);
         let got = handle.place.fs.read(handle.place.object, *offset, now).map_err(told)?;
         if got < now.len() {
-            return fail(29, "a piece lies beyond the end of the file");
+            return fail(code::SPIPE, "a piece lies beyond the end of the file");
         }
         rest = later;
     }

@@ -15,10 +15,10 @@ use super::tree::{Parent, Place, Result, again, denied, fail, shown, told};
 
 /// Entries of one answer, at most.
 const ENTRIES_MAX: usize = 256;
-/// The place behind the entries of a directory: the file systems in it, which are counted downwards from here. No entry
-/// of a directory has a place so high.
+/// The place in a listing at which the file systems in a directory begin, after its entries. The place of each next one is one
+/// less. No entry of a directory has a place as high as these.
 const FILE_SYSTEMS: u64 = u64::MAX;
-/// Of so many, at most.
+/// How many places there are for file systems.
 const FILE_SYSTEMS_MAX: u64 = 1 << 20;
 /// How a file is opened that is put as a whole.
 const PUT: Open = Open { read: false, write: true, create: true, truncate: true, ..Open::READ };
@@ -164,7 +164,7 @@ pub(super) fn answer(
                 return fail(code::NODATA, "No data available");
             }
             let value = match Algorithm::of_attribute(&name) {
-                // What a file system has may be of other contents; this is of those that are there.
+                // A stored digest may be of older contents: this one is of those that are there now.
                 Some(algorithm) => fs.digest(*object, algorithm),
                 None => fs.xattr(*object, &name),
             };
@@ -202,12 +202,12 @@ pub(super) fn answer(
 
 fn readable(session: &Session, number: u64) -> Result<Arc<Handle>> {
     let handle = session.handle(number)?;
-    if handle.read { Ok(handle) } else { fail(9, "the file is not open for reading") }
+    if handle.read { Ok(handle) } else { fail(code::BADF, "the file is not open for reading") }
 }
 
 fn writable(session: &Session, number: u64) -> Result<Arc<Handle>> {
     let handle = session.handle(number)?;
-    if handle.write { Ok(handle) } else { fail(9, "the file is not open for writing") }
+    if handle.write { Ok(handle) } else { fail(code::BADF, "the file is not open for writing") }
 }
 
 /// The object meant, if `who` may do `want` with it; what is open was asked about when it was opened. It is kept

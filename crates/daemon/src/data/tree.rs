@@ -28,7 +28,8 @@ pub(super) fn fail<T>(errno: i32, text: impl Into<String>) -> Result<T> {
     Err(Failure { errno, text: text.into() })
 }
 
-/// Does something by names, which others may take away in the middle of it: then it looks again what they lead to.
+/// Does something by names. If others remove or rename meanwhile what the names lead to, the names are looked up again and it
+/// is tried anew.
 pub(super) fn again<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 1..ATTEMPTS {
         match attempt() {
@@ -233,7 +234,10 @@ impl Tree {
             links += 1;
             let target = found.target.unwrap_or_default();
             if links > LINKS_MAX {
-                return fail(40, format!("{}: Too many levels of symbolic links", shown(path)));
+                return fail(
+                    code::LOOP,
+                    format!("{}: Too many levels of symbolic links", shown(path)),
+                );
             }
             if target.first() == Some(&b'/') {
                 return fail(code::ACCES, format!("{}: a link leads out of the tree", shown(path)));

@@ -18,7 +18,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Few are no more than there are `cores`, each of which may have two turns for one.
+    /// Few connections are at most as many as there are `cores`; each may ask twice between two requests of this one.
     pub(super) fn on(cores: usize) -> Turns {
         Turns { few: 2 * cores as u64, last: 0, sure: 0 }
     }

@@ -420,12 +420,6 @@ impl Prop {
         matches!(self.info().access, Access::Computed | Access::Once | Access::OnceOwn)
     }
 
-    /// True if it can be given when a data set is made.
-    #[must_use]
-    pub fn is_set_at_creation(self) -> bool {
-        self.info().access != Access::Computed
-    }
-
     /// True if the property is shown right-aligned.
     #[must_use]
     pub fn is_right_aligned(self) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! In the properties' ZAP of a directory (or snapshot), `NAME` is the local value, `NAME$recvd`
 //! one that came with a stream, `NAME$inherit` says that the received one is put aside, and
-//! `NAME$iuv` is a value that older software must not see. FORMAT: docs/format, section 8.7.
+//! `NAME$iuv` is a value that older software must not see. FORMAT: section 8.7.
 
 use super::assign::{Key, Value};
 use super::dataset::{DefaultValue, Prop};

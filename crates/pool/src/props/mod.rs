@@ -4,7 +4,7 @@
 //! so that the engine, the doors and the usage texts cannot disagree about a property.
 //!
 //! A value is a number or a text, as in the properties' ZAP; words (`on`, `lz4`) are numbers
-//! there. Names with a colon are the users' own and always text. FORMAT: docs/format, section 8.7.
+//! there. Names with a colon are the users' own and always text. FORMAT: section 8.7.
 
 pub mod assign;
 pub mod dataset;

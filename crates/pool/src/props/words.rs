@@ -1,7 +1,7 @@
 //! The words that index properties take, with the numbers they are on disk.
 //!
 //! The first word of a number is the one that is shown; later ones are older spellings that are
-//! understood. FORMAT: docs/format, section 8.7.
+//! understood. FORMAT: section 8.7.
 
 /// The words of a property.
 #[derive(Debug)]

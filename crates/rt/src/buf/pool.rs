@@ -24,8 +24,8 @@ use std::time::Duration;
 const CLASS_MIN: usize = 4 << 10;
 /// The largest class, in bytes. Larger buffers are made to measure and never kept.
 const CLASS_MAX: usize = 16 << 20;
-/// Pools of an account that keep less than this cut no regions: a region stays as long as one of its buffers is in use, and
-/// where little memory is to be had the others are missed.
+/// A pool of an account cuts no regions if it may keep fewer idle bytes than this: a region stays as long as one of its buffers
+/// is in use, and where memory is scarce others need the rest of it.
 const REGIONS_LEAST: usize = 256 << 20;
 /// So many bytes of buffers are made one by one before regions are cut: a pool that is opened for a few blocks would
 /// take a huge page for each of their sizes, and filling one in takes longer than reading them.
@@ -39,8 +39,8 @@ const IDLE_PART: u64 = 2;
 const KEPT_PART: u64 = 16;
 /// And no more than so many bytes.
 const KEPT_MAX: u64 = 64 << 20;
-/// What lies idle in regions that are still needed may be more than there is a lease for, since to cut up huge pages takes
-/// longer than to wait for the rest of them: by one of so many parts of the account.
+/// An account's cap divided by this is how much more than is leased may lie idle in regions of which other buffers are in
+/// use: to split huge pages takes longer than to wait until a whole region is idle.
 const BESIDE_PART: u64 = 6;
 /// And no more than so many bytes.
 const BESIDE_MAX: u64 = 80 << 20;

@@ -45,15 +45,6 @@ macro_rules! common {
                 point();
                 self.0.compare_exchange(current, new, success, failure)
             }
-            pub fn compare_exchange_weak(
-                &self,
-                current: $value,
-                new: $value,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$value, $value> {
-                self.compare_exchange(current, new, success, failure)
-            }
             pub fn fetch_update(
                 &self,
                 set: Ordering,
