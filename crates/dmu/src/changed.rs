@@ -114,7 +114,7 @@ impl Walk<'_> {
     fn dnodes(&mut self, first: u64, bytes: &[u8]) -> Result<()> {
         let mut slot = 0;
         while slot < DNODES_PER_BLOCK {
-            let number = first + slot;
+            let number = first.saturating_add(slot);
             let at = slot as usize * DNODE_SLOT;
             let dnode = DnodePhys::parse(bytes.get(at..).unwrap_or_default());
             slot += match dnode.map_err(|source| DmuError::Format { object: number, source })? {

@@ -64,6 +64,12 @@ struct Head {
     spill: Spill,
 }
 
+impl Head {
+    fn max_block(&self) -> u64 {
+        self.dnode.max_block().min(u64::MAX - 1)
+    }
+}
+
 /// What one txg has changed.
 #[derive(Default)]
 struct Changes {
@@ -230,10 +236,10 @@ impl Object {
         state.newest.as_ref().map(|h| h.dnode.block_size()).ok_or_else(|| self.gone())
     }
 
-    /// The highest block ever written.
+    /// The highest block ever written. There is always a next number, whatever a damaged dnode says.
     pub fn max_block(&self) -> Result<u64> {
         let state = self.state.lock();
-        state.newest.as_ref().map(|h| h.dnode.max_block()).ok_or_else(|| self.gone())
+        state.newest.as_ref().map(Head::max_block).ok_or_else(|| self.gone())
     }
 
     /// The newest bonus.
@@ -400,7 +406,7 @@ impl Object {
         let _writer = self.writer.lock();
         let mut state = self.state.lock();
         let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
-        let max = head.dnode.max_block();
+        let max = head.max_block();
         if count == 0 || first > max {
             return Ok(());
         }
@@ -439,10 +445,11 @@ impl Object {
             return zero(offset, end);
         }
         if !offset.is_multiple_of(size) {
-            zero(offset, (first * size).min(end))?;
+            zero(offset, first.saturating_mul(size).min(end))?;
         }
-        if last * size < end && last >= first {
-            zero(last * size, end)?;
+        let whole = last.saturating_mul(size);
+        if whole < end && last >= first {
+            zero(whole, end)?;
         }
         self.free_blocks(tx, first, last - first)
     }

@@ -1,6 +1,6 @@
 //! How a block is checked, compressed and copied: from the properties of its data set.
 //!
-//! Source: format notes 3.1, 3.2, 3.4. Metadata is always lz4 (lzjb where lz4 is not enabled) with
+//! FORMAT: sections 3.1, 3.2, 3.4. Metadata is always lz4 (lzjb where lz4 is not enabled) with
 //! a strong checksum and one more copy, whatever the properties say.
 
 use codec::compress::ZstdLevel;

@@ -85,7 +85,7 @@ impl Root {
         mut each: impl FnMut(u64, BlkPtr) -> Result<()>,
     ) -> Result<()> {
         let mut index = first;
-        let end = first + count;
+        let end = first.saturating_add(count);
         while index < end {
             if self.levels == 1 {
                 let bp = self.blkptrs.get(index as usize).copied();
@@ -94,7 +94,7 @@ impl Root {
                 continue;
             }
             let parent = index >> self.shift;
-            let stop = ((parent + 1) << self.shift).min(end);
+            let stop = after(parent, self.shift).min(end);
             let bp = self.pointer(store, 1, parent)?;
             if bp.is_hole() {
                 for i in index..stop {
@@ -190,14 +190,19 @@ impl Root {
         data: bool,
     ) -> Result<Option<u64>> {
         let mut index = from;
+        let reach = after(self.nblkptr.saturating_sub(1), self.span_shift(0, self.levels - 1));
         while index < limit {
+            // However far away the last block is said to be, nothing leads there.
+            if index >= reach {
+                return Ok((!data).then_some(index));
+            }
             // Climb: a hole at a high level skips all below it.
             let mut skipped = None;
             for level in (1..self.levels).rev() {
                 let shift = self.span_shift(0, level);
                 let up = index.checked_shr(shift).unwrap_or(0);
                 if self.pointer(store, level, up)?.is_hole() {
-                    skipped = Some((up + 1).checked_shl(shift).unwrap_or(u64::MAX));
+                    skipped = Some(after(up, shift));
                     break;
                 }
             }
@@ -208,7 +213,7 @@ impl Root {
                 index = next.max(index + 1);
                 continue;
             }
-            let stop = (((index >> self.shift) + 1) << self.shift).min(limit);
+            let stop = after(index >> self.shift, self.shift).min(limit);
             let mut found = None;
             self.pointers(store, index, stop - index, |i, bp| {
                 if found.is_none() && bp.is_hole() != data {
@@ -223,6 +228,12 @@ impl Root {
         }
         Ok(None)
     }
+}
+
+/// The first block behind those that block `index` of a level leads to, which are `1 << shift`.
+fn after(index: u64, shift: u32) -> u64 {
+    let below = 1u64.checked_shl(shift);
+    below.and_then(|below| index.checked_add(1)?.checked_mul(below)).unwrap_or(u64::MAX)
 }
 
 /// Pointer number `index` of an indirect block; a hole beyond its end.

@@ -1,6 +1,6 @@
 //! Reading log space maps: changes of metaslabs that are logged but not flushed.
 //!
-//! On open they are replayed in memory: what each metaslab's own map lacks (format notes 9.4). How they are
+//! On open they are replayed in memory: what each metaslab's own map lacks (FORMAT: section 9.4). How they are
 //! written is in `logging`.
 
 use dmu::SpaceMap;

@@ -1,7 +1,7 @@
 //! Space maps of metaslabs: objects of the MOS that mirror the allocator (storeys meet here).
 //!
 //! Where log space maps are enabled, changes go into logs (`logging`); else straight into the maps of the
-//! metaslabs (format notes 9.4, ways D and A). A map that has grown much longer than what it holds asks for is
+//! metaslabs (FORMAT: section 9.4, ways D and A). A map that has grown much longer than what it holds asks for is
 //! written anew (condensed).
 
 use std::collections::BTreeMap;

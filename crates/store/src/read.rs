@@ -20,6 +20,9 @@ use crate::gate::{self, Gate};
 use crate::streams::Streams;
 use crate::trouble::{Trouble, Troubles};
 
+#[cfg(test)]
+mod tests;
+
 const BAD_HEADER: &str = "a gang header that does not describe its block";
 
 /// The reading side of a pool: everything that is not allowed to write uses only this.
@@ -114,6 +117,11 @@ impl Store {
     /// The pool's salt.
     pub fn salt(&self) -> Salt {
         *self.salt.read()
+    }
+
+    /// Where the tree is found that is read from.
+    pub fn present(&self) -> &Arc<Present> {
+        &self.present
     }
 
     /// The vdevs as they are now: to be asked for anew for each I/O, and kept with what it says of leaves.
@@ -316,9 +324,15 @@ impl Store {
         };
         let mut reason = String::from("it has no copy");
         let mut by_device = false;
+        let mut gathered = false;
         for dva in bp.dvas() {
+            // All of them lead to the same members, each of which has copies of its own.
+            if dva.gang && gathered {
+                continue;
+            }
             let result = if dva.gang {
-                self.read_gang(bp, dva, out, 0, trouble).and_then(|()| {
+                gathered = true;
+                self.read_gang(bp, out, 0, trouble).and_then(|()| {
                     let good = check(out);
                     good.then_some(()).ok_or_else(|| StoreError::Unreadable {
                         bp: Box::new(*bp),
@@ -385,28 +399,45 @@ impl Store {
         psize: u64,
         depth: usize,
     ) -> Result<Vec<(u64, BlkPtr)>> {
-        let mut members = Err(StoreError::BadPointer { bp: Box::new(*bp), reason: "no copy" });
-        for dva in bp.dvas() {
-            members = members
-                .or_else(|_| self.gang_members(bp, dva, psize, depth, &mut Trouble::default()));
-        }
-        members
+        self.members_noted(bp, psize, depth, &mut Trouble::default())
     }
 
-    /// Gathers a gang: the members of the header at `dva`, one after another.
+    fn members_noted(
+        &self,
+        bp: &BlkPtr,
+        psize: u64,
+        depth: usize,
+        trouble: &mut Trouble,
+    ) -> Result<Vec<(u64, BlkPtr)>> {
+        let mut why = StoreError::BadPointer { bp: Box::new(*bp), reason: "it has no copy" };
+        for dva in bp.dvas() {
+            match self.gang_members(bp, dva, psize, depth, trouble) {
+                Ok(members) => return Ok(members),
+                // What may be there later is worth waiting for, whatever the others are like.
+                Err(e) if !gate::may_pass(&why) => why = e,
+                Err(_) => {}
+            }
+            if trouble.counted.is_empty() {
+                trouble.counted.push(NOWHERE);
+            }
+        }
+        Err(why)
+    }
+
+    /// Gathers a gang, one member after another. Whichever copy of its header is good, all is below it: who tried each
+    /// would read what is `n` levels down 3^n times.
     fn read_gang(
         &self,
         bp: &BlkPtr,
-        dva: Dva,
         out: &mut [u8],
         depth: usize,
         trouble: &mut Trouble,
     ) -> Result<()> {
         let bad = || StoreError::BadPointer { bp: Box::new(*bp), reason: BAD_HEADER };
-        for (offset, member) in &self.gang_members(bp, dva, out.len() as u64, depth, trouble)? {
+        for (offset, member) in &self.members_noted(bp, out.len() as u64, depth, trouble)? {
             let part = offset_part(out, *offset, member.psize()).ok_or_else(bad)?;
             if member.is_gang() {
-                self.read_gang_member(member, part, depth + 1, trouble)?;
+                self.read_gang(member, part, depth + 1, trouble)?;
             } else {
                 self.read_copies(member, part, trouble)?;
             }
@@ -437,23 +468,6 @@ impl Store {
         })?;
         note(trouble, &tree, report);
         GangHeader::parse(&header).and_then(|h| h.members(psize)).map_err(|_| bad(BAD_HEADER))
-    }
-
-    fn read_gang_member(
-        &self,
-        bp: &BlkPtr,
-        out: &mut [u8],
-        depth: usize,
-        trouble: &mut Trouble,
-    ) -> Result<()> {
-        let mut last = None;
-        for dva in bp.dvas() {
-            match self.read_gang(bp, dva, out, depth, trouble) {
-                Ok(()) => return Ok(()),
-                Err(e) => last = Some(e),
-            }
-        }
-        Err(last.unwrap_or(StoreError::BadPointer { bp: Box::new(*bp), reason: "it has no copy" }))
     }
 }
 

@@ -11,8 +11,8 @@ use verbs::pools::{PoolReport, Vdev};
 
 use super::iostat_table::{self as table, Columns, Row};
 use super::list::stamp;
-use super::{interval, reports};
 use super::vdevs::{self, Naming};
+use super::{interval, reports};
 use crate::door::{Door, Ran, Stop, bad_letter};
 use crate::getopt::{Opt, sort};
 

@@ -18,6 +18,8 @@ use crate::error::PoolError;
 const DESTROYED: u64 = u64::MAX;
 /// Block number that stands for the spill block.
 const SPILL: u64 = u64::MAX;
+/// No object has this number, or a higher one but for those of accounts: names of files have no more bits for it.
+pub(crate) const OBJECTS_END: u64 = 1 << 48;
 /// Numbers of the objects of accounts, in the order of the walk.
 const ACCOUNTS: [(u64, usize); 3] = [
     (format::objset::PROJECTUSED_OBJECT, 2),
@@ -219,22 +221,32 @@ impl Walk<'_> {
             }
             return self.leaf(object, block, bp);
         }
+        let Some(next) = block.checked_mul(1 << dnode.pointers_shift()) else {
+            return self.beyond(object, block);
+        };
         let first = block.checked_shl(shift).unwrap_or(u64::MAX);
         let children = self.read(object, first, bp)?;
-        let first = block << dnode.pointers_shift();
         let children = children.iter().flat_map(|bytes| bytes.as_chunks::<128>().0);
-        for (index, child) in children.enumerate() {
+        // What is more than there can be has the numbers of others.
+        for (index, child) in (0..1 << dnode.pointers_shift()).zip(children) {
             if let Ok(child) = BlkPtr::read_from_bytes(child) {
-                self.block(object, dnode, level - 1, first + index as u64, &child)?;
+                self.block(object, dnode, level - 1, next.saturating_add(index), &child)?;
             }
         }
         self.take(bp);
         Ok(())
     }
 
+    /// Refuses a block of a number that none can have: it could not be told from others.
+    fn beyond(&mut self, object: u64, block: u64) -> Walked {
+        let what = format!("block {block} is beyond all that there can be");
+        self.or_over(Err(damaged(object, what))).map(|_: Option<()>| ())
+    }
+
     /// The objects in a block of dnodes.
     fn dnodes(&mut self, block: u64, bp: &BlkPtr) -> Walked {
-        let first = block.saturating_mul(DNODES_PER_BLOCK);
+        let first = block.checked_mul(DNODES_PER_BLOCK).filter(|first| *first < OBJECTS_END);
+        let Some(first) = first else { return self.beyond(0, block) };
         let Some(bytes) = self.read(0, block, bp)? else { return Ok(()) };
         let mut slot = 0;
         while slot < DNODES_PER_BLOCK {

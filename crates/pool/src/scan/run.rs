@@ -125,9 +125,7 @@ impl Pool {
         }
         let (lacking, now) = (self.lacking_leaves(), rt::time::now());
         let state = self.scan.state.lock();
-        lacking
-            .iter()
-            .any(|leaf| !state.given_up.contains(leaf) && !state.is_refusing(leaf.0, now))
+        lacking.iter().any(|leaf| !state.given_up.contains(leaf) && !state.is_refusing(leaf.0, now))
     }
 
     fn is_scan_paused(&self) -> bool {

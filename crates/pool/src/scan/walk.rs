@@ -12,6 +12,8 @@ use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
 use store::{Hold, Store};
 use zerocopy::FromBytes;
 
+use crate::dsl::tree::OBJECTS_END;
+
 /// Number of an object's spill block in bookmarks.
 pub(crate) const SPILL: u64 = u64::MAX;
 
@@ -67,6 +69,7 @@ pub(crate) struct Walk<'a> {
 /// An object while its blocks are walked.
 #[derive(Clone, Copy)]
 struct Object<'d> {
+    /// 0 of the meta dnode alone: what a block of dnodes has in that place is no object.
     number: u64,
     dnode: &'d DnodePhys,
 }
@@ -81,9 +84,25 @@ impl Object<'_> {
     fn leads_on(self, level: u8) -> bool {
         level > 0 || self.number == 0
     }
+
+    /// Number of the first block below a block of it, or of the first object in one of dnodes. `None`: no block has such
+    /// a number.
+    fn first_below(self, level: u8, number: u64) -> Option<u64> {
+        match level {
+            0 => number.checked_mul(DNODES_PER_BLOCK).filter(|first| *first < OBJECTS_END),
+            _ => number.checked_mul(1 << self.dnode.pointers_shift()),
+        }
+    }
 }
 
-/// The dnodes in a block of them, each with its slot. What cannot be a dnode leads nowhere.
+/// The objects in a block of dnodes whose first slot has this number. What cannot be a dnode leads nowhere, nor does
+/// one in the place of object 0: it would be walked as if it were the meta dnode, and lead to itself.
+fn objects_in(first: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, DnodePhys)> {
+    let objects = dnodes_in(bytes).map(move |(slot, dnode)| (first.saturating_add(slot), dnode));
+    objects.filter(|(number, _)| *number != 0)
+}
+
+/// The dnodes in a block of them, each with its slot.
 fn dnodes_in(bytes: &[u8]) -> impl Iterator<Item = (u64, DnodePhys)> {
     let mut slot = 0;
     std::iter::from_fn(move || {
@@ -177,11 +196,13 @@ impl Walk<'_> {
         }
         let flow = if bp.level() != level || !object.leads_on(level) {
             Flow::Go
-        } else if let Some(bytes) = self.bytes_with(bp, ahead) {
+        } else if let Some(first) = object.first_below(level, number)
+            && let Some(bytes) = self.bytes_with(bp, ahead)
+        {
             if level > 0 {
-                self.pointers(object, &bytes, (level, number))
+                self.pointers(object, &bytes, (level - 1, first))
             } else {
-                self.dnodes(object, &bytes, number)
+                self.dnodes(object, &bytes, first)
             }
         } else if self.hold.is_broken() {
             Flow::Stop
@@ -195,11 +216,11 @@ impl Walk<'_> {
         flow
     }
 
-    fn pointers(&mut self, object: Object<'_>, bytes: &[u8], (level, number): (u8, u64)) -> Flow {
-        let level = level - 1;
-        let first = number.checked_shl(object.dnode.pointers_shift()).unwrap_or(0);
+    /// The blocks that a block of pointers leads to, whose level is this one, from this number on.
+    fn pointers(&mut self, object: Object<'_>, bytes: &[u8], (level, first): (u8, u64)) -> Flow {
         let children = || {
-            let each = (0..).zip(bytes.as_chunks::<128>().0);
+            // What is more than there can be has the numbers of others.
+            let each = (0..1 << object.dnode.pointers_shift()).zip(bytes.as_chunks::<128>().0);
             each.filter_map(|(index, child)| {
                 Some((first.saturating_add(index), BlkPtr::read_from_bytes(child).ok()?))
             })
@@ -217,12 +238,12 @@ impl Walk<'_> {
         Flow::Go
     }
 
-    fn dnodes(&mut self, object: Object<'_>, bytes: &[u8], number: u64) -> Flow {
+    /// The objects in a block of dnodes, whose first one has this number.
+    fn dnodes(&mut self, object: Object<'_>, bytes: &[u8], first: u64) -> Flow {
         if object.dnode.kind() != ObjectType::DNODE || bytes.len() > DNODE_BLOCK {
             return Flow::Go;
         }
-        let first = number.saturating_mul(DNODES_PER_BLOCK);
-        let each = || dnodes_in(bytes).map(|(slot, dnode)| (first.saturating_add(slot), dnode));
+        let each = || objects_in(first, bytes);
         let mut ahead = Ahead::default();
         if self.store.is_on_disks() {
             for (number, dnode) in each() {

@@ -1,7 +1,7 @@
 //! The data sets of an open pool, each directory read once, with every property computed.
 //!
 //! Facts come from the directory, the data set and its object set; what users set comes from the
-//! directories above it, the nearest first. FORMAT: docs/format, sections 8.1 to 8.7.
+//! directories above it, the nearest first. FORMAT: sections 8.1 to 8.7.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ type Result<T> = std::result::Result<T, PoolError>;
 pub(crate) struct Dir {
     pub(crate) name: String,
     parent: Option<Arc<Dir>>,
-    object: u64,
+    pub(crate) object: u64,
     pub(crate) phys: DslDirPhys,
     /// Properties in the order of their ZAP, which is the order in which they are listed.
     props: Vec<(String, Value)>,

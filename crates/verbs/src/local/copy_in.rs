@@ -2,10 +2,12 @@
 //! attributes, where cp would put them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::vec::IntoIter;
 
 use fs::{Filesystem, FsError, NewObject, Volume, Who, mode};
 use rustix::fs::SeekFrom;
@@ -23,9 +25,20 @@ struct CopyIn<'a> {
     recursive: bool,
     /// Objects of files with several names, by device and inode of the host.
     linked: BTreeMap<(u64, u64), u64>,
+    /// Directories whose entries are being copied, each in the one before: no level costs any of the stack.
+    way: Vec<Entered>,
     copied: Copied,
     errors: Vec<Error>,
     buf: Vec<u8>,
+}
+
+/// A directory whose entries are being copied.
+struct Entered {
+    from: PathBuf,
+    number: u64,
+    /// What it is on the host; `None`: only what is in it was asked for.
+    meta: Option<Metadata>,
+    names: IntoIter<OsString>,
 }
 
 pub(super) fn put(here: &Here, request: &Put) -> Result<(Copied, Vec<Error>)> {
@@ -50,6 +63,7 @@ pub(super) fn put(here: &Here, request: &Put) -> Result<(Copied, Vec<Error>)> {
         fs,
         recursive: request.recursive,
         linked: BTreeMap::new(),
+        way: Vec::new(),
         copied: Copied::default(),
         errors: Vec::new(),
         buf: vec![0; CHUNK],
@@ -60,10 +74,11 @@ pub(super) fn put(here: &Here, request: &Put) -> Result<(Copied, Vec<Error>)> {
             None => fs.resolve_parent(&request.to.path).map_err(fail)?,
         };
         if name.is_empty() {
-            copy.children(from, dir);
+            copy.children(from, dir, None);
         } else {
             copy.entry(from, dir, name);
         }
+        copy.all_below();
     }
     let copied = std::mem::take(&mut copy.copied);
     let errors = std::mem::take(&mut copy.errors);
@@ -107,20 +122,39 @@ fn put_volume(session: Session, volume: Volume, request: &Put) -> Result<(Copied
 }
 
 impl CopyIn<'_> {
+    /// Copies what is in the directories that were come to, and below.
+    fn all_below(&mut self) {
+        while let Some(last) = self.way.last_mut() {
+            if let Some(name) = last.names.next() {
+                let (from, dir) = (last.from.join(&name), last.number);
+                self.entry(&from, dir, name.as_bytes());
+            } else if let Some(Entered { from, number, meta: Some(meta), .. }) = self.way.pop()
+                && let Err(failed) = self.finish(&from, number, &meta)
+            {
+                self.failed(&from, failed);
+            }
+        }
+    }
+
+    /// Copies an entry; of a directory what is in it comes next.
     fn entry(&mut self, from: &Path, dir: u64, name: &[u8]) {
         if let Err(failed) = self.try_entry(from, dir, name) {
-            let place = from.to_string_lossy().into_owned();
-            self.errors.push(match failed {
-                Failed::Host(e) => {
-                    Error::cannot(Doing::File("read", place), Why::Host(without_code(&e)))
-                }
-                Failed::Fs(e) => fs_error("store", &place, e),
-                Failed::Directory => {
-                    let why = Why::NotDone("it is a directory (-r not given)".into());
-                    Error::cannot(Doing::File("store", place), why)
-                }
-            });
+            self.failed(from, failed);
         }
+    }
+
+    fn failed(&mut self, from: &Path, failed: Failed) {
+        let place = from.to_string_lossy().into_owned();
+        self.errors.push(match failed {
+            Failed::Host(e) => {
+                Error::cannot(Doing::File("read", place), Why::Host(without_code(&e)))
+            }
+            Failed::Fs(e) => fs_error("store", &place, e),
+            Failed::Directory => {
+                let why = Why::NotDone("it is a directory (-r not given)".into());
+                Error::cannot(Doing::File("store", place), why)
+            }
+        });
     }
 
     fn try_entry(&mut self, from: &Path, dir: u64, name: &[u8]) -> std::result::Result<(), Failed> {
@@ -161,8 +195,19 @@ impl CopyIn<'_> {
         if meta.is_file() {
             self.contents(from, number, meta.len())?;
         } else if meta.is_dir() {
-            self.children(from, number);
+            self.children(from, number, Some(meta));
+            return Ok(());
         }
+        self.finish(from, number, &meta)
+    }
+
+    /// Attributes, owner, mode and times of what was made.
+    fn finish(
+        &mut self,
+        from: &Path,
+        number: u64,
+        meta: &Metadata,
+    ) -> std::result::Result<(), Failed> {
         self.xattrs(from, number)?;
         self.fs.change_attrs(number, |attrs| {
             attrs.set_mode(meta.mode());
@@ -194,20 +239,15 @@ impl CopyIn<'_> {
         Ok(self.fs.create(dir, name, &new)?)
     }
 
-    fn children(&mut self, from: &Path, dir: u64) {
-        let entries = match std::fs::read_dir(from) {
-            Ok(entries) => entries,
-            Err(e) => {
-                let doing = Doing::File("read", from.to_string_lossy().into_owned());
-                self.errors.push(Error::cannot(doing, Why::Host(without_code(&e))));
-                return;
-            }
-        };
-        let mut names: Vec<_> = entries.filter_map(|e| e.ok().map(|e| e.file_name())).collect();
-        names.sort();
-        for name in names {
-            self.entry(&from.join(&name), dir, name.as_bytes());
+    /// What is in a directory comes next, and then what `meta` says of it.
+    fn children(&mut self, from: &Path, number: u64, meta: Option<Metadata>) {
+        let mut names = Vec::new();
+        match std::fs::read_dir(from) {
+            Ok(entries) => names.extend(entries.filter_map(|e| e.ok().map(|e| e.file_name()))),
+            Err(e) => self.failed(from, e.into()),
         }
+        names.sort();
+        self.way.push(Entered { from: from.into(), number, meta, names: names.into_iter() });
     }
 
     /// The data of a file; what is a hole on the host stays one.

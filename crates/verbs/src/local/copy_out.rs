@@ -7,13 +7,14 @@ use std::fs::{File, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
+use std::vec::IntoIter;
 
-use fs::{Attrs, Filesystem, FsError, Remains, Volume, mode};
+use fs::{Attrs, DirEntry, Filesystem, FsError, Remains, Volume, mode};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
 use super::Here;
 use super::copying::{CHUNK, Failed};
-use super::files::{Holder, fs_error, open_holder, shown, volume_name};
+use super::files::{Holder, fs_error, met_before, open_holder, shown, volume_name};
 use super::salvage::salvage_file;
 use crate::files::{Copied, Get, Lost};
 use crate::{Doing, Error, Result, Why};
@@ -28,13 +29,24 @@ struct CopyOut<'a> {
     salvage: bool,
     /// It is below the first directory.
     deep: bool,
-    /// Objects that were come upon, when something is salvaged.
+    /// Directories that were come upon; all objects, when something is salvaged.
     met: BTreeSet<u64>,
+    /// Directories whose entries are being copied, each in the one before: no level costs any of the stack.
+    way: Vec<Entered>,
     /// Where an object with several names was put first.
     linked: BTreeMap<u64, PathBuf>,
     copied: Copied,
     errors: Vec<Error>,
     buf: Vec<u8>,
+}
+
+/// A directory whose entries are being copied.
+struct Entered {
+    number: u64,
+    attrs: Attrs,
+    place: String,
+    to: PathBuf,
+    entries: IntoIter<DirEntry>,
 }
 
 pub(super) fn get(here: &Here, request: &Get) -> Result<(Copied, Vec<Error>)> {
@@ -87,12 +99,13 @@ pub(super) fn get(here: &Here, request: &Get) -> Result<(Copied, Vec<Error>)> {
             salvage: request.salvage,
             deep: false,
             met: BTreeSet::new(),
+            way: Vec::new(),
             linked: BTreeMap::new(),
             copied: Copied::default(),
             errors: Vec::new(),
             buf: vec![0; CHUNK],
         };
-        copy.entry(number, &shown(place), &to);
+        copy.tree(number, &shown(place), &to);
         if request.salvage && request.recursive && last.is_none() {
             copy.unnamed(&shown(place), &to);
         }
@@ -105,6 +118,31 @@ pub(super) fn get(here: &Here, request: &Get) -> Result<(Copied, Vec<Error>)> {
 }
 
 impl CopyOut<'_> {
+    /// Copies an object with all that is below it.
+    fn tree(&mut self, number: u64, place: &str, to: &Path) {
+        self.entry(number, place, to);
+        while let Some(last) = self.way.last_mut() {
+            let Some(entry) = last.entries.next() else {
+                let Some(Entered { number, attrs, place, to, .. }) = self.way.pop() else { break };
+                if let Err(failed) = self.finish(number, &attrs, &to) {
+                    self.errors.push(failed.told(&place, &to));
+                }
+                continue;
+            };
+            let name = String::from_utf8_lossy(&entry.name);
+            let below = format!("{}/{name}", last.place.trim_end_matches('/'));
+            let to = last.to.join(OsStr::from_bytes(&entry.name));
+            if !entry.is_safe() {
+                let reason = "the directory was tampered with: this is no name";
+                let error = FsError::BadName { path: name.into_owned(), reason };
+                self.errors.push(fs_error("fetch", &below, error));
+                continue;
+            }
+            self.entry(entry.object, &below, &to);
+        }
+    }
+
+    /// Copies an object; of a directory the entries come next.
     fn entry(&mut self, number: u64, place: &str, to: &Path) {
         if let Err(failed) = self.try_entry(number, place, to) {
             self.errors.push(failed.told(place, to));
@@ -124,11 +162,8 @@ impl CopyOut<'_> {
             if let Err(failed) = made.map_err(Failed::from) {
                 return self.errors.push(failed.told(place, &into));
             }
-            self.entry(
-                number,
-                &format!("{place}<object {number}>"),
-                &into.join(number.to_string()),
-            );
+            let place = format!("{place}<object {number}>");
+            self.tree(number, &place, &into.join(number.to_string()));
         }
     }
 
@@ -139,9 +174,8 @@ impl CopyOut<'_> {
         to: &Path,
     ) -> std::result::Result<(), Failed> {
         let (object, attrs) = self.fs.open_object(number)?;
-        if self.salvage && !self.met.insert(number) && attrs.is_dir() {
-            // Only damage, or malice, has a directory twice.
-            return Ok(());
+        if (self.salvage || attrs.is_dir()) && !self.met.insert(number) && attrs.is_dir() {
+            return if self.salvage { Ok(()) } else { Err(met_before().into()) };
         }
         if attrs.is_dir() {
             if !self.recursive {
@@ -160,18 +194,9 @@ impl CopyOut<'_> {
                 entries => entries?,
             };
             entries.sort_by(|a, b| a.name.cmp(&b.name));
-            for entry in entries {
-                let name = String::from_utf8_lossy(&entry.name);
-                let below = format!("{}/{name}", place.trim_end_matches('/'));
-                if !entry.is_safe() {
-                    let reason = "the directory was tampered with: this is no name";
-                    let error = FsError::BadName { path: name.into_owned(), reason };
-                    self.errors.push(fs_error("fetch", &below, error));
-                    continue;
-                }
-                self.entry(entry.object, &below, &to.join(OsStr::from_bytes(&entry.name)));
-            }
-            return self.finish(number, &attrs, to);
+            let (place, to) = (place.to_owned(), to.to_owned());
+            self.way.push(Entered { number, attrs, place, to, entries: entries.into_iter() });
+            return Ok(());
         }
         if let Some(first) = self.linked.get(&number) {
             replace(to)?;

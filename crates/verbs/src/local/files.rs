@@ -1,5 +1,6 @@
-//! `ls cat mkdir mv rm`: files in data sets, by path.
+//! `ls cat mkdir mv`: files in data sets, by path.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use fs::{Attrs, DirEntry, Filesystem, FsError, NewObject, Replay, Volume, Who, m
 
 use super::Here;
 use super::session::{For, Session, open, pool_error};
-use crate::files::{Cat, FileKind, FileReport, List, Listed, Mkdir, Move, Place, Remove, Time};
+use crate::files::{Cat, FileKind, FileReport, List, Listed, Mkdir, Move, Place, Time};
 use crate::{Doing, Error, Result, Why};
 
 /// Bytes of one read.
@@ -34,7 +35,8 @@ pub(super) fn fs_error(what: &'static str, name: &str, error: FsError) -> Error 
         FsError::IsADirectory { .. } => Why::IsDirectory,
         FsError::NotEmpty { .. } => Why::NotEmpty,
         FsError::ReadOnly { reason, .. } => Why::ReadOnly(reason),
-        FsError::NoSpace { reason, .. } if reason.starts_with("Disk quota") => Why::Quota,
+        FsError::QuotaExceeded { .. } => Why::Quota,
+        FsError::Refused { why, .. } => Why::NotDone(why.to_string()),
         FsError::NoSpace { .. } => Why::Host("No space left on device".into()),
         FsError::Pool(error) => return pool_error(doing, error),
         FsError::BadName { reason, .. } | FsError::Invalid { reason, .. } => {
@@ -44,6 +46,13 @@ pub(super) fn fs_error(what: &'static str, name: &str, error: FsError) -> Error 
         other => Why::NotDone(other.to_string()),
     };
     Error::cannot(doing, why)
+}
+
+/// Why a walk leaves out a directory that it comes to once more. Only damage, or malice, has it there, or somebody who
+/// moves it meanwhile.
+pub(super) fn met_before() -> FsError {
+    let reason = "it was met before: it has two names, or is below itself";
+    FsError::Invalid { path: String::new(), reason }
 }
 
 /// What a place is in, open for reading.
@@ -247,7 +256,12 @@ fn list_place(
         return Ok(());
     }
     let mut stack = vec![(place.text(), number)];
+    let mut met = BTreeSet::new();
     while let Some((path, dir)) = stack.pop() {
+        if !met.insert(dir) {
+            errors.push(fs_error("access", &String::from_utf8_lossy(&path), met_before()));
+            continue;
+        }
         match list_dir(fs, (&path, dir), each, errors) {
             Ok(dirs) if request.recursive => {
                 stack.extend(dirs.into_iter().rev().map(|e| (join(&path, &e.name), e.object)));
@@ -347,19 +361,18 @@ fn me() -> Who {
 }
 
 /// Changes places one after another, each in its own session.
-fn on_each(
+pub(super) fn on_each(
     here: &Here,
     places: &[Place],
     dirs: &[PathBuf],
-    what: &'static str,
-    mut change: impl FnMut(&Filesystem, &Place) -> std::result::Result<(), FsError>,
+    mut change: impl FnMut(&Filesystem, &Place) -> Result<()>,
 ) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
     for place in places {
         match open_place(here, place, dirs, For::Writing) {
             Ok(opened) => {
                 if let Err(e) = change(&opened.fs, place) {
-                    errors.push(fs_error(what, &shown(place), e));
+                    errors.push(e);
                 }
                 opened.close(place)?;
             }
@@ -389,33 +402,9 @@ pub(super) fn mkdir(here: &Here, request: &Mkdir) -> Result<Vec<Error>> {
         }
         Ok(())
     };
-    on_each(here, &request.places, &request.dirs, "create directory", make)
-}
-
-/// Removes what stands below a directory, and then it.
-fn remove_tree(fs: &Filesystem, dir: u64, name: &[u8]) -> std::result::Result<(), FsError> {
-    let found = fs.lookup(dir, name)?;
-    let found = found.ok_or_else(|| FsError::NotFound { path: String::new() })?;
-    if found.kind != mode::DIR {
-        return fs.unlink(dir, name);
-    }
-    for entry in fs.read_dir(found.object)? {
-        remove_tree(fs, found.object, &entry.name)?;
-    }
-    fs.rmdir(dir, name)
-}
-
-pub(super) fn remove(here: &Here, request: &Remove) -> Result<Vec<Error>> {
-    let take = |fs: &Filesystem, place: &Place| {
-        let gone = fs.resolve_parent(&place.path).and_then(|(dir, name)| {
-            if request.recursive { remove_tree(fs, dir, name) } else { fs.unlink(dir, name) }
-        });
-        match gone {
-            Err(FsError::NotFound { .. }) if request.force => Ok(()),
-            other => other,
-        }
-    };
-    on_each(here, &request.places, &request.dirs, "remove", take)
+    on_each(here, &request.places, &request.dirs, |fs, place| {
+        make(fs, place).map_err(|e| fs_error("create directory", &shown(place), e))
+    })
 }
 
 pub(super) fn rename(here: &Here, request: &Move) -> Result<Vec<Error>> {

@@ -31,6 +31,7 @@ mod placing;
 mod pool_props;
 mod properties;
 mod query;
+mod remove;
 mod rescue;
 mod roots;
 mod salvage;
@@ -486,7 +487,7 @@ impl Engine for Local {
     }
 
     fn remove(&mut self, request: &Remove) -> Result<Vec<Error>> {
-        files::remove(&self.here, request)
+        remove::remove(&self.here, request)
     }
 
     fn mount(&mut self, request: &mounts::Mount, tell: &mut dyn FnMut(mounts::News)) -> Result<()> {

@@ -1,5 +1,7 @@
 //! `zfs list` and `zfs get`: which data sets, and what of them.
 
+use std::collections::BTreeSet;
+
 use pool::props::{Key, Kind, Kinds, Prop, Source};
 
 use super::catalogue::{Catalogue, Dir, Entry};
@@ -52,6 +54,14 @@ fn collect(
     Ok(())
 }
 
+/// Directories below a data set.
+struct Below {
+    /// Those that come next, each with the levels below it.
+    stack: Vec<(Arc<Dir>, usize)>,
+    /// Those that were found: only a damaged pool has one twice, which may be below itself.
+    met: BTreeSet<u64>,
+}
+
 /// Reports what is below a data set: its snapshots and bookmarks, then its children and what is
 /// below those. What cannot be read is said, and the rest goes on.
 fn below(
@@ -61,9 +71,9 @@ fn below(
     query: &Query,
     report: &mut QueryReport,
 ) {
-    let mut stack: Vec<(Arc<Dir>, usize)> = Vec::new();
-    inside(catalogue, head, depth, query, report, &mut stack);
-    while let Some((dir, left)) = stack.pop() {
+    let mut below = Below { stack: Vec::new(), met: BTreeSet::from([head.dir.object]) };
+    inside(catalogue, head, depth, query, report, &mut below);
+    while let Some((dir, left)) = below.stack.pop() {
         let fail = |error| pool_error(Doing::Open(dir.name.clone()), error);
         let entry = match catalogue.head(&dir) {
             Ok(Some(entry)) => entry,
@@ -83,7 +93,7 @@ fn below(
             }
         }
         if left > 0 {
-            inside(catalogue, &entry, left, query, report, &mut stack);
+            inside(catalogue, &entry, left, query, report, &mut below);
         }
     }
 }
@@ -101,7 +111,7 @@ fn inside(
     left: usize,
     query: &Query,
     report: &mut QueryReport,
-    stack: &mut Vec<(Arc<Dir>, usize)>,
+    below: &mut Below,
 ) {
     let name = &head.found.name;
     let mut attempt = || -> std::result::Result<(), pool::PoolError> {
@@ -115,9 +125,17 @@ fn inside(
         for entry in entries {
             report.datasets.push(tell(catalogue, &entry, query)?);
         }
-        let children = catalogue.children(&head.dir)?;
-        stack.extend(children.into_iter().rev().map(|child| (child, left - 1)));
-        Ok(())
+        let (mut again, mut new) = (None, Vec::new());
+        for child in catalogue.children(&head.dir)? {
+            match below.met.insert(child.object) {
+                true => new.push((child, left - 1)),
+                false => again = Some(child.object),
+            }
+        }
+        below.stack.extend(new.into_iter().rev());
+        let Some(again) = again else { return Ok(()) };
+        let detail = format!("object {again} is a child of {name}, and was met before");
+        Err(pool::PoolError::Damaged { what: "DSL directory", detail })
     };
     if let Err(error) = attempt()
         && !is_gone(catalogue, name)

@@ -136,7 +136,6 @@ fn state(state: &LeafState) -> &'static str {
     match state {
         LeafState::Online => "online",
         LeafState::Missing => "missing",
-        LeafState::CannotOpen(_) => "cannot be opened",
         LeafState::BadLabel => "bad label",
         LeafState::Retired => "retired",
     }
