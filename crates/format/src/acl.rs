@@ -113,6 +113,17 @@ pub fn decode(bytes: &[u8], count: u64) -> Result<Vec<Ace>> {
     (0..count).map(|_| Ace::decode(&mut reader)).collect()
 }
 
+/// How many entries there are in the value of the attribute `DACL_ACES`.
+pub fn count(bytes: &[u8]) -> Result<u64> {
+    let mut reader = Reader::new("ACL", bytes);
+    let mut count = 0;
+    while reader.left() > 0 {
+        Ace::decode(&mut reader)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
 /// The value of the attribute `DACL_ACES`.
 ///
 /// An entry must have an id and object types exactly if its kind and flags say so.
@@ -326,6 +337,8 @@ mod tests {
         let bytes = encode(&aces).unwrap();
         assert_eq!(bytes.len(), 16 + 48 + 16 + 16);
         assert_eq!(decode(&bytes, 4).unwrap(), aces);
+        assert_eq!((count(&bytes), count(&[])), (Ok(4), Ok(0)));
+        assert!(count(&bytes[..bytes.len() - 8]).is_err());
         assert!(decode(&bytes, 5).is_err());
         assert!(decode(&bytes, u64::MAX).is_err());
         user.fuid = None;

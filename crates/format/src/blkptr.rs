@@ -2,7 +2,7 @@
 //!
 //! A block pointer is 16 words. Words 0-5 are up to three DVAs, 6 the properties, 9 the physical
 //! birth, 10 the birth, 11 the fill, 12-15 the checksum; an *embedded* pointer keeps up to 112
-//! bytes of data in all words but 6 and 10. FORMAT: docs/format, section 2.
+//! bytes of data in all words but 6 and 10. FORMAT: section 2.
 
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

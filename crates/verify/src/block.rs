@@ -21,6 +21,8 @@ use vdev::{Fault, FaultKind, ReadScratch, Tree};
 const PULSE: Duration = Duration::from_millis(200);
 /// Bytes of blocks that are kept for readers of metadata.
 const CACHE_BYTES_MAX: usize = 16 << 20;
+/// Bytes of lists that are read, however small the pool.
+const LISTS_MIN: u64 = 16 << 20;
 
 /// Space that a block occupies: top-level vdev, offset, bytes.
 pub(crate) type Segment = (u32, u64, u64);
@@ -81,6 +83,8 @@ pub(crate) struct Blocks<'a> {
     cached: usize,
     /// Buffers for copies after the first good one, and for stored bytes.
     spare: Vec<Vec<u8>>,
+    /// Bytes of lists of blocks and of space maps that may still be read.
+    lists: u64,
 }
 
 impl<'a> Blocks<'a> {
@@ -96,6 +100,7 @@ impl<'a> Blocks<'a> {
             cache: BTreeMap::new(),
             cached: 0,
             spare: Vec::new(),
+            lists: LISTS_MIN,
         }
     }
 
@@ -121,13 +126,27 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Before anything is read: is it still wanted?
-    fn pulse(&mut self) -> Result<(), String> {
+    /// Before anything is read or done that may take long: is it still wanted?
+    pub(crate) fn pulse(&mut self) -> Result<(), String> {
         let is_due = |waiting: &Waiting<'_>| waiting.told.elapsed() >= PULSE;
         if self.waiting.as_ref().is_some_and(is_due) {
             self.tell();
         }
         if self.is_over { Err("nobody waits for the judgement any more".into()) } else { Ok(()) }
+    }
+
+    /// The walk has seen so many bytes that a list can have: twice that may be read. Each list is read
+    /// once, but hostile ones may be listed often.
+    pub(crate) fn let_lists_have(&mut self, bytes: u64) {
+        self.lists = self.lists.saturating_add(bytes.saturating_mul(2));
+    }
+
+    /// Before a part of a list is read.
+    pub(crate) fn list_part(&mut self, bytes: u64) -> Result<(), String> {
+        let left = self.lists.checked_sub(bytes);
+        self.lists =
+            left.ok_or("its entries and those of other lists are more than the MOS has")?;
+        Ok(())
     }
 
     pub(crate) fn tree(&self) -> &'a Tree {
@@ -483,8 +502,8 @@ impl<'a> Blocks<'a> {
                 let found = self.gang_header(bp, dva, Some(audit));
                 header = header.or(found);
             }
-            for member in header?.pointers.iter().filter(|member| member.has_space()) {
-                self.add_segments(member, audit, depth + 1)?;
+            for (_, member) in header?.members(bp.psize()).map_err(|e| e.to_string())? {
+                self.add_segments(&member, audit, depth + 1)?;
             }
             return Ok(());
         }

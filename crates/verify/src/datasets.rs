@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Nesting of data sets that is followed; names are far shorter than this.
 const DEPTH_MAX: usize = 256;
-/// Data sets and snapshots that are believed: what is kept of each takes less than 1 KiB.
-const DATASETS_MAX: usize = 64 << 10;
+/// Longest name that is believed, in bytes; OpenZFS has names of 255.
+const NAME_MAX: usize = 1 << 9;
 
 /// A data set or snapshot.
 #[derive(Clone, Debug)]
@@ -49,7 +49,9 @@ impl Dataset {
     /// The txg until which what was born is its previous snapshot's.
     pub(crate) fn shared_until(&self, all: &Datasets) -> u64 {
         let prev = self.prev.and_then(|place| all.list.get(place));
-        prev.map_or(0, |prev| prev.phys.bp.birth())
+        // Of one that was left out only this one tells.
+        let said = if all.beyond { self.phys.prev_snap_txg.get() } else { 0 };
+        prev.map_or(said, |prev| prev.phys.bp.birth())
     }
 }
 
@@ -80,6 +82,8 @@ pub(crate) struct Datasets {
     pub list: Vec<Dataset>,
     /// What could not be read, and what it is that is unknown therefore.
     pub unread: Vec<String>,
+    /// There are more than were asked for: what hangs together with the others is unknown.
+    pub beyond: bool,
     /// Places of data sets by their objects.
     by_object: BTreeMap<u64, usize>,
 }
@@ -112,8 +116,13 @@ impl Datasets {
         out
     }
 
-    /// Walks all directories below the root.
-    pub(crate) fn list(blocks: &mut Blocks<'_>, mos: &Mos, pool: &str) -> Datasets {
+    /// Directories, data sets and snapshots that are known by now.
+    fn len(&self) -> usize {
+        self.list.len() + self.dirs.len()
+    }
+
+    /// Walks the directories below the root, until there are `max` of them, data sets and snapshots.
+    pub(crate) fn list(blocks: &mut Blocks<'_>, mos: &Mos, pool: &str, max: usize) -> Datasets {
         let mut all = Datasets::default();
         let Some(root) = mos.find("root_dataset") else {
             all.unread.push("the MOS directory has no root data set".into());
@@ -122,8 +131,13 @@ impl Datasets {
         let mut seen = BTreeSet::new();
         let mut todo = vec![(root, pool.to_owned(), 0, None)];
         while let Some((object, name, depth, parent)) = todo.pop() {
-            if depth > DEPTH_MAX || all.list.len() + all.dirs.len() > DATASETS_MAX {
-                all.unread.push(format!("{name}: too many or too deep"));
+            if all.len() + todo.len() >= max {
+                all.beyond = true;
+                break;
+            }
+            if depth > DEPTH_MAX || name.len() > NAME_MAX {
+                let name = name.get(..64).unwrap_or("a name");
+                all.unread.push(format!("{name}...: {depth} deep, too deep or too long a name"));
                 continue;
             }
             if !seen.insert(object) {
@@ -132,7 +146,7 @@ impl Datasets {
                 continue;
             }
             let place = all.dirs.len();
-            match all.add_dir(blocks, mos, object, &name, parent, &mut seen) {
+            match all.add_dir(blocks, mos, object, (&name, parent), &mut seen, max) {
                 Ok(children) => {
                     for (child, object) in children {
                         let child = format!("{name}/{child}");
@@ -180,9 +194,9 @@ impl Datasets {
         blocks: &mut Blocks<'_>,
         mos: &Mos,
         object: u64,
-        name: &str,
-        parent: Option<usize>,
+        (name, parent): (&str, Option<usize>),
         seen: &mut BTreeSet<u64>,
+        max: usize,
     ) -> Result<Vec<(String, u64)>> {
         let (dnode, phys) = mos.dir(blocks, object)?;
         let zapified = dnode.kind().is_zap();
@@ -190,10 +204,11 @@ impl Datasets {
             && object::zap_get(blocks, &dnode, DIR_CRYPTO_KEY_OBJECT.as_bytes())?.is_some();
         let from = self.list.len();
         let head = phys.head_dataset_object.get();
-        if head != 0
-            && let Err(why) = self.add_head(blocks, mos, (object, head), name, encrypted, seen)
-        {
-            self.unread.push(format!("{name}: {why}"));
+        if head != 0 {
+            let of = (name, encrypted);
+            if let Err(why) = self.add_head(blocks, mos, (object, head), of, seen, max) {
+                self.unread.push(format!("{name}: {why}"));
+            }
         }
         let datasets = from..self.list.len();
         let (name, children) = (name.to_owned(), Vec::new());
@@ -204,7 +219,8 @@ impl Datasets {
             let listed = mos.expect(blocks, map).and_then(|zap| {
                 object::zap_each(blocks, &zap, |entry| {
                     let name = String::from_utf8_lossy(&entry.name).into_owned();
-                    let room = children.len() <= DATASETS_MAX;
+                    let room = children.len() < max;
+                    self.beyond |= !room;
                     children.extend(entry.value.as_u64().filter(|_| room).map(|o| (name, o)));
                 })
             });
@@ -221,27 +237,36 @@ impl Datasets {
         blocks: &mut Blocks<'_>,
         mos: &Mos,
         (dir_object, head): (u64, u64),
-        name: &str,
-        encrypted: bool,
+        (name, encrypted): (&str, bool),
         seen: &mut BTreeSet<u64>,
+        max: usize,
     ) -> Result<()> {
         if !seen.insert(head) {
             return Err(Unread(format!("its head, object {head}, is another's too")));
         }
         let (dnode, phys) = mos.dataset(blocks, head)?;
         let mut names: BTreeMap<u64, String> = BTreeMap::new();
-        let listed = mos.numbers(blocks, phys.snapnames_zap_object.get());
-        match listed {
-            Ok(list) => {
-                for (snapshot, object) in list {
-                    let snapshot = String::from_utf8_lossy(&snapshot).into_owned();
-                    if let Some(other) = names.insert(object, snapshot) {
-                        let text = format!("{name}@{other}: object {object} is another's too");
-                        self.unread.push(text);
-                    }
+        let room = max.saturating_sub(self.len());
+        let map = phys.snapnames_zap_object.get();
+        let zap = if map == 0 { None } else { Some(mos.expect(blocks, map)) };
+        let listed = zap.map_or(Ok(()), |zap| {
+            object::zap_each(blocks, &zap?, |entry| {
+                let Some(object) = entry.value.as_u64() else { return };
+                if names.len() >= room {
+                    self.beyond = true;
+                    return;
                 }
-            }
-            Err(why) => self.unread.push(format!("{name}: its snapshots: {why}")),
+                let snapshot = String::from_utf8_lossy(&entry.name).into_owned();
+                if let Some(other) = names.insert(object, snapshot)
+                    && self.unread.len() < max
+                {
+                    let text = format!("{name}@{other}: object {object} is another's too");
+                    self.unread.push(text);
+                }
+            })
+        });
+        if let Err(why) = listed {
+            self.unread.push(format!("{name}: its snapshots: {why}"));
         }
         let dir = self.dirs.len();
         let new = |object: u64, dnode: &DnodePhys, phys: DslDatasetPhys| Dataset {
@@ -260,7 +285,11 @@ impl Datasets {
         // Along the chain; where that ends too early, by the names alone.
         let mut snapshots = Vec::new();
         let mut at = phys.prev_snap_object.get();
-        while at != 0 && self.list.len() + snapshots.len() <= DATASETS_MAX {
+        while at != 0 {
+            if self.len() + snapshots.len() >= max {
+                self.beyond = true;
+                break;
+            }
             let found = mos.dataset(blocks, at);
             let own = found.as_ref().is_ok_and(|(_, phys)| phys.dir_object.get() == dir_object);
             if !own && !names.contains_key(&at) || !seen.insert(at) {
@@ -283,6 +312,10 @@ impl Datasets {
             at = phys.prev_snap_object.get();
         }
         for (object, snapshot) in names {
+            if self.len() + snapshots.len() >= max {
+                self.beyond = true;
+                break;
+            }
             let name = format!("{name}@{snapshot}");
             if !seen.insert(object) {
                 self.unread.push(format!("{name}: object {object} is another's too"));

@@ -204,7 +204,9 @@ pub(crate) fn compare(walk: &mut Walk<'_>) {
         } else {
             (FindingKind::Pointer, "it has a block that its previous snapshot should have")
         };
-        let text = format!("{name}: {what}, born in txg {birth}, at {:x}:{:x}", first[1], first[2]);
+        let (vdev, offset) = (first[0] >> 33, first[1]);
+        let text =
+            format!("{name}: {what}, born in txg {birth}, at vdev {vdev} offset {offset:#x}");
         walk.findings.add(kind, || text);
     }
     if let Some(error) = failed.get() {

@@ -10,11 +10,14 @@ use crate::object::{self, Result};
 use crate::report::FindingKind;
 use crate::walk::Walk;
 use format::bookmark::{Bookmark, BookmarkFlags};
+use format::config::{PoolConfig, VdevKind};
 use format::dsl_dataset::{DS_BOOKMARKS, DS_REMAP_DEADLIST};
 use format::dsl_dir::DIR_LIVELIST;
 use format::features::Feature;
+use format::zap::Value;
 use format::{BlkPtr, Checksum, Compress};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 /// Largest block without the feature of large ones, in bytes.
 const BLOCK_MAX_OLD: u64 = 128 << 10;
@@ -124,17 +127,19 @@ pub(crate) fn counts(blocks: &mut Blocks<'_>, mos: &Mos) -> Result<BTreeMap<Vec<
     Ok(said)
 }
 
-/// Compares the counts of features. `uses` is by the places of the data sets, `empty` the number of
-/// keys of deadlists that lead to the shared empty bpobj, if that is known.
+/// What was found: what is used, by the places of the data sets, bookmarks, and the number of keys of
+/// deadlists that lead to the shared empty bpobj, if that is known.
+type Found<'f> = (&'f [Uses], &'f Marks, Option<u64>);
+
+/// Compares the counts of features.
 pub(crate) fn check(
     walk: &mut Walk<'_>,
     mos: &Mos,
+    config: Option<&PoolConfig>,
     datasets: &Datasets,
-    uses: &[Uses],
-    marks: &Marks,
-    empty: Option<u64>,
+    found: Found<'_>,
 ) {
-    if let Err(why) = compare(walk, mos, datasets, uses, marks, empty) {
+    if let Err(why) = compare(walk, mos, config, datasets, found) {
         walk.findings.add(FindingKind::Structure, || format!("counts of features: {why}"));
     }
 }
@@ -142,10 +147,9 @@ pub(crate) fn check(
 fn compare(
     walk: &mut Walk<'_>,
     mos: &Mos,
+    config: Option<&PoolConfig>,
     datasets: &Datasets,
-    uses: &[Uses],
-    marks: &Marks,
-    empty: Option<u64>,
+    (uses, marks, empty): Found<'_>,
 ) -> Result<()> {
     if mos.find("features_for_read").is_none() {
         return Ok(());
@@ -241,7 +245,63 @@ fn compare(
             });
         }
     }
+    for (feature, due) in of_vdevs(walk, mos, config)? {
+        let said = said.get(feature.guid().as_bytes()).copied();
+        if let Some(said) = said.filter(|said| !due.contains(said)) {
+            let (least, most) = due.into_inner();
+            walk.findings.add(FindingKind::Feature, || {
+                let name = feature.name();
+                format!("feature {name}: its count is {said}, it can be {least} to {most}")
+            });
+        }
+    }
     described(walk, mos, &said)
+}
+
+/// The counts that vdevs and what is done to them allow.
+fn of_vdevs(
+    walk: &mut Walk<'_>,
+    mos: &Mos,
+    config: Option<&PoolConfig>,
+) -> Result<Vec<(Feature, RangeInclusive<u64>)>> {
+    let Some(config) = config else { return Ok(Vec::new()) };
+    let (mut removed, mut draid, mut special, mut tops) = (0, 0, 0, 0);
+    let mut removing = u64::from(mos.words("com.delphix:removing").is_some());
+    for child in &config.vdev_tree.children {
+        match child.kind {
+            VdevKind::Indirect => removed += 1,
+            VdevKind::Hole | VdevKind::Missing => {}
+            _ => {
+                tops += 1;
+                draid += u64::from(child.kind == VdevKind::Draid);
+                removing |= u64::from(child.top.is_some_and(|top| top.removing));
+                let Some(zap) = child.zap_top.filter(|zap| *zap != 0) else { continue };
+                let zap = mos.expect(&mut walk.blocks, zap)?;
+                let key = b"org.zfsonlinux:allocation_bias";
+                let bias = object::zap_get(&mut walk.blocks, &zap, key)?;
+                let bias = bias.as_ref().and_then(Value::as_bytes).unwrap_or_default();
+                special += u64::from(bias.starts_with(b"special") || bias.starts_with(b"dedup"));
+            }
+        }
+    }
+    let checkpoint = u64::from(mos.words("com.delphix:zpool_checkpoint").is_some());
+    let mut list = vec![
+        (Feature::MultiVdevCrashDump, 0..=1),
+        // Once a limit was set, for ever.
+        (Feature::FilesystemLimits, 0..=1),
+        (Feature::DeviceRemoval, removed..=removed + removing),
+        // Still counted while the space of one that was given up is freed.
+        (Feature::ZpoolCheckpoint, checkpoint..=1),
+        // One that was removed may have been counted.
+        (Feature::AllocationClasses, special..=special + removed),
+        (Feature::ResilverDefer, 0..=1),
+        (Feature::DeviceRebuild, 0..=tops),
+        (Feature::Draid, draid..=draid),
+    ];
+    if removed + removing == 0 && mos.find("com.delphix:obsolete_bpobj").is_none() {
+        list.push((Feature::ObsoleteCounts, 0..=0));
+    }
+    Ok(list)
 }
 
 /// Every feature must have a description: tools that do not know it show that.

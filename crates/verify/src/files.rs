@@ -10,6 +10,7 @@ use crate::object::{self, Result, Unread};
 use crate::report::{FindingKind, Findings};
 use crate::sorter::{Record, Sorter};
 use crate::usage::Usage;
+use format::acl;
 use format::dirent::Dirent;
 use format::master_node::{DELETE_QUEUE, SHARES};
 use format::sa::{Attr, SaView};
@@ -188,7 +189,22 @@ impl Files<'_, '_> {
         if xattr != 0 {
             self.objects.push([xattr, tag::XATTR_OF, number, 0]);
         }
-        self.usage.object(dnode, bonus)?;
+        let name = self.name;
+        if !self.usage.object(dnode, bonus)? {
+            self.findings.add(FindingKind::Usage, || {
+                format!("{name} object {number}: it is counted for its owner, and does not say so")
+            });
+        }
+        if let (Some(said), Some(bytes)) =
+            (view.get_u64(Attr::DaclCount)?, view.get(Attr::DaclAces)?)
+        {
+            let count = acl::count(bytes)?;
+            if said != count {
+                self.tell(|| {
+                    format!("{name} object {number}: an ACL of {said} entries, counted {count}")
+                });
+            }
+        }
         if mode >> TYPE_SHIFT == DIRECTORY {
             let count = self.entries(blocks, number, dnode)?;
             self.objects.push([number, tag::ENTRIES, count, 0]);

@@ -35,8 +35,6 @@ use vdev::{Leaf, Tree, VdevError};
 const MEMORY_DEFAULT: u64 = 256 << 20;
 /// Memory below which nothing works, in bytes.
 const MEMORY_MIN: u64 = 64 << 20;
-/// Entries of a removed vdev's mapping that are believed; each takes 24 bytes.
-const MAPPING_MAX: u64 = 2 << 20;
 
 /// Bytes of paths beyond which damaged objects only get their numbers.
 const PATHS_MAX: usize = 16 << 20;
@@ -52,6 +50,22 @@ pub struct Options {
     pub keep: Option<Keep>,
     /// The pool is judged as it was before its last txg: its labels tell of a later one.
     pub past: bool,
+}
+
+/// Beyond what a pool is not examined, for want of memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Directories, data sets and snapshots: what is kept of each takes less than 1 KiB.
+    pub datasets: usize,
+    /// Entries of the mappings of removed vdevs; each takes 24 bytes, and once more while it is read.
+    pub mapping: u64,
+}
+
+impl Limits {
+    /// What there is room for in so many bytes.
+    fn of(memory: u64) -> Limits {
+        Limits { datasets: (memory >> 12) as usize, mapping: memory >> 7 }
+    }
 }
 
 /// No judgement was made.
@@ -126,6 +140,17 @@ pub fn verify(
     progress: &mut dyn FnMut(Progress) -> bool,
 ) -> std::result::Result<Report, VerifyError> {
     let memory = if options.memory == 0 { MEMORY_DEFAULT } else { options.memory.max(MEMORY_MIN) };
+    verify_within(tree, uberblocks, options, (memory, Limits::of(memory)), progress)
+}
+
+/// The same within these limits.
+pub(crate) fn verify_within(
+    tree: &Tree,
+    uberblocks: &[Uberblock],
+    options: &Options,
+    (memory, limits): (u64, Limits),
+    progress: &mut dyn FnMut(Progress) -> bool,
+) -> std::result::Result<Report, VerifyError> {
     let reach = Sorter::new(memory as usize / 4, &options.scratch);
     let dead = Sorter::new(memory as usize / 8, &options.scratch);
     let mut blocks = Blocks::waited_for(tree, progress);
@@ -139,7 +164,7 @@ pub fn verify(
             let pool = mos.config(&mut walk.blocks).map_or(0, |config| config.pool_guid);
             let kept = options.keep.as_ref().map(|keep| kept(keep, tree, pool, uberblock));
             walk.kept = kept.transpose()?;
-            judge(&mut walk, tree, mos, uberblock, memory, options, &mut summary);
+            judge(&mut walk, tree, mos, uberblock, (memory, limits), options, &mut summary);
         }
         None => {
             walk.lost_blocks += 1;
@@ -207,7 +232,7 @@ fn judge(
     tree: &Tree,
     mos: &Mos,
     uberblock: &Uberblock,
-    memory: u64,
+    (memory, limits): (u64, Limits),
     options: &Options,
     summary: &mut Summary,
 ) {
@@ -224,26 +249,61 @@ fn judge(
         summary.name = String::from_utf8_lossy(&config.name).into_owned();
         config::check(walk, mos, config, uberblock);
         dtl::load(walk, mos, config, tree);
+        let mut left = limits.mapping;
         for (id, child) in (0u32..).zip(&config.vdev_tree.children) {
-            if let Err(why) = load_mapping(walk, mos, id, child) {
-                walk.findings
-                    .add(FindingKind::LostMetadata, || format!("mapping of vdev {id}: {why}"));
+            match load_mapping(walk, mos, id, child, &mut left) {
+                Ok(None) => {}
+                Ok(Some(count)) => {
+                    // What lay there cannot be told from what is lost.
+                    walk.findings.add(FindingKind::Unjudged, || {
+                        format!(
+                            "vdev {id} was removed, and the mapping of where it is now has {count} \
+                             entries: more memory is needed to judge the pool"
+                        )
+                    });
+                    walk.incomplete = true;
+                    return;
+                }
+                Err(why) => walk
+                    .findings
+                    .add(FindingKind::LostMetadata, || format!("mapping of vdev {id}: {why}")),
             }
         }
         slabs = spacemaps::metaslabs(&mut walk.blocks, mos, config, &mut walk.findings);
         let totals = slabs.iter().map(|slabs| slabs.allocated(&mut walk.blocks, mos));
         walk.blocks.progress.bytes_total = totals.fold(0, u64::saturating_add);
     }
+    let birth = uberblock.root.birth();
+    if birth > txg {
+        walk.findings.add(FindingKind::Pointer, || {
+            format!("MOS: its root is born in txg {birth}, the uberblock is of {txg}")
+        });
+    }
     walk.objset(Scope::whole(MOS), &uberblock.root);
+    if walk.given_up {
+        summary.config = config;
+        return;
+    }
     let mos_used = walk.born;
-    let mut datasets = Datasets::list(&mut walk.blocks, mos, &summary.name);
+    let mut datasets = Datasets::list(&mut walk.blocks, mos, &summary.name, limits.datasets);
     for why in datasets.unread.drain(..) {
         walk.incomplete = true;
         walk.lost_blocks += 1;
         walk.findings.add(FindingKind::LostMetadata, || why);
     }
     walk.names.extend(datasets.list.iter().map(|dataset| dataset.name.clone()));
-    chain::check(walk, mos, &datasets, txg);
+    if datasets.beyond {
+        (walk.incomplete, walk.left_out) = (true, true);
+        walk.findings.add(FindingKind::Unjudged, || {
+            let max = limits.datasets;
+            format!(
+                "more than {max} data sets, snapshots and directories: those beyond, how all hang \
+                 together, accounts and files are not examined; that needs more memory"
+            )
+        });
+    } else {
+        chain::check(walk, mos, &datasets, txg);
+    }
     let marks = Marks::read(walk, mos, &datasets);
     let counts_of_features = features::counts(&mut walk.blocks, mos).unwrap_or_default();
     let hole_birth = Feature::HoleBirth.guid().as_bytes();
@@ -272,6 +332,13 @@ fn judge(
         if let Err(why) = accounts::dataset(walk, &datasets, (number, place), &mut counts) {
             lost_account(walk, &dataset.name, &why);
         }
+        if walk.given_up {
+            summary.config = config;
+            return;
+        }
+        if datasets.beyond {
+            continue;
+        }
         let (at, txgs) = ((number, dataset), &marks.txgs);
         if let Err(why) = dead::list(walk, mos, &datasets, at, txgs, &mut dead) {
             let name = &dataset.name;
@@ -284,14 +351,18 @@ fn judge(
         let of_mos = (mos_used, freeing);
         accounts::dirs(walk, mos, &datasets, &counts, of_mos);
         let empty = (!walk.dead_incomplete).then_some(dead.empty);
-        features::check(walk, mos, &datasets, &uses, &marks, empty);
+        let found = (&uses[..], &marks, empty);
+        features::check(walk, mos, config.as_ref(), &datasets, found);
         dead::compare(walk);
     }
     if config.is_none() || walk.blocks.is_over() {
         return;
     }
-    history::check(walk, mos);
     summary.config = config;
+    if walk.given_up {
+        return;
+    }
+    history::check(walk, mos);
     summary.space = compare_space(walk, mos, &slabs, memory, options);
     shared::spread(walk, &datasets);
     summary.files = name_files(walk, mos, &datasets);
@@ -374,24 +445,35 @@ pub(crate) fn read_objset(blocks: &mut Blocks<'_>, bp: &format::BlkPtr) -> Resul
     Ok(ObjsetPhys::parse(&blocks.read(bp)?)?)
 }
 
-/// Reads where the space of a removed vdev is now.
-fn load_mapping(walk: &mut Walk<'_>, mos: &Mos, id: u32, child: &VdevConfig) -> Result<()> {
-    let Some(indirect) = &child.indirect else { return Ok(()) };
+/// Reads where the space of a removed vdev is now, if it has no more than `left` entries; else how
+/// many it has.
+fn load_mapping(
+    walk: &mut Walk<'_>,
+    mos: &Mos,
+    id: u32,
+    child: &VdevConfig,
+    left: &mut u64,
+) -> Result<Option<u64>> {
+    let Some(indirect) = &child.indirect else { return Ok(None) };
     if child.kind != VdevKind::Indirect || indirect.object == 0 {
-        return Ok(());
+        return Ok(None);
     }
     let blocks = &mut walk.blocks;
     let dnode = mos.expect(blocks, indirect.object)?;
     let phys = MappingPhys::parse(dnode.bonus())?;
     let count = phys.num_entries.get();
     let room = dnode.max_block().saturating_add(1).saturating_mul(dnode.block_size().into());
-    if count > MAPPING_MAX || count * 24 > room {
+    if count.saturating_mul(24) > room {
         return Err(Unread(format!("{count} entries")));
+    }
+    match left.checked_sub(count) {
+        Some(rest) => *left = rest,
+        None => return Ok(Some(count)),
     }
     let bytes = object::range(blocks, &dnode, 0, count as usize * 24)?;
     let entries = mapping_entries(&bytes, count)?.to_vec();
     blocks.set_mapping(id, entries);
-    Ok(())
+    Ok(None)
 }
 
 /// Compares what is allocated with what was reached.
@@ -437,6 +519,9 @@ pub(crate) fn compare_space(
             beyond(record, &mut found);
         }
         for index in 0..slabs.count {
+            if walk.blocks.pulse().is_err() {
+                return None;
+            }
             let mut map = slabs.bitmap(&mut walk.blocks, mos, index, &mut logs, &mut walk.findings);
             space::sweep(slabs.top, &mut map, &mut reach, &mut totals, &mut found, &owner);
         }
@@ -449,7 +534,7 @@ pub(crate) fn compare_space(
         walk.findings.add(FindingKind::Unjudged, || format!("space, scratch file: {error}"));
         return None;
     }
-    if walk.incomplete && totals.leaked > 0 {
+    if walk.incomplete && !walk.left_out && totals.leaked > 0 {
         walk.findings.add(FindingKind::Leaked, || {
             format!(
                 "{:#x} allocated bytes were not reached, those below lost blocks among them",

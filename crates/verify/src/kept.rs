@@ -6,6 +6,7 @@
 //! were not good. Those before that place are passed over; those that were not good are read again.
 //! It holds only for the same state of the pool, on the same disks: else all begins anew, and the report says so.
 
+use crate::space::repeats;
 use crate::walk::{Scope, Walk};
 use format::BlkPtr;
 use std::fs::{self, File};
@@ -233,7 +234,7 @@ impl Walk<'_> {
         if known && self.blocks.segments(bp, &mut self.audit).is_ok() {
             let segments = std::mem::take(&mut self.audit.segments);
             let size = segments.iter().map(|(_, _, size)| *size).fold(0, u64::saturating_add);
-            self.claim(scope, object, bp.is_dedup(), &segments);
+            self.claim(scope, object, repeats(bp), &segments);
             self.audit.segments = segments;
             self.kept.iter_mut().for_each(|kept| kept.pass(size));
             self.count_block();

@@ -17,9 +17,6 @@ use vdev::Tree;
 /// Entries of a removed vdev's mapping that are believed.
 const MAPPING_MAX: u64 = 64 << 20;
 
-/// Parts of one ZAP that may be unreadable before the rest of it is given up.
-const WRONG_MAX: usize = 1 << 10;
-
 /// A reader of the blocks and objects of one pool.
 pub struct Look<'a> {
     blocks: Blocks<'a>,
@@ -145,8 +142,7 @@ impl<'a> Look<'a> {
             if !each(entry) {
                 break;
             }
-            // A table of a billion pointers to nothing is soon written.
-            if wrong >= WRONG_MAX {
+            if wrong >= object::WRONG_MAX {
                 return Err(Unread(format!("{wrong} parts of it, and no further")));
             }
         }

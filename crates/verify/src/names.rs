@@ -9,7 +9,8 @@ use crate::object::{self, Result, Unread};
 use format::dirent::Dirent;
 use format::master_node::{MASTER_NODE_OBJECT, ROOT, SA_ATTRS};
 use format::sa::{Attr, Layouts, Registry, SA_LAYOUTS, SA_REGISTRY, SaView};
-use format::{ObjectType, ObjsetPhys};
+use format::zap::Entry;
+use format::{DnodePhys, ObjectType, ObjsetPhys};
 use std::collections::BTreeMap;
 
 /// Directories above a file that are followed.
@@ -22,6 +23,8 @@ const PATHS_MAX: usize = 16 << 20;
 const KEPT_MAX: usize = 8 << 20;
 /// Directories that are searched for objects whose dnodes are lost.
 const DIRS_MAX: usize = 1 << 20;
+/// Entries of the master node, attributes and layouts that are believed; a layout's number has ten bits.
+const ENTRIES_MAX: usize = 1 << 10;
 
 /// A file system whose names are asked for.
 pub(crate) struct Names<'w, 'a> {
@@ -50,23 +53,21 @@ impl<'w, 'a> Names<'w, 'a> {
     ) -> Result<Names<'w, 'a>> {
         let mut master = BTreeMap::new();
         let dnode = object::expect(blocks, objset, MASTER_NODE_OBJECT)?;
-        object::zap_each(blocks, &dnode, |entry| {
+        for entry in few(blocks, &dnode)? {
             master.insert(entry.name, entry.value.as_u64());
-        })?;
+        }
         let get = |name: &str| master.get(name.as_bytes()).copied().flatten();
         let root = get(ROOT).ok_or_else(|| Unread("no root directory".into()))?;
         let mut unnamed = None;
         let (mut registry, mut layouts) = (Registry::standard(), Layouts::default());
         if let Some(sa) = get(SA_ATTRS) {
             let sa = object::expect(blocks, objset, sa)?;
-            let mut zap = |name: &str| -> Result<Vec<_>> {
+            let mut zap = |name: &str| -> Result<Vec<Entry>> {
                 let Some(value) = object::zap_get(blocks, &sa, name.as_bytes())? else {
                     return Ok(Vec::new());
                 };
                 let dnode = object::expect(blocks, objset, value.as_u64().unwrap_or(0))?;
-                let mut list = Vec::new();
-                object::zap_each(blocks, &dnode, |entry| list.push(entry))?;
-                Ok(list)
+                few(blocks, &dnode)
             };
             let entries = zap(SA_REGISTRY)?;
             let words = entries.iter().map(|e| (&e.name[..], e.value.as_u64().unwrap_or(0)));
@@ -197,6 +198,20 @@ impl<'w, 'a> Names<'w, 'a> {
         });
         out
     }
+}
+
+/// All entries of a ZAP that has few.
+fn few(blocks: &mut Blocks<'_>, dnode: &DnodePhys) -> Result<Vec<Entry>> {
+    let (mut list, mut more) = (Vec::new(), false);
+    object::zap_each(blocks, dnode, |entry| {
+        more |= list.len() >= ENTRIES_MAX;
+        list.extend((!more).then_some(entry));
+    })?;
+    if more {
+        let what = dnode.kind().name();
+        return Err(Unread(format!("{what}: more than {ENTRIES_MAX} entries")));
+    }
+    Ok(list)
 }
 
 /// Adds a path, as long as there is room.

@@ -14,6 +14,9 @@ use zerocopy::FromBytes;
 const ENTRY_MIN: u64 = 24;
 /// Entries of a ZAP that are kept in memory at once.
 pub(crate) const ENTRIES_MAX: usize = 256 << 10;
+/// Parts of one ZAP that may be unreadable before the rest of it is given up: a table of a billion
+/// pointers to nothing is soon written.
+pub(crate) const WRONG_MAX: usize = 1 << 10;
 
 /// Why something could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,8 +178,8 @@ pub(crate) fn expect(
     dnode(blocks, objset, object)?.ok_or_else(|| Unread(format!("object {object} does not exist")))
 }
 
-/// Calls `each` with every entry of a ZAP that can be read; the first thing that could not be read
-/// is the error.
+/// Calls `each` with every entry of a ZAP that can be read, until too much of it cannot; the first
+/// thing that could not be read is the error.
 pub(crate) fn zap_each(
     blocks: &mut Blocks<'_>,
     dnode: &DnodePhys,
@@ -186,7 +189,7 @@ pub(crate) fn zap_each(
         return Ok(());
     }
     let mut reader = Reader::open(|number| block(blocks, dnode, number))?;
-    let mut wrong = None;
+    let (mut wrong, mut parts) = (None, 0);
     let room = dnode.max_block().saturating_add(1).saturating_mul(dnode.block_size().into());
     for (count, entry) in (0u64..).zip(reader.entries()) {
         if count > room / ENTRY_MIN {
@@ -194,7 +197,13 @@ pub(crate) fn zap_each(
         }
         match entry {
             Ok(entry) => each(entry),
-            Err(error) => wrong = wrong.or(Some(error)),
+            Err(error) => {
+                parts += 1;
+                if parts >= WRONG_MAX {
+                    return Err(Unread(format!("{parts} parts of it, and no further")));
+                }
+                wrong = wrong.or(Some(error));
+            }
         }
     }
     wrong.map_or(Ok(()), Err)

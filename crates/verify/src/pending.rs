@@ -8,6 +8,7 @@ use crate::block::Audit;
 use crate::mos::Mos;
 use crate::object::{self, Result, Unread};
 use crate::report::FindingKind;
+use crate::space::repeats;
 use crate::spacemaps::each_run;
 use crate::walk::{MOS, Scope, Walk, named};
 use format::bpobj::{self, BpobjForm, BpobjPhys};
@@ -117,7 +118,11 @@ pub(crate) fn each_entry(
         let mut counted: Sums = [0; 3];
         let mut at = 0;
         while at < count {
+            if walk.given_up {
+                return Ok(said);
+            }
             let part = (count - at).min(ENTRIES_AT_ONCE);
+            walk.blocks.list_part(part * 128)?;
             let offset = bpobj::entry_offset(at);
             drop(object::solid(&mut walk.blocks, &dnode, offset / u64::from(dnode.block_size()))?);
             let bytes = object::range(&mut walk.blocks, &dnode, offset, part as usize * 128)?;
@@ -134,6 +139,7 @@ pub(crate) fn each_entry(
             if count > LISTS_MAX as u64 {
                 return Err(Unread(format!("{count} bpobjs in a bpobj")));
             }
+            walk.blocks.list_part(count * 8)?;
             let bytes = object::range(&mut walk.blocks, &dnode, 0, count as usize * 8)?;
             for sub in bpobj::subobjs(&bytes, count)? {
                 let (phys, _) = header(&mos.expect(&mut walk.blocks, sub.get())?)?;
@@ -221,7 +227,7 @@ fn claim_pointer(walk: &mut Walk<'_>, dataset: u32, object: u64, bp: &BlkPtr) {
         unread(walk, || format!("a block to be freed: {why}"));
     }
     let scope = Scope::whole(dataset);
-    walk.claim(scope, object, bp.is_dedup(), &audit.segments);
+    walk.claim(scope, object, repeats(bp), &audit.segments);
 }
 
 /// Walks the trees of destroyed data sets. Gives the space that the list says they have left.

@@ -6,12 +6,18 @@
 
 use crate::report::{FindingKind, Findings, SpaceTotals};
 use crate::sorter::Record;
+use format::BlkPtr;
 use std::iter::Peekable;
 
 /// Set in a segment's owner: the block is deduplicated, so it may come several times.
 pub(crate) const OWNER_DEDUP: u64 = 1 << 63;
 /// Set in a segment's owner: it is being freed and may be free already.
 pub(crate) const OWNER_DYING: u64 = 1 << 62;
+
+/// May the block come several times? Only what a file or volume holds is deduplicated.
+pub(crate) fn repeats(bp: &BlkPtr) -> bool {
+    bp.is_dedup() && bp.level() == 0 && !bp.kind().is_metadata()
+}
 
 /// Which units of a region are allocated.
 pub(crate) struct Bitmap {

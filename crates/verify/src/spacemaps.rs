@@ -11,12 +11,16 @@ use crate::report::{FindingKind, Findings};
 use crate::sorter::{Record, Sorter};
 use crate::space::Bitmap;
 use format::config::{PoolConfig, VdevKind};
+use format::label::leaf_asize;
 use format::space_map::{self, Action, Geometry, Item, Run, SpaceMapPhys};
 use format::{BLOCK_SIZE_MAX, DnodePhys};
 use std::iter::Peekable;
+use vdev::{Top, Tree};
 
 /// Metaslabs of one vdev that are believed.
 const METASLABS_MAX: u64 = 1 << 24;
+/// The same of one that is away: OpenZFS makes no more.
+const METASLABS_AWAY_MAX: u64 = 1 << 17;
 
 /// The metaslabs of one top-level vdev.
 #[derive(Clone, Debug)]
@@ -34,6 +38,15 @@ pub(crate) struct Metaslabs {
     unflushed: Option<DnodePhys>,
 }
 
+/// Bytes for blocks of a top-level vdev: as many as the config says, but no more than its leaves have;
+/// nothing if it is away.
+pub(crate) fn room(tree: &Tree, top: &Top) -> u64 {
+    let leaves = top.slots().iter().flatten().filter_map(|place| tree.leaves().get(*place));
+    let sizes = leaves.filter_map(|leaf| leaf_asize(leaf.device()?.size()));
+    let (largest, layout) = (sizes.max().unwrap_or(0), top.layout.as_ref());
+    layout.map_or(0, |layout| layout.top_asize(largest)).min(top.asize())
+}
+
 /// All metaslabs of the pool, vdev by vdev.
 pub(crate) fn metaslabs(
     blocks: &mut Blocks<'_>,
@@ -48,8 +61,19 @@ pub(crate) fn metaslabs(
             continue;
         }
         let (shift, ashift) = (top.metaslab_shift, top.ashift);
-        let count = top.asize.checked_shr(shift as u32).unwrap_or(0);
-        if !(9..=20).contains(&ashift) || shift <= ashift || shift > 40 || count > METASLABS_MAX {
+        let tree = blocks.tree();
+        let room = tree.top(id).map_or(0, |top| room(tree, top));
+        if room > 0 && room < top.asize {
+            findings.add(FindingKind::Label, || {
+                format!("config: vdev {id}: size {}, its disks have room for {room}", top.asize)
+            });
+        }
+        let (size, max) = match room {
+            0 => (top.asize, METASLABS_AWAY_MAX),
+            room => (room, METASLABS_MAX),
+        };
+        let count = size.checked_shr(shift as u32).unwrap_or(0);
+        if !(9..=20).contains(&ashift) || shift <= ashift || shift > 40 || count > max {
             findings.add(FindingKind::Unjudged, || {
                 format!("vdev {id}: {count} metaslabs of 2^{shift} bytes, ashift {ashift}")
             });
@@ -124,6 +148,9 @@ impl Metaslabs {
     pub(crate) fn allocated(&self, blocks: &mut Blocks<'_>, mos: &Mos) -> u64 {
         let mut sum = 0u64;
         for index in 0..self.count {
+            if blocks.pulse().is_err() {
+                break;
+            }
             let map = self.map(blocks, mos, index);
             let alloc = map.ok().flatten().map_or(0, |(_, phys, ..)| phys.alloc.get());
             sum = sum.saturating_add(alloc.max(0) as u64);
@@ -236,6 +263,7 @@ pub(crate) fn each_run(
     bounded(dnode, length)?;
     let mut at = 0;
     while at < length {
+        blocks.list_part(size)?;
         let bytes = object::solid(blocks, dnode, at / size)?;
         let valid = (length - at).min(size) as usize;
         for item in space_map::items(bytes.get(..valid).unwrap_or_default(), geometry) {
@@ -259,6 +287,7 @@ fn each_batch<'a>(
     bounded(dnode, length)?;
     let mut at = 0;
     while at < length {
+        blocks.list_part(size)?;
         let bytes = object::solid(blocks, dnode, at / size)?;
         let valid = (length - at).min(size) as usize;
         let mut runs = Vec::new();
@@ -364,6 +393,9 @@ fn check_logged(
 ) {
     for slabs in all {
         for index in 0..slabs.count {
+            if blocks.pulse().is_err() {
+                return;
+            }
             let since = Metaslabs::word(blocks, slabs.unflushed.as_ref(), index).unwrap_or(0);
             if since != 0 && logs.binary_search_by_key(&since, |(txg, _)| *txg).is_err() {
                 findings.add(FindingKind::SpaceMap, || {

@@ -1,16 +1,19 @@
 //! Lies planted into copies of golden pools, each of which must be told.
 
-use crate::block::Blocks;
+use crate::block::{Audit, Blocks};
 use crate::datasets::Datasets;
-use crate::judge::{compare_space, read_objset, verify_pool};
+use crate::judge::{Limits, compare_space, read_objset, verify_pool, verify_within};
 use crate::mos::Mos;
-use crate::report::FindingKind;
+use crate::report::{Finding, FindingKind};
 use crate::sorter::Sorter;
 use crate::walk::{MOS, Scope, Walk};
 use crate::{Options, Report, SpaceTotals, Verdict, object, pending, spacemaps};
+use codec::embedded::{self, Place};
+use format::blkptr::BlkProps;
 use format::dnode::DNODES_PER_BLOCK;
+use format::gang::GangHeader;
 use format::label::{CONFIG_AT, DATA_AT};
-use format::{BlkPtr, Dva};
+use format::{BlkPtr, Checksum, Compress, Dva, ObjectType};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -49,7 +52,7 @@ fn victim(dir: &Path, name: &str) -> (String, Entry, BlkPtr, BlkPtr) {
     let tree = pool.open_tree().unwrap();
     let mut blocks = Blocks::new(&tree);
     let mos = Mos::open(&mut blocks, &pool.uberblocks[0].root).unwrap();
-    let datasets = Datasets::list(&mut blocks, &mos, name);
+    let datasets = Datasets::list(&mut blocks, &mos, name, usize::MAX);
     assert_eq!(datasets.unread, [""; 0]);
     let truth = testkit::truth(name);
     for head in datasets.list.iter().filter(|dataset| !dataset.snapshot && !dataset.encrypted) {
@@ -191,7 +194,7 @@ fn space_if(times: impl Fn(usize) -> usize) -> (SpaceTotals, Vec<FindingKind>) {
     let options = Options::default();
     let mut walk = Walk::new(blocks, Sorter::new(0, &options.scratch), no_dead());
     let config = mos.config(&mut walk.blocks).unwrap();
-    let datasets = Datasets::list(&mut walk.blocks, &mos, "single");
+    let datasets = Datasets::list(&mut walk.blocks, &mos, "single", usize::MAX);
     walk.names.extend(datasets.list.iter().map(|dataset| dataset.name.clone()));
     for _ in 0..times(0) {
         walk.objset(Scope::whole(MOS), &root);
@@ -229,4 +232,92 @@ fn what_is_not_reached_is_leaked_and_what_is_reached_twice_is_told() {
     assert!(findings.iter().all(|kind| *kind == FindingKind::DoublyAllocated));
     // What was reached once too often is just what was not reached.
     assert_eq!((more.doubly_allocated, more.reachable), (less.leaked, all.reachable));
+}
+
+/// A gang of `psize` bytes, its header at a place of the only disk.
+fn gang(offset: u64, psize: u64) -> BlkPtr {
+    let props = BlkProps {
+        lsize: psize,
+        psize,
+        compress: Compress::Off,
+        checksum: Checksum::Fletcher4,
+        kind: ObjectType::PLAIN_FILE_CONTENTS,
+        level: 0,
+    };
+    let dva = Dva { vdev: 0, offset, asize: 4096, gang: true };
+    BlkPtr::new(props, &[dva], 7, 1, [0; 4])
+}
+
+/// Seen red: each header was followed by all it names, three to the power of how deep they nest.
+#[test]
+fn gangs_are_followed_as_far_as_they_are_the_block() {
+    let images = testkit::golden_copy("single");
+    let disk = OpenOptions::new().write(true).open(images.disk(0)).unwrap();
+    let place = |depth: u64| (80 << 20) + depth * 4096;
+    let write = |depth: u64, members: [BlkPtr; 3]| {
+        let mut header = zerocopy::IntoBytes::as_bytes(&GangHeader::new(members)).to_vec();
+        let at = Place::GangHeader { vdev: 0, offset: place(depth), txg: 7 };
+        embedded::seal(at, &mut header).unwrap();
+        disk.write_all_at(&header, DATA_AT + place(depth)).unwrap();
+    };
+    for depth in 0..14 {
+        write(depth, [gang(place(depth + 1), 1536); 3]);
+    }
+    let mut plain = gang(place(20), 512);
+    plain.set_dva(0, Dva { gang: false, ..plain.dva(0) });
+    write(14, [plain; 3]);
+    let tree = tree(&images);
+    let mut blocks = Blocks::new(&tree);
+    let mut audit = Audit::default();
+    let why = blocks.segments(&gang(place(0), 1536), &mut audit).unwrap_err();
+    assert!(why.contains("sum of members"), "{why}");
+    assert_eq!(audit.segments.len(), 1);
+    blocks.segments(&gang(place(14), 1536), &mut audit).unwrap();
+    assert_eq!(audit.segments.len(), 4);
+}
+
+fn judge_within(name: &str, limits: Limits) -> Report {
+    let pool = found(&testkit::golden(name));
+    let tree = {
+        let tree = pool.open_tree().unwrap();
+        let mut blocks = Blocks::new(&tree);
+        let mos = Mos::open(&mut blocks, &pool.uberblocks[0].root).unwrap();
+        pool.open_tree_as(&mos.config(&mut blocks).unwrap().vdev_tree).unwrap()
+    };
+    let room = (64 << 20, limits);
+    verify_within(&tree, &pool.uberblocks, &Options::default(), room, &mut |_| true).unwrap()
+}
+
+/// Seen red: a pool with more of them was called lost, and its snapshots wrong.
+#[test]
+fn more_data_sets_than_there_is_room_for_are_not_judged() {
+    let all = judge_within("mir", Limits { datasets: 100, mapping: 0 });
+    assert_eq!((all.verdict, all.findings), (Verdict::Clean, Vec::new()));
+    for datasets in 1..30 {
+        let report = judge_within("mir", Limits { datasets, mapping: 0 });
+        assert_eq!((report.verdict, report.lost_blocks), (Verdict::Whole, 0), "{report:#?}");
+        let unjudged = |finding: &Finding| finding.kind == FindingKind::Unjudged;
+        assert!(report.findings.iter().all(unjudged), "{datasets}: {:#?}", report.findings);
+        assert!(report.datasets < all.datasets);
+    }
+}
+
+#[test]
+fn a_mapping_that_there_is_no_room_for_is_no_loss() {
+    let report = judge_within("features", Limits { datasets: 100, mapping: 1 });
+    assert_eq!((report.verdict, report.lost_blocks), (Verdict::Whole, 0), "{report:#?}");
+    let [finding] = &report.findings[..] else { panic!("{:#?}", report.findings) };
+    assert_eq!(finding.kind, FindingKind::Unjudged);
+    assert!(finding.text.contains("vdev 1 was removed"), "{finding}");
+}
+
+/// However often one is listed.
+#[test]
+fn lists_are_read_as_far_as_the_walk_has_seen_them() {
+    let images = testkit::golden_copy("single");
+    let tree = tree(&images);
+    let mut blocks = Blocks::new(&tree);
+    assert!(blocks.list_part(16 << 20).is_ok() && blocks.list_part(1).is_err());
+    blocks.let_lists_have(4096);
+    assert!(blocks.list_part(8192).is_ok() && blocks.list_part(1).is_err());
 }

@@ -8,6 +8,7 @@ use crate::object::{self, Result, Unread};
 use crate::report::{FindingKind, Findings};
 use crate::sorter::Sorter;
 use format::accounting::{BYTES_PER_OBJECT, Counted, Owner};
+use format::dnode::DnodeFlags;
 use format::objset::ObjsetFlags;
 use format::{DnodePhys, ObjsetPhys};
 use std::path::Path;
@@ -41,17 +42,18 @@ impl Usage {
         Usage { records: Sorter::new(memory, scratch), kept, late }
     }
 
-    /// Counts an object.
-    pub(crate) fn object(&mut self, dnode: &DnodePhys, bonus: &[u8]) -> Result<()> {
+    /// Counts an object. Does its dnode say that it is counted, if it is?
+    pub(crate) fn object(&mut self, dnode: &DnodePhys, bonus: &[u8]) -> Result<bool> {
         if !self.kept.iter().any(|(bytes, _)| *bytes) {
-            return Ok(());
+            return Ok(true);
         }
-        let Some(owner) = Owner::of(dnode.bonus_kind(), bonus)? else { return Ok(()) };
+        let Some(owner) = Owner::of(dnode.bonus_kind(), bonus)? else { return Ok(true) };
         let bytes = BYTES_PER_OBJECT.wrapping_add(dnode.used_bytes());
         for (kind, id) in (0u64..).zip([owner.uid, owner.gid, owner.project]) {
             self.records.push([kind, id, COUNTED, bytes]);
         }
-        Ok(())
+        let says = dnode.core().flags & DnodeFlags::USERUSED_ACCOUNTED != 0;
+        Ok(says || !self.kept[0].0)
     }
 
     /// Holds what the accounts say against what was counted.

@@ -11,7 +11,8 @@ use crate::features::Uses;
 use crate::kept::Kept;
 use crate::report::{FILES_MAX, FindingKind, Findings};
 use crate::sorter::Sorter;
-use crate::space::{OWNER_DEDUP, OWNER_DYING};
+use crate::space::{OWNER_DEDUP, OWNER_DYING, repeats};
+use crate::spacemaps;
 use crate::subtrees::{Subtrees, Sum};
 use crate::zaps;
 use format::dnode::{DNODE_BLOCK, DNODE_SLOT, DNODES_PER_BLOCK};
@@ -19,11 +20,14 @@ use format::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use format::space_map::SPACE_MAP_SIZE;
 use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
 
 /// Number of the MOS in lists of data sets; others start at 1.
 pub(crate) const MOS: u32 = 0;
 /// Blocks between two reports of progress.
 const PROGRESS_EVERY: u64 = 256;
+/// How much more deduplicated blocks may claim than others.
+const REPEATS_MAX: u64 = 256;
 /// Damage of one object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectDamage {
@@ -111,6 +115,8 @@ impl Scope {
 pub(crate) struct Object<'d> {
     pub number: u64,
     pub dnode: &'d DnodePhys,
+    /// Is it the object set's own, which holds the dnodes of all others?
+    pub meta: bool,
 }
 
 /// The state of all walks.
@@ -133,6 +139,10 @@ pub(crate) struct Walk<'a> {
     pub recovered_blocks: u64,
     /// A subtree could not be walked: what is below it seems to be leaked.
     pub incomplete: bool,
+    /// Blocks claim more than there is: nothing more is followed.
+    pub given_up: bool,
+    /// Data sets were left out: nobody knows what is leaked.
+    pub left_out: bool,
     /// What was born in the data set that is being walked.
     pub born: Charge,
     /// What it uses that needs a feature.
@@ -147,9 +157,13 @@ pub(crate) struct Walk<'a> {
     pub subtrees: Subtrees,
     /// A deadlist could not be read: it cannot be held against what is gone.
     pub dead_incomplete: bool,
+    /// Bytes that each top-level vdev has.
+    rooms: Vec<u64>,
     /// Bytes that may be claimed before the walk gives up.
     limit: u64,
     claimed: u64,
+    /// Bytes that deduplicated blocks claim.
+    repeated: u64,
     pub audit: Audit,
     buffers: Vec<Vec<u8>>,
 }
@@ -157,7 +171,8 @@ pub(crate) struct Walk<'a> {
 impl<'a> Walk<'a> {
     pub(crate) fn new(blocks: Blocks<'a>, reach: Sorter, dead: Sorter) -> Walk<'a> {
         let tree = blocks.tree();
-        let capacity = tree.tops().iter().map(|top| top.asize()).fold(0, u64::saturating_add);
+        let rooms: Vec<u64> = tree.tops().iter().map(|top| spacemaps::room(tree, top)).collect();
+        let capacity = rooms.iter().copied().fold(0, u64::saturating_add);
         Walk {
             findings: Findings::default(),
             names: vec!["MOS".into()],
@@ -170,6 +185,8 @@ impl<'a> Walk<'a> {
             lost_blocks: 0,
             recovered_blocks: 0,
             incomplete: false,
+            given_up: false,
+            left_out: false,
             born: Charge::default(),
             uses: Uses::default(),
             hole_births: false,
@@ -177,8 +194,10 @@ impl<'a> Walk<'a> {
             dead,
             subtrees: Subtrees::default(),
             dead_incomplete: false,
+            rooms,
             limit: capacity.saturating_mul(2),
             claimed: 0,
+            repeated: 0,
             audit: Audit::default(),
             buffers: Vec::new(),
             blocks,
@@ -222,19 +241,19 @@ impl<'a> Walk<'a> {
                 )
             });
         }
-        self.object(scope, 0, &objset.meta, root.birth());
+        self.object(scope, Object { number: 0, dnode: &objset.meta, meta: true }, root.birth());
         let numbers = [USERUSED_OBJECT, GROUPUSED_OBJECT, PROJECTUSED_OBJECT];
         for (dnode, number) in objset.accounting.iter().zip(numbers) {
             if let Some(dnode) = dnode {
-                self.object(scope, number, dnode, root.birth());
+                self.object(scope, Object { number, dnode, meta: false }, root.birth());
             }
         }
         Some(objset)
     }
 
     /// Walks an object.
-    fn object(&mut self, scope: Scope, number: u64, dnode: &DnodePhys, birth: u64) {
-        let object = Object { number, dnode };
+    fn object(&mut self, scope: Scope, object: Object<'_>, birth: u64) {
+        let Object { number, dnode, meta } = object;
         let level = dnode.core().levels.saturating_sub(1);
         let mut sum = Sum::EMPTY;
         for (index, bp) in dnode.blkptrs().iter().enumerate() {
@@ -255,7 +274,7 @@ impl<'a> Walk<'a> {
             self.check_sums(scope, number, dnode, sum.dsize, end);
         }
         let fresh = dnode.blkptrs().iter().any(|bp| !bp.is_hole() && bp.birth() > scope.min_txg);
-        if fresh && number != 0 && !scope.sealed && dnode.kind().is_zap() {
+        if fresh && !meta && !scope.sealed && dnode.kind().is_zap() {
             zaps::check_object(self, scope, number, dnode);
         }
     }
@@ -290,7 +309,7 @@ impl<'a> Walk<'a> {
         (level, number): (u8, u64),
         parent_birth: u64,
     ) -> Sum {
-        if self.blocks.is_over() {
+        if self.blocks.is_over() || self.given_up {
             return Sum { complete: false, ..Sum::EMPTY };
         }
         let birth = bp.birth();
@@ -322,10 +341,6 @@ impl<'a> Walk<'a> {
         self.charge(bp);
         let end = if spill || level > 0 { 0 } else { number.saturating_add(1) };
         let mut sum = Sum { dsize, end, complete: true };
-        if self.claimed > self.limit {
-            self.give_up();
-            return Sum { complete: false, ..sum };
-        }
         let mut bytes = self.buffers.pop().unwrap_or_default();
         let contents = level == 0
             && !scope.dying
@@ -337,6 +352,9 @@ impl<'a> Walk<'a> {
             self.look(scope, object.number, bp, &mut bytes)
         };
         let result = result.and_then(|()| Self::check_shape(object, bp, level));
+        if scope.dataset == MOS && level == 0 {
+            self.blocks.let_lists_have(bp.lsize());
+        }
         match result {
             Err(why) => {
                 sum.complete = false;
@@ -349,7 +367,7 @@ impl<'a> Walk<'a> {
                     self.subtrees.remember(bp, sum);
                 }
             }
-            Ok(()) if object.number == 0 => self.dnodes(scope, bp, &bytes, number),
+            Ok(()) if object.meta => self.dnodes(scope, bp, &bytes, number),
             Ok(()) if bp.fill() != 1 => {
                 self.miscount(scope, object.number, (level, number), bp.fill(), 1);
             }
@@ -361,7 +379,7 @@ impl<'a> Walk<'a> {
 
     /// Is the block such as a block of this object must be?
     fn check_shape(object: &Object<'_>, bp: &BlkPtr, level: u8) -> Result<(), String> {
-        let parsed = level > 0 || object.number == 0;
+        let parsed = level > 0 || object.meta;
         if parsed && bp.is_embedded() {
             return Err("an embedded pointer where none can be".into());
         }
@@ -419,15 +437,28 @@ impl<'a> Walk<'a> {
         let mut fill = 0;
         let mut slot = 0;
         while slot < DNODES_PER_BLOCK.min((bytes.len() / DNODE_SLOT) as u64) {
-            let object = first + slot;
+            let object = first.saturating_add(slot);
             let at = bytes.get(slot as usize * DNODE_SLOT..).unwrap_or_default();
             slot += 1;
             match DnodePhys::parse(at) {
                 Ok(None) => {}
+                Ok(Some(dnode)) if object == 0 => {
+                    // Its number is that of the object that holds all dnodes, which is another.
+                    slot += dnode.slots() as u64 - 1;
+                    self.incomplete = true;
+                    self.findings.add(FindingKind::Structure, || {
+                        format!(
+                            "{} object 0: {} in the slot that is never used",
+                            named(&self.names, scope.dataset),
+                            dnode.kind().name()
+                        )
+                    });
+                }
                 Ok(Some(dnode)) => {
                     fill += 1;
                     slot += dnode.slots() as u64 - 1;
-                    self.object(scope, object, &dnode, bp.birth());
+                    let object = Object { number: object, dnode: &dnode, meta: false };
+                    self.object(scope, object, bp.birth());
                 }
                 Err(error) => {
                     fill += 1;
@@ -464,7 +495,7 @@ impl<'a> Walk<'a> {
     ) -> Result<(), String> {
         let mut audit = std::mem::take(&mut self.audit);
         let result = self.blocks.audit(bp, bytes, &mut audit);
-        self.claim(scope, object, bp.is_dedup(), &audit.segments);
+        self.claim(scope, object, repeats(bp), &audit.segments);
         let leaf_errors = &mut self.leaf_errors;
         block::count(&audit.faults, |leaf, reads, wrong| {
             if let Some(errors) = leaf_errors.get_mut(leaf).filter(|_| !scope.dying) {
@@ -496,7 +527,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Notes space that can be reached.
+    /// Notes space that can be reached, by a block that [`repeats`] or one that does not.
     pub(crate) fn claim(&mut self, scope: Scope, object: u64, dedup: bool, segments: &[Segment]) {
         let mut owner =
             u64::from(scope.dataset) << 40 & (OWNER_DYING - 1) | object & ((1 << 40) - 1);
@@ -509,9 +540,14 @@ impl<'a> Walk<'a> {
         for (top, offset, size) in segments {
             self.reach.push([u64::from(*top), *offset, *size, owner]);
             self.blocks.progress.bytes = self.blocks.progress.bytes.saturating_add(*size);
-            if !dedup {
-                self.claimed = self.claimed.saturating_add(*size);
+            let sum = if dedup { &mut self.repeated } else { &mut self.claimed };
+            // Of a vdev that is away nobody knows how much it has, and nothing there is followed.
+            if self.rooms.get(*top as usize).is_some_and(|room| *room > 0) {
+                *sum = sum.saturating_add(*size);
             }
+        }
+        if self.claimed > self.limit || self.repeated > self.limit.saturating_mul(REPEATS_MAX) {
+            self.give_up();
         }
     }
 
@@ -533,11 +569,15 @@ impl<'a> Walk<'a> {
     /// Keeps a block for the comparison of what is gone with the deadlists.
     pub(crate) fn note_dead(&mut self, dataset: u32, bp: &BlkPtr, side: Side) {
         let (words, birth) = (bp.words(), bp.birth());
-        // Of embedded ones a deadlist keeps what they are and when they were born.
+        // Of embedded ones a deadlist keeps what they are and when they were born; of others all but
+        // fill and checksum.
+        let kept = if bp.is_embedded() { &[6][..] } else { &[0, 1, 2, 3, 4, 5, 6, 9] };
+        let mut rest = DefaultHasher::new();
+        kept.iter().for_each(|word| rest.write_u64(words[*word]));
         let embedded = u64::from(bp.is_embedded()) << 32;
-        let place = if bp.is_embedded() { [words[6], 0] } else { [words[0], words[1]] };
-        let dataset = u64::from(dataset) | embedded;
-        self.dead.push([dataset, place[0], place[1], birth << 2 | side as u64]);
+        let dataset = u64::from(dataset) | embedded | u64::from(bp.dva(0).vdev) << 33;
+        let record = [dataset, bp.dva(0).offset, rest.finish(), birth << 2 | side as u64];
+        self.dead.push(record);
     }
 
     fn damaged(&mut self, scope: Scope, object: u64, note: impl FnOnce(&mut ObjectDamage)) {
@@ -624,13 +664,16 @@ impl<'a> Walk<'a> {
     }
 
     fn give_up(&mut self) {
-        if !self.findings.has(FindingKind::Unjudged) {
+        if !self.given_up {
             let limit = self.limit;
             self.findings.add(FindingKind::Unjudged, || {
-                format!("blocks claim more than {limit} bytes, twice what the pool has: walk ended")
+                format!(
+                    "blocks claim more than {limit} bytes, twice what the pool has, or deduplicated \
+                     ones {REPEATS_MAX} times that: walk ended"
+                )
             });
         }
-        self.incomplete = true;
+        (self.given_up, self.incomplete) = (true, true);
     }
 }
 

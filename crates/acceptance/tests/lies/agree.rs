@@ -105,6 +105,10 @@ const ONLY_VERIFY: &[(&str, &str)] = &[
     ("normflags are", "poolaudit does not look at flags of ZAPs"),
     ("space map: length is", "poolaudit leaves out what is no whole word"),
     ("but it has none", "poolaudit replays logs whatever a metaslab says of them"),
+    ("an ACL of", "poolaudit does not read ACLs"),
+    ("ACL: ", "poolaudit does not read ACLs"),
+    ("counted for its owner, and does not say so", "poolaudit does not look at flags of dnodes"),
+    (", it can be ", "poolaudit does not count features of vdevs"),
 ];
 
 /// What only poolaudit sees: words of what it says, and why `verify` does not see it.

@@ -61,7 +61,7 @@ fn sublist(forge: &Forge, name: &str, key: &str) -> u64 {
     forge.zap_value(Os::Mos, list, key.as_bytes()).unwrap().as_u64().unwrap()
 }
 
-fn add_feature(forge: &mut Forge, guid: &str, what: i64) {
+pub(crate) fn add_feature(forge: &mut Forge, guid: &str, what: i64) {
     for list in ["features_for_read", "features_for_write"] {
         let list = forge.find(list);
         if let Some(count) = forge.zap_value(Os::Mos, list, guid.as_bytes()) {
@@ -458,6 +458,19 @@ pub(crate) const LIES: &[Lie] = &[
     },
     Lie {
         golden: "mir",
+        what: "a block on a deadlist of which a second copy is at another place",
+        kind: Deadlist,
+        text: "mir/noacl: its deadlist has a block that is in use or another's",
+        tell: |f| {
+            let part = sublist(f, "mir/noacl", "1");
+            f.edit(Os::Mos, part, (0, 0), |bytes| {
+                let at = (0..bytes.len()).step_by(128).find(|at| bytes[at + 16..at + 24] != [0; 8]);
+                bytes[at.unwrap() + 24] ^= 8;
+            });
+        },
+    },
+    Lie {
+        golden: "mir",
         what: "how many use the empty list",
         kind: Feature,
         text: "empty_bpobj",
@@ -531,5 +544,54 @@ pub(crate) const LIES: &[Lie] = &[
             });
             add_feature(f, "org.open-zfs:large_blocks", -1);
         },
+    },
+    Lie {
+        golden: "mir",
+        what: "that crash dumps are there",
+        kind: Feature,
+        text: "feature multi_vdev_crash_dump: its count is 3",
+        tell: |f| add_feature(f, "com.joyent:multi_vdev_crash_dump", 3),
+    },
+    Lie {
+        golden: "mir",
+        what: "how often file systems have limits",
+        kind: Feature,
+        text: "feature filesystem_limits: its count is 3",
+        tell: |f| add_feature(f, "com.joyent:filesystem_limits", 3),
+    },
+    Lie {
+        golden: "mir",
+        what: "how much is obsolete on removed vdevs",
+        kind: Feature,
+        text: "feature obsolete_counts: its count is 3",
+        tell: |f| add_feature(f, "com.delphix:obsolete_counts", 3),
+    },
+    Lie {
+        golden: "mir",
+        what: "that there is a checkpoint",
+        kind: Feature,
+        text: "feature zpool_checkpoint: its count is 3",
+        tell: |f| add_feature(f, "com.delphix:zpool_checkpoint", 3),
+    },
+    Lie {
+        golden: "mir",
+        what: "how many vdevs are for special blocks",
+        kind: Feature,
+        text: "feature allocation_classes: its count is 3",
+        tell: |f| add_feature(f, "org.zfsonlinux:allocation_classes", 3),
+    },
+    Lie {
+        golden: "mir",
+        what: "how many resilvers wait",
+        kind: Feature,
+        text: "feature resilver_defer: its count is 3",
+        tell: |f| add_feature(f, "com.datto:resilver_defer", 3),
+    },
+    Lie {
+        golden: "mir",
+        what: "how many vdevs are rebuilt",
+        kind: Feature,
+        text: "feature device_rebuild: its count is 3",
+        tell: |f| add_feature(f, "org.openzfs:device_rebuild", 3),
     },
 ];

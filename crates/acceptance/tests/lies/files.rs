@@ -11,9 +11,11 @@ mod attr {
     pub(super) const UID: usize = 24;
     pub(super) const PARENT: usize = 40;
     pub(super) const LINKS: usize = 120;
+    pub(super) const ACL_COUNT: usize = 136;
 }
 
 /// Places in a dnode.
+const FLAGS_AT: usize = 7;
 const MAX_BLOCK_AT: usize = 16;
 const USED_AT: usize = 24;
 
@@ -427,6 +429,24 @@ pub(crate) const LIES: &[Lie] = &[
         tell: |f| {
             let os = fs(f, "rz1/rs16K");
             f.micro(os, u64::MAX - 2, "0", |entry| add_word(entry, 0, 1024));
+        },
+    },
+    Lie {
+        golden: "rz1",
+        what: "how many entries an access control list has",
+        kind: Files,
+        text: "an ACL of 4 entries, counted 3",
+        tell: |f| add_attr(f, "rz1/rs16K", "text", attr::ACL_COUNT, 1),
+    },
+    Lie {
+        golden: "rz1",
+        what: "that a file is not counted for its owner",
+        kind: Usage,
+        text: "it is counted for its owner, and does not say so",
+        tell: |f| {
+            let os = fs(f, "rz1/rs16K");
+            let file = f.file(os, "text");
+            f.edit_dnode(os, file, |bytes| bytes[FLAGS_AT] &= !2);
         },
     },
 ];

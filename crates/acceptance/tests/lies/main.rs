@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod agree;
+mod bounds;
 mod dsl;
+mod endless;
 mod files;
 mod forge;
 mod pool;
@@ -72,6 +74,20 @@ fn tell_all(lies: &[Lie]) {
 #[test]
 fn lies_of_data_sets_are_told() {
     tell_all(dsl::LIES);
+}
+
+/// Labels list these features: they differ then, too.
+#[test]
+fn lies_of_features_in_labels_are_told() {
+    for (name, guid) in
+        [("device_removal", "com.delphix:device_removal"), ("draid", "org.openzfs:draid")]
+    {
+        let mut forge = Forge::of("mir");
+        dsl::add_feature(&mut forge, guid, 3);
+        let report = judge(&forge.close());
+        let text = format!("feature {name}: its count is 3, it can be 0 to 0");
+        assert!(report.findings.iter().any(|f| f.text == text), "{:?}", report.findings);
+    }
 }
 
 #[test]

@@ -4,7 +4,9 @@ use crate::Lie;
 use crate::forge::{Forge, Os};
 use format::config::PoolConfig;
 use format::space_map::{self, Geometry, Item};
-use verify::FindingKind::{Account, Feature, Label, Leaked, ReachableButFree, SpaceMap, Structure};
+use verify::FindingKind::{
+    Account, Feature, Label, Leaked, Pointer, ReachableButFree, SpaceMap, Structure,
+};
 
 /// The space map of the first metaslab that is in use.
 fn first_map(forge: &Forge) -> u64 {
@@ -62,7 +64,7 @@ fn config(forge: &Forge) -> PoolConfig {
     PoolConfig::from_nvlist(&list).unwrap()
 }
 
-fn edit_config(forge: &mut Forge, change: impl FnOnce(&mut PoolConfig)) {
+pub(crate) fn edit_config(forge: &mut Forge, change: impl FnOnce(&mut PoolConfig)) {
     let mut new = config(forge);
     change(&mut new);
     let bytes = new.to_nvlist().to_xdr().unwrap();
@@ -256,6 +258,17 @@ pub(crate) const LIES: &[Lie] = &[
         tell: |f| {
             let list = f.find("features_for_write");
             f.set_zap(Os::Mos, list, "com.delphix:async_destroy", 1);
+        },
+    },
+    Lie {
+        golden: "mir",
+        what: "a root that is younger than its uberblock",
+        kind: Pointer,
+        text: "MOS: its root is born in txg",
+        tell: |f| {
+            let mut words = f.uberblock.root.words();
+            words[10] = f.uberblock.txg.get() + 3;
+            f.set_root(Os::Mos, format::BlkPtr::from_words(words));
         },
     },
 ];

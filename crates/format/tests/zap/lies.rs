@@ -109,6 +109,18 @@ lie!(
     Problem::TableBeyond { first: 40, .. }
 );
 lie!(
+    new_table_beyond_all_numbers,
+    Victim::fat(),
+    |v: &mut Victim| {
+        // With a table of its own there are blocks to be added.
+        v.header(2, 16);
+        v.header(3, 1);
+        v.header(4, 11);
+        v.header(5, u64::MAX);
+    },
+    Problem::TableBeyond { first: u64::MAX, .. }
+);
+lie!(
     pointer_to_the_header,
     Victim::fat(),
     |v: &mut Victim| v.u64(0, 8192 + 8 * 100, 0),

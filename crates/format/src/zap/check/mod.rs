@@ -337,7 +337,8 @@ fn finish<F, B, E>(
         (head.table_block.get(), head.table_blocks.get()),
         (head.table_next.get(), 2 * head.table_blocks.get()),
     ];
-    let in_table = |&(at, blocks): &(u64, u64)| at > 0 && (at..at + blocks).contains(&leaf);
+    let in_table =
+        |&(at, blocks): &(u64, u64)| at > 0 && (at..at.saturating_add(blocks)).contains(&leaf);
     if leaf == 0 || leaf >= head.free_block.get() || tables.iter().any(in_table) {
         *whole = false;
         return out.add(0, Problem::Pointer { index: first, leaf });

@@ -350,7 +350,7 @@ impl<'a> LeafMut<'a> {
 
     /// Fills a chain of chunks with a key and ends it; returns the chunk that came after.
     fn fill_name(&mut self, first: u16, key: Key<'_>) -> u16 {
-        let mut stored = [0; super::super::NAME_MAX + 1];
+        let mut stored = [0; NAME_MAX + 1];
         match key {
             Key::Name(name) => match stored.get_mut(..name.len() + 1) {
                 Some(bytes) => {

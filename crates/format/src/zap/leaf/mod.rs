@@ -10,7 +10,7 @@ use zerocopy::{
 };
 
 use super::header::block_shift;
-use super::{Entry, FatFlags, KIND_LEAF, Key, Value};
+use super::{Entry, FatFlags, KIND_LEAF, Key, NAME_MAX, VALUE_MAX, Value};
 use crate::{FormatError, Result};
 
 mod edit;
@@ -303,7 +303,7 @@ impl<'a> Leaf<'a> {
         Ok(None)
     }
 
-    /// The value of an entry.
+    /// The value of an entry. Errors: it cannot be, or is larger than [`VALUE_MAX`].
     pub fn value(&self, entry: &EntryChunk) -> Result<Value> {
         let int_size = entry.int_size;
         if !matches!(int_size, 1 | 2 | 4 | 8) {
@@ -320,13 +320,22 @@ impl<'a> Leaf<'a> {
             })?;
             return Ok(Value::u64(word));
         }
-        let bytes = self.array_bytes(entry.value_chunk.get(), entry.value_len())?;
+        let first = entry.value_chunk.get();
+        if entry.value_len() > VALUE_MAX {
+            return Err(bounds("length of the value", first, self.buckets.len()));
+        }
+        let bytes = self.array_bytes(first, entry.value_len())?;
         Ok(Value::from_stored(int_size, bytes))
     }
 
-    /// The name of an entry as [`Entry::name`] has it.
+    /// The name of an entry as [`Entry::name`] has it. Errors: it cannot be, or is longer than
+    /// [`NAME_MAX`].
     pub fn name(&self, entry: &EntryChunk, flags: u64) -> Result<Vec<u8>> {
-        let mut name = self.array_bytes(entry.name_chunk.get(), entry.name_len(flags))?;
+        let first = entry.name_chunk.get();
+        if usize::from(entry.name_ints.get()) > NAME_MAX + 1 {
+            return Err(bounds("length of the name", first, self.buckets.len()));
+        }
+        let mut name = self.array_bytes(first, entry.name_len(flags))?;
         if flags & FatFlags::UINT64_KEY == 0 && name.last() == Some(&0) {
             name.pop();
         }
