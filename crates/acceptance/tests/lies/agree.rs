@@ -109,6 +109,8 @@ const ONLY_VERIFY: &[(&str, &str)] = &[
     ("ACL: ", "poolaudit does not read ACLs"),
     ("counted for its owner, and does not say so", "poolaudit does not look at flags of dnodes"),
     (", it can be ", "poolaudit does not count features of vdevs"),
+    ("its deadlist has a block that is in use", "poolaudit compares first copies alone"),
+    ("its deadlist lacks a block", "poolaudit compares first copies alone"),
 ];
 
 /// What only poolaudit sees: words of what it says, and why `verify` does not see it.
