@@ -1,6 +1,6 @@
 //! How much space there is: for listings, and before a change is admitted.
 //!
-//! The rules are those of OpenZFS (format notes 8.6, 18), since users compare the numbers.
+//! The rules are those of OpenZFS (FORMAT: sections 8.6 and 18), since users compare the numbers.
 
 use dmu::{SpaceMap, Tx};
 use rt::sync::atomic::Ordering;
