@@ -54,8 +54,60 @@ fn pools_that_cannot_be_opened_are_not_called_healthy() {
     drop(stage.ok("zpool create tank $D/d00"));
     assert_eq!(stage.ok("zpool status -x").out, "all pools are healthy\n");
     std::fs::rename(&stage.images.disks()[0], stage.aside("d00")).unwrap();
-    let ran = stage.run("zpool status -x");
-    assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{ran}");
+    let said = stage.ok("zpool status -x").out;
+    assert!(said.contains(" state: UNAVAIL\n") && !said.contains("healthy"), "{said}");
+}
+
+#[test]
+fn of_a_pool_without_its_disks_there_is_told_which_are_missing() {
+    let stage = Stage::new(4, 128 << 20);
+    drop(stage.ok("zpool create tank raidz $D/d00 $D/d01 $D/d02"));
+    drop(stage.ok("zpool create pond $D/d03"));
+    let away = |at: usize| {
+        std::fs::rename(stage.images.disk(at), stage.aside(&format!("d0{at}"))).unwrap();
+    };
+    (1..4).for_each(away);
+    // One label is left of the one, none of the other.
+    let rows = [
+        ("tank", "UNAVAIL", "insufficient replicas"),
+        ("raidz1-0", "UNAVAIL", "insufficient replicas"),
+        ("/d00", "ONLINE", "0"),
+        ("/d01", "UNAVAIL", "cannot open"),
+        ("/d02", "UNAVAIL", "cannot open"),
+    ];
+    let said = stage.ok("zpool status -P").out;
+    for (name, state, end) in rows.into_iter().chain([("/d03", "UNAVAIL", "cannot open")]) {
+        let named = |row: &&str| row.split_whitespace().next().is_some_and(|n| n.ends_with(name));
+        let row = said.lines().find(named).unwrap_or_else(|| panic!("{name} in {said}"));
+        assert!(row.contains(state) && row.ends_with(end), "{said}");
+    }
+    assert!(!said.contains("errors:"), "{said}");
+    let listed = stage.ok("zpool list -H -o name,size,health").out;
+    assert_eq!(listed, "pond\t-\tUNAVAIL\ntank\t-\tUNAVAIL\n");
+    let json: serde_json::Value =
+        serde_json::from_str(&stage.ok("zpool status -j tank").out).unwrap();
+    assert_eq!(json["pools"]["tank"]["state"], "UNAVAIL");
+    // What works on a pool's contents says what it always did.
+    let unavailable = "cannot open 'tank': one or more devices is currently unavailable\n";
+    let _said = stage.refused("zfs list tank", 1, unavailable);
+    let said =
+        "cannot export 'pond': one or more devices is currently unavailable\nuse '-f' to forget";
+    let _said = stage.refused("zpool export pond", 1, said);
+    drop(stage.ok("zpool export -f pond"));
+    assert_eq!(stage.ok("zpool list -H -o name").out, "tank\n");
+}
+
+#[test]
+fn a_pool_that_may_only_be_read_is_not_destroyed_in_word_alone() {
+    let stage = Stage::new(1, 128 << 20);
+    drop(stage.ok("zpool create tank $D/d00"));
+    drop(stage.ok("zpool export tank"));
+    drop(stage.ok("zpool import -o readonly=on -d $D tank"));
+    let _said =
+        stage.refused("zpool destroy tank", 1, "cannot destroy 'tank': pool is read-only: ");
+    drop(stage.ok("zpool export tank"));
+    drop(stage.ok("zpool import -d $D tank"));
+    drop(stage.ok("zpool destroy tank"));
 }
 
 #[test]

@@ -192,7 +192,9 @@ pub fn status(all: &[PoolReport], how: StatusStyle, style: Style) -> String {
         }
         add_vdevs(entry, "l2cache", &pool.cache.iter().collect::<Vec<_>>(), how.naming, style);
         add_vdevs(entry, "spares", &pool.spares.iter().collect::<Vec<_>>(), how.naming, style);
-        entry.insert("error_count".into(), number(pool.error_count, style));
+        if let Some(count) = pool.error_count {
+            entry.insert("error_count".into(), number(count, style));
+        }
         if !pool.damaged.is_empty() {
             let names = pool.damaged.iter().map(|damaged| json!(damaged.name));
             entry.insert("errlist".into(), names.collect());

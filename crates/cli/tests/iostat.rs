@@ -109,7 +109,7 @@ fn report(tops: Vec<Vdev>, cache: Vec<Vdev>, allocated: u64, size: u64) -> PoolR
         spares: Vec::new(),
         cache,
         scan: None,
-        error_count: 0,
+        error_count: Some(0),
         damaged: Vec::new(),
         opened: Duration::ZERO,
         open_for: Duration::from_secs(1),

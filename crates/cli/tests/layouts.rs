@@ -128,7 +128,7 @@ fn pool(
         spares,
         cache,
         scan: None,
-        error_count: 0,
+        error_count: Some(0),
         damaged: Vec::new(),
         opened: std::time::Duration::ZERO,
         open_for: std::time::Duration::ZERO,

@@ -352,6 +352,12 @@ pub enum Why {
     /// A device cannot be opened.
     #[error("one or more devices is currently unavailable")]
     Unavailable,
+    /// Devices of a pool that is to be exported cannot be opened, and it is not forced.
+    #[error(
+        "one or more devices is currently unavailable\n\
+         use '-f' to forget the pool without writing to its devices"
+    )]
+    ExportUnavailable,
     /// More than one pool of that name was found.
     #[error("more than one matching pool\nimport by numeric ID instead")]
     Ambiguous,

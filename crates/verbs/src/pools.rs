@@ -112,6 +112,9 @@ pub struct Status {
     pub places: Vec<PathBuf>,
     /// What is damaged shall be told by its names, too, for which whole directories may have to be read.
     pub damaged: bool,
+    /// Remembered pools that cannot be opened for lack of devices shall be told of, too, as far as that goes; else they are
+    /// errors.
+    pub lost: bool,
 }
 
 /// Sets a property of a pool.
@@ -424,8 +427,8 @@ pub struct PoolReport {
     pub cache: Vec<Vdev>,
     /// The last scrub or resilver.
     pub scan: Option<Scan>,
-    /// Damaged blocks that no redundancy covered.
-    pub error_count: u64,
+    /// Damaged blocks that no redundancy covered; nothing is known of a pool that could not be opened.
+    pub error_count: Option<u64>,
     /// What of it is damaged, under every name.
     pub damaged: Vec<Damaged>,
     /// When the pool was opened, since this process began: two reports with the same were read from the same meters.

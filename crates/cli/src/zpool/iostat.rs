@@ -7,7 +7,7 @@ use std::ffi::OsString;
 
 use verbs::layout::Class;
 use verbs::meters::Meters;
-use verbs::pools::{PoolReport, Vdev};
+use verbs::pools::{PoolReport, Status, Vdev};
 
 use super::iostat_table::{self as table, Columns, Row};
 use super::list::stamp;
@@ -161,7 +161,7 @@ pub(crate) fn iostat(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     // What is no pool's name may be a device's in any.
     let chosen = match names.is_empty() {
         true => Chosen::Pools(Vec::new()),
-        false => choose(&reports(door, &[], Vec::new(), false)?.0, names, options.naming)?,
+        false => choose(&reports(door, Status::default())?.0, names, options.naming)?,
     };
     let mut left = every.and_then(|(_, count)| count);
     let (mut before, mut first): (Vec<PoolReport>, bool) = (Vec::new(), true);
@@ -204,7 +204,7 @@ fn read(door: &mut Door<'_>, chosen: &Chosen) -> Result<(Vec<PoolReport>, u8), S
         Chosen::Vdevs(Some(pool), _) => vec![pool.clone()],
         Chosen::Vdevs(None, _) => Vec::new(),
     };
-    let (pools, errors) = reports(door, &names, Vec::new(), false)?;
+    let (pools, errors) = reports(door, Status { names, ..Status::default() })?;
     let status = door.complain_all(&errors)?;
     Ok((pools, status))
 }

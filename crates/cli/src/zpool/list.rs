@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use verbs::pools::PoolReport;
+use verbs::pools::{PoolReport, Status};
 use verbs::props::{PoolKey, PoolProp};
 
 use super::vdevs::{self, ListStyle, Naming};
@@ -79,7 +79,13 @@ pub(super) fn stamp(word: &OsString) -> Result<char, Stop> {
 }
 
 fn list_once(door: &mut Door<'_>, names: &[String], options: &Options) -> Ran {
-    let (pools, errors) = reports(door, names, options.places.clone(), false)?;
+    let asked = Status {
+        names: names.to_vec(),
+        places: options.places.clone(),
+        lost: true,
+        damaged: false,
+    };
+    let (pools, errors) = reports(door, asked)?;
     if let Some(letter) = options.stamp {
         let now = rt::time::wall_clock().as_secs();
         let line = if letter == 'u' { now.to_string() } else { door.long_date(now) };
@@ -193,7 +199,7 @@ pub(crate) fn get(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     };
     let keys = keys(asked, PoolKey::named_or_column)?;
     let names: Vec<_> = names.iter().map(|name| text(name)).collect();
-    let (pools, errors) = reports(door, &names, Vec::new(), false)?;
+    let (pools, errors) = reports(door, Status { names, lost: true, ..Status::default() })?;
     if let Some(style) = json {
         let text = crate::json::pool_get(&pools, keys.as_deref(), exact, style);
         door.print(text)?;

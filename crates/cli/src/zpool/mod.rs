@@ -42,17 +42,16 @@ pub(crate) fn new_name(doing: Doing, name: &str) -> Result<(), Error> {
 /// comes after, as errors.
 pub(crate) fn reports(
     door: &mut Door<'_>,
-    names: &[String],
-    places: Vec<std::path::PathBuf>,
-    damaged: bool,
+    mut asked: pools::Status,
 ) -> Result<(Vec<pools::PoolReport>, Vec<Error>), Stop> {
-    let (good, mut errors) = checked(names.iter().cloned(), known_name);
-    if good.is_empty() && !names.is_empty() {
+    let all = asked.names.is_empty();
+    let (good, mut errors) = checked(asked.names, known_name);
+    if good.is_empty() && !all {
         return Ok((Vec::new(), errors));
     }
-    let places = door.places(places);
+    (asked.names, asked.places) = (good, door.places(asked.places));
     let mut reports = Vec::new();
-    for report in door.engine.pool_status(&pools::Status { names: good, places, damaged })? {
+    for report in door.engine.pool_status(&asked)? {
         match report {
             Ok(report) => reports.push(report),
             Err(error) => errors.push(error),

@@ -46,7 +46,10 @@ pub(crate) fn status(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let every = interval(&mut names)?;
     let mut count = every.map(|(_, count)| count);
     loop {
-        let (pools, errors) = reports(door, &names, places.clone(), verbose || json.is_some())?;
+        let (names, places) = (names.clone(), places.clone());
+        let damaged = verbose || json.is_some();
+        let asked = pools::Status { names: names.clone(), places, damaged, lost: true };
+        let (pools, errors) = reports(door, asked)?;
         if let Some(json) = json {
             let text = crate::json::status(&pools, style, json);
             door.print(text)?;
@@ -120,9 +123,10 @@ pub(crate) fn one(
     let others = (&pool.spares[..], &pool.cache[..]);
     vdevs::status(&mut out, &pool.name, &pool.tree, others, style);
     let errors = match (pool.error_count, verbose) {
-        (0, _) => "errors: No known data errors\n".to_string(),
-        (count, false) => format!("errors: {count} data errors, use '-v' for a list\n"),
-        (_, true) => {
+        (None, _) => return out,
+        (Some(0), _) => "errors: No known data errors\n".to_string(),
+        (Some(count), false) => format!("errors: {count} data errors, use '-v' for a list\n"),
+        (Some(_), true) => {
             let mut text = String::from(
                 "errors: Permanent errors have been detected in the following files:\n\n",
             );

@@ -210,6 +210,10 @@ pub(super) fn destroy(here: &Here, request: &Destroy) -> Result<()> {
     let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
     let located = locate(here, &request.name, &request.places)?;
     let doing = Doing::Destroy(request.name.clone());
+    if located.is_read_only() {
+        let why = "it was imported with readonly=on ('zpool export' lets go of it)";
+        return Err(Error::cannot(doing, Why::ReadOnly(why.into())));
+    }
     leave(here, &request.name, located, PoolState::Destroyed, &request.command, doing)
 }
 
@@ -243,14 +247,15 @@ pub(super) fn export(here: &Here, request: &Export) -> Result<Vec<Error>> {
     };
     let mut errors = Vec::new();
     for name in names {
-        let doing = Doing::Export(name.clone());
+        let doing = || Doing::Export(name.clone());
         let done = locate(here, &name, &request.places).and_then(|located| {
-            leave(here, &name, located, PoolState::Exported, &request.command, doing)
+            leave(here, &name, located, PoolState::Exported, &request.command, doing())
         });
         let done = match done {
-            Err(e) if request.force && e.why() == Some(&Why::Unavailable) => {
-                forget_lost(here, &name, e)
-            }
+            Err(e) if e.why() == Some(&Why::Unavailable) => match request.force {
+                true => forget_lost(here, &name, e),
+                false => Err(Error::cannot(doing(), Why::ExportUnavailable)),
+            },
             done => done,
         };
         if let Err(e) = done {

@@ -24,6 +24,7 @@ mod keeper;
 mod lifecycle;
 mod limits;
 mod lookout;
+mod lost;
 mod mount;
 mod naming;
 mod places;
@@ -264,7 +265,12 @@ impl Engine for Local {
         let names = self.names(&request.names, &request.places)?;
         let mounted = request.damaged.then(|| self.placed());
         let report = |name: &String| {
-            let session = open(&self.here, name, &request.places, For::Reading)?;
+            let session = match open(&self.here, name, &request.places, For::Reading) {
+                Err(error) if request.lost && request.places.is_empty() => {
+                    return lost::report(&self.here, name, error);
+                }
+                session => session?,
+            };
             status::report(&session, mounted.as_deref())
                 .map_err(|e| pool_error(Doing::Open(name.clone()), e))
         };

@@ -79,7 +79,7 @@ pub(crate) fn report(
         spares,
         cache,
         scan,
-        error_count,
+        error_count: Some(error_count),
         damaged: damaged.unwrap_or_default(),
         opened: pool.opened().since_start(),
         open_for: pool.open_for(),
@@ -185,7 +185,7 @@ fn verdict(seen: Seen) -> Option<(State, Aux)> {
 }
 
 /// What is where a device should be that is not there.
-fn absent(vdev: &VdevConfig) -> Aux {
+pub(super) fn absent(vdev: &VdevConfig) -> Aux {
     use std::os::unix::ffi::OsStrExt;
     let path = vdev.path.as_deref().map(std::ffi::OsStr::from_bytes);
     let taken = path.is_some_and(|path| std::path::Path::new(path).exists());
