@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod disks;
+mod generations;
 
 use std::collections::BTreeSet;
 

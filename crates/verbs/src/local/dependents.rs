@@ -30,48 +30,50 @@ impl InOrder {
 
 /// Everything that must go before `found`, in the order in which it can.
 pub(super) fn dependents(pool: &Pool, found: &Found) -> Result<Vec<Dependent>, PoolError> {
-    let mut walk = Walk { pool, top: &found.name, seen: BTreeSet::new(), out: Vec::new() };
-    walk.before(found)?;
-    Ok(walk.out)
-}
-
-struct Walk<'a> {
-    pool: &'a Pool,
-    top: &'a str,
-    /// Objects that were met: the history of clones may lead back to what is destroyed.
-    seen: BTreeSet<u64>,
-    out: Vec<Dependent>,
-}
-
-impl Walk<'_> {
-    fn add(&mut self, found: &Found) -> Result<(), PoolError> {
-        if !self.seen.insert(found.object) {
-            return Ok(());
-        }
-        self.before(found)?;
-        let rest = found.name.strip_prefix(self.top);
-        let below = rest.is_some_and(|rest| rest.starts_with(['/', '@']));
-        self.out.push(Dependent { name: found.name.clone(), below });
-        Ok(())
-    }
-
-    fn before(&mut self, found: &Found) -> Result<(), PoolError> {
-        let mos = self.pool.mos();
-        if found.is_snapshot() {
-            for clone in self.pool.clones_of(found)? {
-                self.add(&lookup::find(mos, &clone)?)?;
+    // Not by recursion: clones of clones may go on for as long as names do.
+    let mut steps = Vec::new();
+    let mut met = BTreeSet::new();
+    let mut gone = Vec::new();
+    steps.extend(before(pool, found)?.into_iter().rev().map(Step::Look));
+    while let Some(step) = steps.pop() {
+        match step {
+            Step::Look(name) => {
+                let found = lookup::find(pool.mos(), &name)?;
+                // The history of clones may lead back to what is destroyed.
+                if met.insert(found.object) {
+                    steps.push(Step::Go(name));
+                    steps.extend(before(pool, &found)?.into_iter().rev().map(Step::Look));
+                }
             }
-            return Ok(());
+            Step::Go(name) => gone.push(name),
         }
-        for (child, _) in lookup::children(mos, found.dir_object, &found.dir)? {
-            self.add(&lookup::find(mos, &format!("{}/{child}", found.name))?)?;
-        }
-        // The newest first, as OpenZFS lists them.
-        for (snapshot, _, _) in lookup::snapshots(mos, &found.phys)?.into_iter().rev() {
-            self.add(&lookup::find(mos, &format!("{}@{snapshot}", found.name))?)?;
-        }
-        Ok(())
     }
+    let is_below = |name: &str| {
+        name.strip_prefix(&found.name).is_some_and(|rest| rest.starts_with(['/', '@']))
+    };
+    Ok(gone.into_iter().map(|name| Dependent { below: is_below(&name), name }).collect())
+}
+
+/// What is to be done with a data set that was found on the way.
+enum Step {
+    /// To see what must go before it.
+    Look(String),
+    /// To let it go: what must go before it has.
+    Go(String),
+}
+
+/// What must have gone right before `found` goes: clones of a snapshot, children and snapshots of a head.
+fn before(pool: &Pool, found: &Found) -> Result<Vec<String>, PoolError> {
+    if found.is_snapshot() {
+        return pool.clones_of(found);
+    }
+    let (mos, name) = (pool.mos(), &found.name);
+    let children = lookup::children(mos, found.dir_object, &found.dir)?;
+    let mut names: Vec<_> = children.iter().map(|(child, _)| format!("{name}/{child}")).collect();
+    // The newest first, as OpenZFS lists them.
+    let snapshots = lookup::snapshots(mos, &found.phys)?;
+    names.extend(snapshots.iter().rev().map(|(snapshot, _, _)| format!("{name}@{snapshot}")));
+    Ok(names)
 }
 
 #[cfg(test)]

@@ -289,10 +289,12 @@ impl Local {
         let here = self.here.clone();
         let places = here.held.as_ref().and_then(|held| Some((held, held.places()?)));
         let Some((held, places)) = places else {
-            let name = request.name.clone().unwrap_or_default();
             let why = "no server mounts file systems where their properties say \
                        (`thumper serve --mount` does)\nuse `thumper mount` to mount one on a directory";
-            return Err(cannot_mount(&name, Why::NotDone(why.into())));
+            return Err(match &request.name {
+                Some(name) => cannot_mount(name, Why::NotDone(why.into())),
+                None => Error::Other(format!("cannot mount file systems: {why}")),
+            });
         };
         let Some(name) = &request.name else {
             let pools = held.names();
