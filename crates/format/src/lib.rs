@@ -36,6 +36,7 @@ pub mod ids;
 pub mod indirect;
 pub mod label;
 pub mod master_node;
+pub mod mos_directory;
 pub mod nvlist;
 pub mod objset;
 pub mod printing;

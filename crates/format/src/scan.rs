@@ -4,8 +4,6 @@
 
 use crate::{FormatError, Result};
 
-/// Key in the MOS directory.
-pub const SCAN_KEY: &str = "scan";
 /// Words of the state.
 pub const SCAN_WORDS: usize = 24;
 

@@ -29,7 +29,6 @@ use crate::mos::{DIRECTORY, Mos, key};
 use crate::open::{self, OpenOptions};
 use crate::pool::Pool;
 use crate::pool_props::in_config;
-use crate::space::ALLOCATION_BIAS;
 
 /// Makes the objects of an empty file system in a new object set.
 pub type MakeFilesystem = fn(&Objset, &Tx<'_>, &BTreeMap<String, Stored>) -> dmu::Result<()>;
@@ -476,7 +475,7 @@ pub(crate) fn top_objects(
         };
         let of_top = zap()?;
         if vdev.top.is_some_and(|top| top.is_log) {
-            of_top.put(tx, ALLOCATION_BIAS, &Value::string(b"log"))?;
+            of_top.put(tx, key::TOP_ALLOCATION_BIAS, &Value::string(b"log"))?;
         }
         vdev.zap_top = Some(of_top.number());
         if vdev.children.is_empty() {

@@ -1,10 +1,9 @@
 //! What deduplication saves: kept as histograms of the dedup tables. FORMAT: section 15.
 
 use crate::error::Result;
+use crate::mos::key;
 use crate::pool::Pool;
 
-/// Entry of the MOS directory: a ZAP of histograms, one per table.
-const STATISTICS: &[u8] = b"DDT-statistics";
 /// Words of one row of a histogram, one row per power of two of the reference count.
 const ROW_WORDS: usize = 8;
 /// Words of a row: deflated bytes as they are stored, and as they are referenced.
@@ -37,7 +36,7 @@ impl Pool {
     /// Space of deduplicated blocks, as of the last sync.
     pub fn dedup(&self) -> Result<DedupSpace> {
         let mut sum = DedupSpace::default();
-        let Some(object) = self.mos().find(STATISTICS)? else { return Ok(sum) };
+        let Some(object) = self.mos().find(key::DDT_STATISTICS)? else { return Ok(sum) };
         for entry in self.mos().zap(object)?.entries()? {
             for row in entry.value.ints().chunks_exact(ROW_WORDS) {
                 sum.stored = sum.stored.saturating_add(row[STORED]);

@@ -16,7 +16,7 @@ use store::{Pending, RangeSet, SlabSummary};
 
 use crate::error::{PoolError, Result};
 use crate::features::Features;
-use crate::logmaps::{self, UNFLUSHED_TXGS};
+use crate::logmaps;
 use crate::mos::{Mos, key};
 use crate::spacemaps::{Appending, PoolSpaceMaps, Slabs, Unflushed, tell_resting};
 
@@ -173,7 +173,7 @@ impl Logs {
                 let kind = ObjectType::UINT64_METADATA;
                 let none = ObjectType::NONE;
                 let object = mos.objset.allocate(tx, kind, TXGS_BLOCK, none, &[], 1)?;
-                mos.zap(own.zap)?.put_u64(tx, UNFLUSHED_TXGS, object.number())?;
+                mos.zap(own.zap)?.put_u64(tx, key::TOP_UNFLUSHED_TXGS, object.number())?;
                 own.object = Some(object.number());
                 object
             }

@@ -10,9 +10,6 @@ use crate::error::{PoolError, Result};
 use crate::mos::{Mos, key};
 use crate::spacemaps::{Slabs, Unflushed};
 
-/// Key of a top-level vdev's ZAP: the txgs up to which its metaslabs were flushed.
-pub(crate) const UNFLUSHED_TXGS: &[u8] = b"com.delphix:ms_unflushed_phys_txgs";
-
 /// Changes that are held in memory at most: the kernel flushes long before.
 const CHANGES_MAX: usize = 1 << 24;
 
@@ -43,7 +40,7 @@ pub(crate) fn unflushed_txgs(
 ) -> Result<(Option<u64>, Vec<u64>)> {
     let object = match top_zap {
         0 => None,
-        zap => mos.zap(zap)?.get_u64(UNFLUSHED_TXGS)?,
+        zap => mos.zap(zap)?.get_u64(key::TOP_UNFLUSHED_TXGS)?,
     };
     let Some(number) = object else { return Ok((None, vec![0; count as usize])) };
     let mut bytes = vec![0; count as usize * 8];

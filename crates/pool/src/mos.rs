@@ -9,35 +9,7 @@ use rt::sync::Arc;
 use crate::error::{PoolError, Result};
 use crate::ruins::{Found, Ruins};
 
-/// Object number of the directory.
-pub const DIRECTORY: u64 = 1;
-
-/// Names in the directory.
-pub mod key {
-    #![allow(missing_docs)]
-    pub const ROOT_DATASET: &[u8] = b"root_dataset";
-    pub const CONFIG: &[u8] = b"config";
-    pub const SYNC_BPLIST: &[u8] = b"sync_bplist";
-    pub const FREE_BPOBJ: &[u8] = b"free_bpobj";
-    pub const EMPTY_BPOBJ: &[u8] = b"empty_bpobj";
-    pub const FEATURES_FOR_READ: &[u8] = b"features_for_read";
-    pub const FEATURES_FOR_WRITE: &[u8] = b"features_for_write";
-    pub const FEATURE_DESCRIPTIONS: &[u8] = b"feature_descriptions";
-    pub const FEATURE_ENABLED_TXG: &[u8] = b"feature_enabled_txg";
-    pub const CREATION_VERSION: &[u8] = b"creation_version";
-    pub const DEFLATE: &[u8] = b"deflate";
-    pub const HISTORY: &[u8] = b"history";
-    pub const CHECKSUM_SALT: &[u8] = b"org.illumos:checksum_salt";
-    pub const VDEV_ZAP_MAP: &[u8] = b"com.delphix:vdev_zap_map";
-    pub const POOL_PROPS: &[u8] = b"pool_props";
-    pub const LOG_SPACEMAP_ZAP: &[u8] = b"com.delphix:log_spacemap_zap";
-    pub const SPARES: &[u8] = b"spares";
-    pub const L2CACHE: &[u8] = b"l2cache";
-    pub const BPTREE: &[u8] = b"bptree_obj";
-    pub const SCAN: &[u8] = b"scan";
-    pub const ERRLOG_LAST: &[u8] = b"errlog_last";
-    pub const ERRLOG_SCRUB: &[u8] = b"errlog_scrub";
-}
+pub use format::mos_directory::{self as key, DIRECTORY};
 
 /// The MOS.
 #[derive(Clone)]

@@ -31,7 +31,6 @@ use crate::pool::{Freeing, Pool, Writing};
 use crate::removed;
 use crate::ruins::Ruins;
 use crate::scan::{self, Scans};
-use crate::space::{ALLOCATION_BIAS, CHECKPOINT};
 use crate::spacemaps::{PoolSpaceMaps, Slabs};
 
 /// The last version before feature flags.
@@ -508,7 +507,7 @@ fn unwritable(
         // "DDT-" and so on is a table of blocks that may have several owners.
         let name = String::from_utf8_lossy(&entry.name).into_owned();
         if let (true, Some(object)) = (name.starts_with("DDT-"), entry.value.as_u64())
-            && name != "DDT-statistics"
+            && name.as_bytes() != key::DDT_STATISTICS
             && mos.zap(object)?.count()? > 0
         {
             return Ok(Some("it has deduplicated blocks".into()));
@@ -533,7 +532,7 @@ fn unwritable(
     {
         return Ok(Some("it has log space maps, but not what they need".into()));
     }
-    if mos.directory()?.get(CHECKPOINT)?.is_some() {
+    if mos.directory()?.get(key::CHECKPOINT)?.is_some() {
         return Ok(Some("it has a checkpoint".into()));
     }
     if uberblock.mmp_delay.get() != 0 {
@@ -550,7 +549,7 @@ fn unwritable(
         // Nothing but logs is written to a log device.
         let is_log = vdev.top.as_ref().is_some_and(|top| top.is_log);
         if let Some(zap) = vdev.zap_top.filter(|zap| *zap != 0 && !is_log)
-            && mos.zap(zap)?.get(ALLOCATION_BIAS)?.is_some()
+            && mos.zap(zap)?.get(key::TOP_ALLOCATION_BIAS)?.is_some()
         {
             return Ok(Some("it has a vdev of a special class".into()));
         }

@@ -14,12 +14,6 @@ use crate::mos::key;
 use crate::pool::Pool;
 use crate::sync::TaskContext;
 
-/// Key of the directory, if there is a checkpoint.
-pub(crate) const CHECKPOINT: &[u8] = b"com.delphix:zpool_checkpoint";
-/// Key of a top-level vdev's ZAP: the space map of what a checkpoint keeps.
-const CHECKPOINT_MAP: &[u8] = b"com.delphix:pool_checkpoint_sm";
-/// Key of a top-level vdev's ZAP, if not all data may be put on it.
-pub(crate) const ALLOCATION_BIAS: &[u8] = b"org.zfsonlinux:allocation_bias";
 /// Space kept free in any case: a 32nd of the pool, at most this.
 const SLOP_MAX: u64 = 128 << 30;
 /// .. and at least this, if that is not more than half of the pool.
@@ -144,14 +138,14 @@ impl Pool {
 
     /// Bytes that were freed since a checkpoint was taken, and are kept for it.
     fn kept_by_checkpoint(&self) -> Result<u64> {
-        if self.mos.directory()?.get(CHECKPOINT)?.is_none() {
+        if self.mos.directory()?.get(key::CHECKPOINT)?.is_none() {
             return Ok(0);
         }
         let zaps: Vec<u64> =
             self.config.lock().vdev_tree.children.iter().filter_map(|top| top.zap_top).collect();
         let mut kept = 0;
         for zap in zaps.into_iter().filter(|zap| *zap != 0) {
-            if let Some(object) = self.mos.zap(zap)?.get_u64(CHECKPOINT_MAP)? {
+            if let Some(object) = self.mos.zap(zap)?.get_u64(key::TOP_CHECKPOINT_MAP)? {
                 // It holds frees only.
                 let alloc = SpaceMap::open(&self.mos.objset, object)?.phys()?.0.alloc.get();
                 kept = u64::saturating_add(kept, alloc.min(0).unsigned_abs());
@@ -171,7 +165,7 @@ impl Pool {
         if is_log {
             return Ok(Class::Log);
         }
-        let has_bias = zap != 0 && self.mos.zap(zap)?.get(ALLOCATION_BIAS)?.is_some();
+        let has_bias = zap != 0 && self.mos.zap(zap)?.get(key::TOP_ALLOCATION_BIAS)?.is_some();
         Ok(if has_bias { Class::Special } else { Class::Normal })
     }
 

@@ -9,6 +9,7 @@ use crate::object::{self, Unread};
 use crate::report::FindingKind;
 use crate::walk::Walk;
 use format::dsl_dir::ORIGIN_DIR_NAME;
+use format::mos_directory as key;
 use format::zap::{NormFlags, Reader};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -159,12 +160,12 @@ fn directory(
         let due = origin.map_or(0, |origin| origin.object);
         expect(walk, name, "its origin is object", phys.origin_object.get(), due);
         let own = name.ends_with(ORIGIN_DIR_NAME);
-        if due == 0 && !own && mos.find("root_dataset") != Some(dir.object) {
+        if due == 0 && !own && mos.find(key::ROOT_DATASET) != Some(dir.object) {
             walk.findings.add(FindingKind::Snapshots, || format!("{name}: it has no origin"));
         }
     }
     // Pools of before features may lack the list.
-    if phys.clones_object.get() == 0 && mos.find("feature_descriptions").is_none() {
+    if phys.clones_object.get() == 0 && mos.find(key::FEATURE_DESCRIPTIONS).is_none() {
         return Ok(());
     }
     let list = mos.numbers(&mut walk.blocks, phys.clones_object.get())?;

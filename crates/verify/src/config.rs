@@ -12,6 +12,7 @@ use crate::walk::Walk;
 use format::Uberblock;
 use format::config::{Label, PoolConfig, TopConfig, VdevConfig, VdevKind};
 use format::label::LABELS;
+use format::mos_directory as key;
 use std::collections::{BTreeMap, BTreeSet};
 use vdev::label::Labels;
 use vdev::{LeafState, Tree};
@@ -54,7 +55,7 @@ pub(crate) fn check(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig, uberblo
             .flat_map(|vdev| [vdev.zap_leaf, vdev.zap_top])
             .flatten()
             .collect();
-        let map = mos.find("com.delphix:vdev_zap_map").unwrap_or(0);
+        let map = mos.find(key::VDEV_ZAP_MAP).unwrap_or(0);
         match mos.numbers(&mut walk.blocks, map) {
             Ok(map) => {
                 let have: BTreeSet<u64> = map.values().copied().collect();

@@ -11,6 +11,7 @@ use crate::object::{self, Result, Unread};
 use format::DnodePhys;
 use format::dsl_dataset::DslDatasetPhys;
 use format::dsl_dir::{DIR_CRYPTO_KEY_OBJECT, DslDirPhys};
+use format::mos_directory as key;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Nesting of data sets that is followed; names are far shorter than this.
@@ -124,7 +125,7 @@ impl Datasets {
     /// Walks the directories below the root, until there are `max` of them, data sets and snapshots.
     pub(crate) fn list(blocks: &mut Blocks<'_>, mos: &Mos, pool: &str, max: usize) -> Datasets {
         let mut all = Datasets::default();
-        let Some(root) = mos.find("root_dataset") else {
+        let Some(root) = mos.find(key::ROOT_DATASET) else {
             all.unread.push("the MOS directory has no root data set".into());
             return all;
         };

@@ -15,6 +15,7 @@ use crate::sorter::Sorter;
 use crate::walk::{Walk, named};
 use format::ObjectType;
 use format::deadlist::{DeadlistPhys, parse_key_name};
+use format::mos_directory as key;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys of one deadlist that are believed.
@@ -63,7 +64,7 @@ pub(crate) fn list(
     if let Some(key) = odd {
         return Err(Unread(format!("its key \"{key}\"")));
     }
-    let empty = mos.find("empty_bpobj");
+    let empty = mos.find(key::EMPTY_BPOBJ);
     let mut total: Sums = [0; 3];
     let keys: Vec<u64> = lists.keys().copied().collect();
     for (index, (key, list)) in lists.iter().enumerate() {

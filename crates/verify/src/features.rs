@@ -14,6 +14,7 @@ use format::config::{PoolConfig, VdevKind};
 use format::dsl_dataset::{DS_BOOKMARKS, DS_REMAP_DEADLIST};
 use format::dsl_dir::DIR_LIVELIST;
 use format::features::Feature;
+use format::mos_directory as key;
 use format::zap::Value;
 use format::{BlkPtr, Checksum, Compress};
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,7 +114,7 @@ impl Marks {
 
 /// The txg in which a feature was enabled, 0 if that is not known.
 pub(crate) fn enabled_since(blocks: &mut Blocks<'_>, mos: &Mos, feature: Feature) -> u64 {
-    let object = mos.find("feature_enabled_txg").unwrap_or(0);
+    let object = mos.find(key::FEATURE_ENABLED_TXG).unwrap_or(0);
     let list = mos.numbers(blocks, object).unwrap_or_default();
     list.get(feature.guid().as_bytes()).copied().unwrap_or(0)
 }
@@ -121,7 +122,7 @@ pub(crate) fn enabled_since(blocks: &mut Blocks<'_>, mos: &Mos, feature: Feature
 /// The counts of all features that are enabled, as the pool has them.
 pub(crate) fn counts(blocks: &mut Blocks<'_>, mos: &Mos) -> Result<BTreeMap<Vec<u8>, u64>> {
     let mut said = BTreeMap::new();
-    for name in ["features_for_read", "features_for_write"] {
+    for name in [key::FEATURES_FOR_READ, key::FEATURES_FOR_WRITE] {
         said.extend(mos.numbers(blocks, mos.find(name).unwrap_or(0))?);
     }
     Ok(said)
@@ -151,14 +152,14 @@ fn compare(
     datasets: &Datasets,
     (uses, marks, empty): Found<'_>,
 ) -> Result<()> {
-    if mos.find("features_for_read").is_none() {
+    if mos.find(key::FEATURES_FOR_READ).is_none() {
         return Ok(());
     }
     let said = counts(&mut walk.blocks, mos)?;
     let known = empty.is_some();
     let mut empty = empty.unwrap_or(0);
     let mut counted: BTreeMap<Feature, u64> = BTreeMap::new();
-    let shared = mos.find("empty_bpobj");
+    let shared = mos.find(key::EMPTY_BPOBJ);
     for (place, dataset) in datasets.list.iter().enumerate() {
         let mut own = BTreeSet::new();
         if dataset.zapified {
@@ -195,16 +196,16 @@ fn compare(
         let list = mos.numbers(&mut walk.blocks, list)?;
         empty += list.values().filter(|object| Some(**object) == shared).count() as u64;
     }
-    if let Some(list) = mos.find("com.delphix:deleted_clones") {
+    if let Some(list) = mos.find(key::DELETED_CLONES) {
         livelists += mos.numbers(&mut walk.blocks, list)?.len() as u64;
     }
     let zapified = datasets.list.iter().filter(|dataset| dataset.zapified).count()
         + datasets.dirs.iter().filter(|dir| dir.zapified).count();
-    let enabled = match mos.find("feature_enabled_txg") {
+    let enabled = match mos.find(key::FEATURE_ENABLED_TXG) {
         Some(object) => mos.numbers(&mut walk.blocks, object)?.len() as u64,
         None => 0,
     };
-    let exists = |name: &str| u64::from(mos.find(name).is_some());
+    let exists = |name: &[u8]| u64::from(mos.find(name).is_some());
     counted.extend([
         (Feature::EnabledTxg, enabled),
         (Feature::ExtensibleDataset, zapified as u64),
@@ -214,8 +215,8 @@ fn compare(
         (Feature::BookmarkV2, marks.long),
         (Feature::BookmarkWritten, marks.written),
         (Feature::RedactionBookmarks, marks.redacted),
-        (Feature::LogSpacemap, exists("com.delphix:log_spacemap_zap")),
-        (Feature::AsyncDestroy, exists("bptree_obj")),
+        (Feature::LogSpacemap, exists(key::LOG_SPACEMAP_ZAP)),
+        (Feature::AsyncDestroy, exists(key::BPTREE)),
         (Feature::Livelist, livelists),
     ]);
     for feature in Feature::ALL {
@@ -266,7 +267,7 @@ fn of_vdevs(
 ) -> Result<Vec<(Feature, RangeInclusive<u64>)>> {
     let Some(config) = config else { return Ok(Vec::new()) };
     let (mut removed, mut draid, mut special, mut tops) = (0, 0, 0, 0);
-    let mut removing = u64::from(mos.words("com.delphix:removing").is_some());
+    let mut removing = u64::from(mos.words(key::REMOVING).is_some());
     for child in &config.vdev_tree.children {
         match child.kind {
             VdevKind::Indirect => removed += 1,
@@ -277,14 +278,14 @@ fn of_vdevs(
                 removing |= u64::from(child.top.is_some_and(|top| top.removing));
                 let Some(zap) = child.zap_top.filter(|zap| *zap != 0) else { continue };
                 let zap = mos.expect(&mut walk.blocks, zap)?;
-                let key = b"org.zfsonlinux:allocation_bias";
+                let key = key::TOP_ALLOCATION_BIAS;
                 let bias = object::zap_get(&mut walk.blocks, &zap, key)?;
                 let bias = bias.as_ref().and_then(Value::as_bytes).unwrap_or_default();
                 special += u64::from(bias.starts_with(b"special") || bias.starts_with(b"dedup"));
             }
         }
     }
-    let checkpoint = u64::from(mos.words("com.delphix:zpool_checkpoint").is_some());
+    let checkpoint = u64::from(mos.words(key::CHECKPOINT).is_some());
     let mut list = vec![
         (Feature::MultiVdevCrashDump, 0..=1),
         // Once a limit was set, for ever.
@@ -298,7 +299,7 @@ fn of_vdevs(
         (Feature::DeviceRebuild, 0..=tops),
         (Feature::Draid, draid..=draid),
     ];
-    if removed + removing == 0 && mos.find("com.delphix:obsolete_bpobj").is_none() {
+    if removed + removing == 0 && mos.find(key::OBSOLETE_BPOBJ).is_none() {
         list.push((Feature::ObsoleteCounts, 0..=0));
     }
     Ok(list)
@@ -306,7 +307,7 @@ fn of_vdevs(
 
 /// Every feature must have a description: tools that do not know it show that.
 fn described(walk: &mut Walk<'_>, mos: &Mos, said: &BTreeMap<Vec<u8>, u64>) -> Result<()> {
-    let Some(object) = mos.find("feature_descriptions") else { return Ok(()) };
+    let Some(object) = mos.find(key::FEATURE_DESCRIPTIONS) else { return Ok(()) };
     let zap = mos.expect(&mut walk.blocks, object)?;
     let mut names = BTreeSet::new();
     object::zap_each(&mut walk.blocks, &zap, |entry| {

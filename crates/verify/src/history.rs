@@ -5,13 +5,14 @@ use crate::object::{self, Result, Unread};
 use crate::report::FindingKind;
 use crate::walk::Walk;
 use format::history::{HistoryHeader, LENGTH_SIZE, parse_record};
+use format::mos_directory as key;
 
 /// Largest record that is believed, in bytes.
 const RECORD_MAX: u64 = 16 << 20;
 
 /// Reads all records.
 pub(crate) fn check(walk: &mut Walk<'_>, mos: &Mos) {
-    let Some(object) = mos.find("history") else { return };
+    let Some(object) = mos.find(key::HISTORY) else { return };
     if let Err(why) = records(walk, mos, object) {
         walk.findings.add(FindingKind::Structure, || format!("history: {why}"));
     }

@@ -5,6 +5,7 @@ use crate::object::{self, Result, Unread};
 use format::config::PoolConfig;
 use format::dsl_dataset::DslDatasetPhys;
 use format::dsl_dir::DslDirPhys;
+use format::mos_directory as key;
 use format::zap::Value;
 use format::{BlkPtr, DnodePhys, NvList, ObjectType, ObjsetPhys};
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ impl Mos {
             }
         })?;
         let mos = Mos { objset, directory };
-        let salt = mos.directory.get(&b"org.illumos:checksum_salt"[..]);
+        let salt = mos.directory.get(key::CHECKSUM_SALT);
         if let Some(salt) = salt.and_then(Value::as_bytes).and_then(|b| b.try_into().ok()) {
             blocks.set_salt(salt);
         }
@@ -47,13 +48,13 @@ impl Mos {
     }
 
     /// The object that `name` in the directory stands for.
-    pub(crate) fn find(&self, name: &str) -> Option<u64> {
-        self.directory.get(name.as_bytes()).and_then(Value::as_u64).filter(|object| *object != 0)
+    pub(crate) fn find(&self, name: &[u8]) -> Option<u64> {
+        self.directory.get(name).and_then(Value::as_u64).filter(|object| *object != 0)
     }
 
     /// An entry of several words.
-    pub(crate) fn words(&self, name: &str) -> Option<Vec<u64>> {
-        self.directory.get(name.as_bytes()).map(Value::ints)
+    pub(crate) fn words(&self, name: &[u8]) -> Option<Vec<u64>> {
+        self.directory.get(name).map(Value::ints)
     }
 
     /// The dnode of an object that must exist.
@@ -63,7 +64,7 @@ impl Mos {
 
     /// The pool's config.
     pub(crate) fn config(&self, blocks: &mut Blocks<'_>) -> Result<PoolConfig> {
-        let number = self.find("config").ok_or(Unread("the directory has no config".into()))?;
+        let number = self.find(key::CONFIG).ok_or(Unread("the directory has no config".into()))?;
         let dnode = self.expect(blocks, number)?;
         let size = dnode.bonus().first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b));
         if size > CONFIG_MAX {

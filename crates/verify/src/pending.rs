@@ -14,6 +14,7 @@ use crate::walk::{MOS, Scope, Walk, named};
 use format::bpobj::{self, BpobjForm, BpobjPhys};
 use format::bptree::{BptreeEntry, BptreePhys};
 use format::config::PoolConfig;
+use format::mos_directory as key;
 use format::space_map::{Geometry, SpaceMapPhys};
 use format::zil::{LogBlock, Record, RecordKind, ZilHeader};
 use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
@@ -43,12 +44,16 @@ pub(crate) type Sums = [u64; 3];
 /// and by, which has an account of its own.
 pub(crate) fn claim(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig) -> Option<u64> {
     let mut freeing = Some(0u64);
-    for name in ["sync_bplist", "free_bpobj", "com.delphix:obsolete_bpobj"] {
-        let Some(object) = mos.find(name) else { continue };
+    for (key, name) in [
+        (key::SYNC_BPLIST, "sync_bplist"),
+        (key::FREE_BPOBJ, "free_bpobj"),
+        (key::OBSOLETE_BPOBJ, "com.delphix:obsolete_bpobj"),
+    ] {
+        let Some(object) = mos.find(key) else { continue };
         // Obsolete blocks were on removed vdevs: they take no space of their own.
-        let claims = (!name.contains("obsolete")).then_some(name);
+        let claims = (key != key::OBSOLETE_BPOBJ).then_some(name);
         match list(walk, mos, object, claims) {
-            Ok(bytes) if name == "free_bpobj" => {
+            Ok(bytes) if key == key::FREE_BPOBJ => {
                 freeing = freeing.map(|sum| sum.wrapping_add(bytes));
             }
             Ok(_) => {}
@@ -58,7 +63,7 @@ pub(crate) fn claim(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig) -> Opti
             }
         }
     }
-    if let Some(object) = mos.find("bptree_obj") {
+    if let Some(object) = mos.find(key::BPTREE) {
         match trees(walk, mos, object) {
             Ok(bytes) => freeing = freeing.map(|sum| sum.wrapping_add(bytes)),
             Err(why) => {
@@ -67,7 +72,7 @@ pub(crate) fn claim(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig) -> Opti
             }
         }
     }
-    if let Some(object) = mos.find("com.delphix:deleted_clones") {
+    if let Some(object) = mos.find(key::DELETED_CLONES) {
         match deleted_clones(walk, mos, object) {
             Ok(0) => {}
             // What of them is in the account, only their own sums tell.
@@ -78,7 +83,7 @@ pub(crate) fn claim(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig) -> Opti
             }
         }
     }
-    if mos.words("com.delphix:zpool_checkpoint").is_some() {
+    if mos.words(key::CHECKPOINT).is_some() {
         checkpoint(walk, mos, config);
     }
     freeing
@@ -302,7 +307,7 @@ fn checkpoint(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig) {
         let mut runs = Vec::new();
         let mut more = false;
         let result = mos.expect(&mut walk.blocks, zap).and_then(|zap| {
-            let key = b"com.delphix:pool_checkpoint_sm";
+            let key = key::TOP_CHECKPOINT_MAP;
             let map = object::zap_get(&mut walk.blocks, &zap, key)?.and_then(|v| v.as_u64());
             let Some(map) = map else { return Ok(()) };
             let dnode = mos.expect(&mut walk.blocks, map)?;

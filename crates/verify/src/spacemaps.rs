@@ -12,6 +12,7 @@ use crate::sorter::{Record, Sorter};
 use crate::space::Bitmap;
 use format::config::{PoolConfig, VdevKind};
 use format::label::leaf_asize;
+use format::mos_directory as key;
 use format::space_map::{self, Action, Geometry, Item, Run, SpaceMapPhys};
 use format::{BLOCK_SIZE_MAX, DnodePhys};
 use std::iter::Peekable;
@@ -108,7 +109,7 @@ impl Metaslabs {
         }
         if let Some(zap) = zap.filter(|zap| *zap != 0) {
             let zap = mos.expect(blocks, zap)?;
-            let key = b"com.delphix:ms_unflushed_phys_txgs";
+            let key = key::TOP_UNFLUSHED_TXGS;
             if let Some(object) = object::zap_get(blocks, &zap, key)?.and_then(|v| v.as_u64()) {
                 self.unflushed = Some(mos.expect(blocks, object)?);
             }
@@ -322,7 +323,7 @@ pub(crate) fn logs(
     out: &mut Sorter,
     findings: &mut Findings,
 ) {
-    let Some(zap) = mos.find("com.delphix:log_spacemap_zap") else { return };
+    let Some(zap) = mos.find(key::LOG_SPACEMAP_ZAP) else { return };
     let mut list = Vec::new();
     let listed = mos.expect(blocks, zap).and_then(|zap| {
         object::zap_each(blocks, &zap, |entry| {

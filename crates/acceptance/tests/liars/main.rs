@@ -82,7 +82,7 @@ fn ask_all(dir: &Path, aside: &Path) -> usize {
     let mut count = |ok: bool| answered += usize::from(ok);
     let find = pools::Find { places: dirs.clone(), ..Default::default() };
     count(engine.pool_find(&find).is_ok_and(|found| !found.is_empty()));
-    let status = pools::Status { names: names(), places: dirs.clone(), damaged: true };
+    let status = pools::Status { names: names(), places: dirs.clone(), damaged: true, lost: false };
     count(engine.pool_status(&status).is_ok_and(|all| all.iter().all(Result::is_ok)));
     let history = pools::History { names: names(), places: dirs.clone() };
     count(engine.pool_history(&history).is_ok_and(|all| all.iter().all(Result::is_ok)));

@@ -18,7 +18,6 @@ use super::lists::List;
 use super::shape;
 use crate::create::{DevicesByGuid, top_objects};
 use crate::error::{PoolError, Result};
-use crate::logmaps::UNFLUSHED_TXGS;
 use crate::mos::key;
 use crate::pool::Pool;
 use crate::sync::TaskContext;
@@ -212,7 +211,7 @@ fn forget_maps(cx: &TaskContext<'_>, vdev: &VdevConfig, top: TopConfig) -> Resul
         mos.objset.free(tx, top.metaslab_array)?;
     }
     if let Some(zap) = vdev.zap_top.filter(|zap| *zap != 0)
-        && let Some(object) = mos.zap(zap)?.get_u64(UNFLUSHED_TXGS)?
+        && let Some(object) = mos.zap(zap)?.get_u64(key::TOP_UNFLUSHED_TXGS)?
     {
         mos.objset.free(tx, object)?;
     }

@@ -22,9 +22,6 @@ use crate::pools::{Aux, PoolReport, SUSPENDED, Scan, State, Stats, Vdev};
 
 type Result<T> = std::result::Result<T, PoolError>;
 
-/// Key of a top-level vdev's ZAP: what it is for.
-const ALLOCATION_BIAS: &[u8] = b"org.zfsonlinux:allocation_bias";
-
 /// All there is to say of a pool; what is damaged by its names where it is told where file systems are mounted, and else only
 /// how much that is.
 pub(crate) fn report(
@@ -125,7 +122,7 @@ fn classes(pool: &Pool, root: &VdevConfig) -> Result<BTreeMap<u64, Class>> {
     let mut classes = BTreeMap::new();
     for top in &root.children {
         let Some(zap) = top.zap_top.filter(|zap| *zap != 0) else { continue };
-        let bias = pool.mos().zap(zap)?.get(ALLOCATION_BIAS)?;
+        let bias = pool.mos().zap(zap)?.get(key::TOP_ALLOCATION_BIAS)?;
         let class = match bias.as_ref().and_then(|bias| bias.as_string()) {
             Some(b"log") => Class::Log,
             Some(b"special") => Class::Special,

@@ -5,6 +5,7 @@ use format::bptree::{BptreeEntry, BptreePhys};
 use format::deadlist::{DeadlistPhys, parse_key_name};
 use format::dirent::{Dirent, FileType};
 use format::history::{HistoryHeader, parse_record};
+use format::mos_directory as key;
 use format::sa::AttrDef;
 use format::space_map::{Geometry, SpaceMapPhys};
 use format::zap::{Entry, Value as ZapValue};
@@ -43,7 +44,7 @@ impl Dumper<'_, '_> {
             ObjectType::SPACE_MAP if dataset.is_mos && named => self.space_map(number, dnode),
             ObjectType::BPOBJ if dataset.is_mos => self.pointers_of(number, dnode),
             ObjectType::SPA_HISTORY if dataset.is_mos => self.history_of(dnode),
-            _ if dataset.is_mos && self.find("bptree_obj") == Some(number) => {
+            _ if dataset.is_mos && self.find(key::BPTREE) == Some(number) => {
                 match self.trees(dnode) {
                     Ok(told) => told,
                     Err(why) => self.out.wrong("trees to be freed", why),

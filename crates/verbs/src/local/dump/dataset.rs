@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use format::dsl_dataset::{DS_REMAP_DEADLIST, DslDatasetPhys};
 use format::dsl_dir::{DIR_LIVELIST, DslDirPhys};
+use format::mos_directory as key;
 use format::objset::ObjsetType;
 use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys, printing};
 use verify::Unread;
@@ -69,7 +70,8 @@ impl Dumper<'_, '_> {
             Some((path, snapshot)) => (path, Some(snapshot)),
             None => (name, None),
         };
-        let mut dir = self.find("root_dataset").ok_or_else(|| Unread("no root_dataset".into()))?;
+        let mut dir =
+            self.find(key::ROOT_DATASET).ok_or_else(|| Unread("no root_dataset".into()))?;
         for part in path.split('/').skip(1).filter(|part| !part.is_empty()) {
             let children = self.dir(dir)?.child_dir_zap_object.get();
             let missing = || Unread(format!("'{part}' in '{name}' does not exist"));
@@ -124,7 +126,7 @@ impl Dumper<'_, '_> {
 
     /// All data sets, directory by directory.
     fn all(&mut self, parts: &Parts) -> Told {
-        let Some(root) = self.find("root_dataset") else {
+        let Some(root) = self.find(key::ROOT_DATASET) else {
             return self.out.wrong("data sets", "the MOS directory has no root_dataset");
         };
         let pool = self.config.as_ref().map(|config| printing::text(&config.name).to_string());

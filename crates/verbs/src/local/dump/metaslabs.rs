@@ -2,22 +2,16 @@
 //! the logs of changes that are not in them yet.
 
 use format::config::{VdevConfig, VdevKind};
+use format::mos_directory as key;
 use format::space_map::{self, Action, Geometry, Item, SpaceMapPhys};
 use format::{BLOCK_SIZE_MAX, DnodePhys};
 use verify::Unread;
 
-use super::{Dumper, Readable, Told, removed};
+use super::{Dumper, Readable, Told};
 use crate::dump::{Fact, Value};
 
 /// Metaslabs of one vdev that are believed: OpenZFS makes an eighth of that.
 const METASLABS_MAX: u64 = 1 << 20;
-/// Key of a vdev's ZAP: from which txg on each metaslab's changes are in the logs only.
-const UNFLUSHED: &[u8] = b"com.delphix:ms_unflushed_phys_txgs";
-/// Key of a vdev's ZAP: the map of what a checkpoint holds and the pool has freed.
-const CHECKPOINT: &[u8] = b"com.delphix:pool_checkpoint_sm";
-/// Key of the MOS directory: the ZAP of logs by txg.
-const LOGS: &str = "com.delphix:log_spacemap_zap";
-
 /// How much is told of a map.
 const HEADERS: u8 = 2;
 const ENTRIES: u8 = 3;
@@ -48,7 +42,13 @@ impl Dumper<'_, '_> {
                 Ok(Some(slabs)) => {
                     self.vdev_slabs(&slabs, detail)?;
                     if detail >= HEADERS {
-                        self.vdev_map(id, top, CHECKPOINT, slabs.ashift, detail >= ENTRIES)?;
+                        self.vdev_map(
+                            id,
+                            top,
+                            key::TOP_CHECKPOINT_MAP,
+                            slabs.ashift,
+                            detail >= ENTRIES,
+                        )?;
                     }
                 }
                 Err(why) => self.out.wrong(format!("vdev {id}: metaslabs"), why)?,
@@ -69,7 +69,7 @@ impl Dumper<'_, '_> {
             return Err(Unread(text));
         }
         let unflushed = match vdev.zap_top.filter(|object| *object != 0) {
-            Some(object) => self.lookup(object, UNFLUSHED)?.unwrap_or(0),
+            Some(object) => self.lookup(object, key::TOP_UNFLUSHED_TXGS)?.unwrap_or(0),
             None => 0,
         };
         let (ashift, shift) = (ashift as u32, shift as u32);
@@ -230,7 +230,7 @@ impl Dumper<'_, '_> {
 
     /// Tells the logs of changes, oldest first.
     fn logs(&mut self, detail: u8) -> Told {
-        let Some(zap) = self.find(LOGS) else { return Ok(()) };
+        let Some(zap) = self.find(key::LOG_SPACEMAP_ZAP) else { return Ok(()) };
         let mut list = Vec::new();
         let listed = self.look.expect(&self.mos, zap).and_then(|dnode| {
             self.look.zap(&dnode, |entry| {
@@ -271,7 +271,10 @@ impl Dumper<'_, '_> {
         }
         for (id, top) in (0u32..).zip(&config.vdev_tree.children) {
             if let (Some(zap), Some(top)) = (top.zap_top.filter(|zap| *zap != 0), &top.top) {
-                let maps = [(removed::OBSOLETE, 0), (CHECKPOINT, top.ashift.min(20) as u32)];
+                let maps = [
+                    (key::TOP_OBSOLETE_MAP, 0),
+                    (key::TOP_CHECKPOINT_MAP, top.ashift.min(20) as u32),
+                ];
                 for (key, shift) in maps {
                     if self.lookup(zap, key) == Ok(Some(object)) {
                         return Some(Geometry { start: 0, size: top.asize, shift });
@@ -287,7 +290,7 @@ impl Dumper<'_, '_> {
             }
         }
         let mut is_log = false;
-        let dnode = self.look.expect(&self.mos, self.find(LOGS)?).ok()?;
+        let dnode = self.look.expect(&self.mos, self.find(key::LOG_SPACEMAP_ZAP)?).ok()?;
         let listed = self.look.zap(&dnode, |entry| {
             is_log |= entry.is_ok_and(|entry| entry.value.as_u64() == Some(object));
             !is_log

@@ -24,6 +24,7 @@ use std::fmt::Display;
 use std::rc::Rc;
 
 use format::config::{PoolConfig, VdevKind};
+use format::mos_directory as key;
 use format::zap::Value as ZapValue;
 use format::{NvList, ObjsetPhys, Uberblock};
 use pool::devices::{FoundPool, Scan};
@@ -192,7 +193,7 @@ fn read_config(
     mos: &ObjsetPhys,
     directory: &BTreeMap<Vec<u8>, ZapValue>,
 ) -> Readable<NvList> {
-    let object = directory.get(&b"config"[..]).and_then(ZapValue::as_u64);
+    let object = directory.get(key::CONFIG).and_then(ZapValue::as_u64);
     let object = object.ok_or_else(|| Unread("the MOS directory has no config".into()))?;
     let dnode = look.expect(mos, object)?;
     packed_list(look, &dnode)
@@ -220,7 +221,7 @@ impl Dumper<'_, '_> {
             Ok(directory) => self.directory = directory,
             Err(why) => self.out.wrong("MOS directory", why)?,
         }
-        let salt = self.directory.get(&b"org.illumos:checksum_salt"[..]);
+        let salt = self.directory.get(key::CHECKSUM_SALT);
         if let Some(salt) = salt.and_then(ZapValue::as_bytes).and_then(|b| b.try_into().ok()) {
             self.look.set_salt(salt);
         }
@@ -241,8 +242,8 @@ impl Dumper<'_, '_> {
     }
 
     /// The object that a name in the MOS directory stands for.
-    fn find(&self, name: &str) -> Option<u64> {
-        let value = self.directory.get(name.as_bytes()).and_then(ZapValue::as_u64);
+    fn find(&self, name: &[u8]) -> Option<u64> {
+        let value = self.directory.get(name).and_then(ZapValue::as_u64);
         value.filter(|object| *object != 0)
     }
 
@@ -267,7 +268,7 @@ impl Dumper<'_, '_> {
             self.metaslabs(parts.metaslabs)?;
         }
         if parts.history {
-            match self.find("history") {
+            match self.find(key::HISTORY) {
                 Some(object) => self.history(object)?,
                 None => self.out.wrong("history", "the MOS directory has none")?,
             }

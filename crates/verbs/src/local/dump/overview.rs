@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use format::config::{VdevConfig, VdevKind};
 use format::features::Feature;
+use format::mos_directory as key;
 use format::zap::Value as ZapValue;
 use pool::devices::LeafState;
 
@@ -15,8 +16,8 @@ use crate::dump::Fact;
 const DEPTH_MAX: usize = 16;
 
 /// The ZAPs of features, and whether a reader must know those in it.
-const FEATURES: [(&str, &str); 2] =
-    [("features_for_read", "read"), ("features_for_write", "write")];
+const FEATURES: [(&[u8], &str); 2] =
+    [(key::FEATURES_FOR_READ, "read"), (key::FEATURES_FOR_WRITE, "write")];
 
 impl Dumper<'_, '_> {
     /// Tells the MOS directory, the features and the tree of vdevs.
@@ -33,8 +34,8 @@ impl Dumper<'_, '_> {
 
     fn features(&mut self) -> Told {
         let enabled = self.feature_txgs();
-        for (key, needed) in FEATURES {
-            let Some(object) = self.find(key) else { continue };
+        for (name, needed) in FEATURES {
+            let Some(object) = self.find(name) else { continue };
             let mut found = Vec::new();
             let listed = self.look.expect(&self.mos, object).and_then(|dnode| {
                 self.look.zap(&dnode, |entry| {
@@ -58,11 +59,11 @@ impl Dumper<'_, '_> {
                         }
                         self.out.tell(fact)?;
                     }
-                    Err(why) => self.out.wrong(key, why)?,
+                    Err(why) => self.out.wrong(String::from_utf8_lossy(name), why)?,
                 }
             }
             if let Err(why) = listed {
-                self.out.wrong(key, why)?;
+                self.out.wrong(String::from_utf8_lossy(name), why)?;
             }
         }
         Ok(())
@@ -71,7 +72,7 @@ impl Dumper<'_, '_> {
     /// In which txg features were enabled, where that is known.
     fn feature_txgs(&mut self) -> BTreeMap<Vec<u8>, u64> {
         let mut txgs = BTreeMap::new();
-        let Some(object) = self.find("feature_enabled_txg") else { return txgs };
+        let Some(object) = self.find(key::FEATURE_ENABLED_TXG) else { return txgs };
         // Only an extra: features are told without it.
         drop(self.look.expect(&self.mos, object).and_then(|dnode| {
             self.look.zap(&dnode, |entry| {

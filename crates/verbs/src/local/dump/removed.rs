@@ -2,6 +2,7 @@
 
 use format::config::VdevConfig;
 use format::indirect::{MappingPhys, birth_entries, mapping_entries};
+use format::mos_directory as key;
 use format::space_map::Geometry;
 
 use super::contents::covered;
@@ -10,8 +11,6 @@ use crate::dump::Fact;
 
 /// Entries that are read at once.
 const AT_ONCE: u64 = 1024;
-/// Key of the vdev's ZAP: the space map of what nothing refers to any more.
-pub(super) const OBSOLETE: &[u8] = b"com.delphix:indirect_obsolete_sm";
 
 impl Dumper<'_, '_> {
     /// Tells what is kept of a removed vdev.
@@ -30,7 +29,7 @@ impl Dumper<'_, '_> {
             }
         }
         // In bytes, not in sectors as the maps of metaslabs.
-        self.vdev_map(id, vdev, OBSOLETE, 0, entries)
+        self.vdev_map(id, vdev, key::TOP_OBSOLETE_MAP, 0, entries)
     }
 
     /// Tells a space map of a whole vdev, if it has that one: its units are `1 << shift` bytes.
