@@ -99,7 +99,7 @@ impl Pool {
 
     fn sync_frozen(&self, writing: &Writing, txg: u64) -> Result<()> {
         let tx = &writing.txgs.in_sync(txg);
-        writing.writer.out().begin(txg);
+        writing.writer.begin(txg);
         let making = &Making {
             mos: &self.mos,
             features: &self.features,

@@ -47,7 +47,9 @@ impl Store {
     pub fn plan(&self, object: u64, wanted: Vec<(u64, BlkPtr)>) -> Flight {
         let bps: Vec<BlkPtr> = wanted.iter().map(|(_, bp)| *bp).collect();
         // As they lie, not as they are wanted: several workers may have written them.
-        let mut order: Vec<usize> = (0..bps.len()).filter(|at| may_share(&bps[*at])).collect();
+        let mut order: Vec<usize> = (0..bps.len())
+            .filter(|at| may_share(&bps[*at]) && !self.may_be_overwritten(&bps[*at]))
+            .collect();
         let mut places = vec![None; bps.len()];
         let at = |index: &usize| bps[*index].dva(0);
         order.sort_by_key(|index| (at(index).vdev, at(index).offset));

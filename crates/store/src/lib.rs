@@ -15,6 +15,7 @@ mod gate;
 mod hold;
 mod log;
 mod metaslab;
+mod overwritten;
 mod pieces;
 mod ranges;
 mod read;

@@ -17,12 +17,15 @@ use vdev::{Present, ReadReport, Tree};
 use crate::cache::{Block, Bytes, Cache, POOLED_LEAST};
 use crate::error::{Result, StoreError};
 use crate::gate::{self, Gate};
+use crate::overwritten::Overwritten;
 use crate::streams::Streams;
 use crate::trouble::{Trouble, Troubles};
 
 #[cfg(test)]
 mod tests;
 
+/// The pool's own object set.
+const MOS: u64 = 0;
 const BAD_HEADER: &str = "a gang header that does not describe its block";
 
 /// The reading side of a pool: everything that is not allowed to write uses only this.
@@ -36,6 +39,7 @@ pub struct Store {
     gate: Option<Arc<Gate>>,
     /// Who hears of blocks that are not as they should be.
     troubles: Arc<Troubles>,
+    overwritten: Arc<Overwritten>,
     /// The object set whose blocks are read through this view of the store, if it is of one.
     objset: Option<u64>,
 }
@@ -64,8 +68,9 @@ impl Store {
     ) -> Store {
         let cache = Cache::of(streams.account(), cache_bytes_max);
         let salt = Arc::new(RwLock::new([0; 32]));
+        let overwritten = Arc::new(Overwritten::new(streams.account()));
         let (gate, troubles, objset) = Default::default();
-        Store { present, cache, buffers, salt, streams, gate, troubles, objset }
+        Store { present, cache, buffers, salt, streams, gate, troubles, overwritten, objset }
     }
 
     /// The same store, for those who cannot do without what they read: when devices fail, they wait.
@@ -80,7 +85,8 @@ impl Store {
     }
 
     fn view(&self) -> Store {
-        let Store { present, cache, buffers, salt, streams, gate, troubles, objset } = self;
+        let Store { present, cache, buffers, salt, streams, gate, troubles, overwritten, objset } =
+            self;
         Store {
             present: present.clone(),
             cache: cache.clone(),
@@ -89,6 +95,7 @@ impl Store {
             streams: streams.clone(),
             gate: gate.clone(),
             troubles: troubles.clone(),
+            overwritten: overwritten.clone(),
             objset: *objset,
         }
     }
@@ -96,6 +103,16 @@ impl Store {
     /// Who hears of blocks that are not as they should be.
     pub fn troubles(&self) -> &Arc<Troubles> {
         &self.troubles
+    }
+
+    /// Blocks of the MOS that a sync writes over.
+    pub(crate) fn overwritten(&self) -> &Overwritten {
+        &self.overwritten
+    }
+
+    /// May the block be written over while it is read here?
+    pub(crate) fn may_be_overwritten(&self, bp: &BlkPtr) -> bool {
+        self.objset == Some(MOS) && self.overwritten.may_have(bp)
     }
 
     /// Tells of what went wrong with a block, if it is known whose it is.
@@ -256,6 +273,14 @@ impl Store {
     pub(crate) fn read_readable(&self, bp: &BlkPtr, at: Option<At>, out: &mut [u8]) -> Result<()> {
         if bp.is_crypt() && bp.level() == 0 && bp.kind().is_encrypted() && !bp.is_hole() {
             return Err(StoreError::Encrypted { bp: Box::new(*bp) });
+        }
+        let overwritten =
+            (self.objset == Some(MOS)).then(|| self.overwritten.reading(bp)).flatten();
+        if let Some(before) = overwritten.as_ref().and_then(|kept| kept.get(bp))
+            && before.len() == out.len()
+        {
+            out.copy_from_slice(before);
+            return Ok(());
         }
         self.read_plainly(bp, at, out)
     }

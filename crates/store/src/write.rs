@@ -123,6 +123,12 @@ impl Writer {
         self.run_bytes
     }
 
+    /// The sync of a txg begins.
+    pub fn begin(&self, txg: u64) {
+        self.out.begin(txg);
+        self.store.overwritten().begin(txg);
+    }
+
     /// A sync begins that writes `bytes`, about: leases what its workers will need, and keep for the next one.
     pub fn expect(&self, bytes: u64) {
         let run = bytes.min(self.run_bytes as u64);
@@ -166,6 +172,13 @@ impl Writer {
         txg: u64,
         blocks: &[BlockWrite<'_>],
     ) -> Result<Vec<BlkPtr>> {
+        // One that cannot be read was of no use to anybody.
+        let before = |old: &BlkPtr| Some((*old, self.store.read(old).ok()?));
+        let overwritten: Vec<_> =
+            blocks.iter().filter_map(|b| b.rewrite.as_ref().and_then(before)).collect();
+        if !overwritten.is_empty() {
+            self.store.overwritten().keep(overwritten);
+        }
         let scratch = &mut *self.scratch.each[worker].lock();
         let arena_bytes: usize = blocks.iter().map(|b| b.data.len() + 512).sum();
         if scratch.arena.len() < arena_bytes {

@@ -54,7 +54,7 @@ pub(crate) const STOREYS: &[Storey] = &[
     Storey {
         name: "interleavings",
         uses: &["rt"],
-        tests_use: &["testkit", "acceptance", "device", "vdev", "pool", "fs", "verify"],
+        tests_use: &["testkit", "acceptance", "device", "dmu", "vdev", "pool", "fs", "verify"],
     },
     Storey { name: "bench", uses: HOUSE, tests_use: &[] },
     Storey { name: "xtask", uses: &[], tests_use: &[] },

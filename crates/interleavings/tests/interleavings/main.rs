@@ -13,6 +13,7 @@
 mod armed;
 mod left;
 mod lists;
+mod midst;
 mod reader;
 mod stale;
 mod told;
