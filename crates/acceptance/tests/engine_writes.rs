@@ -368,3 +368,27 @@ fn large_files_that_are_synced_one_by_one_are_not_all_written_twice() {
     pool.close().unwrap();
     judge(&images);
 }
+
+/// Seen red: of a large dnode that was never on disk one slot came back, and the others nevermore.
+#[test]
+fn numbers_of_large_dnodes_that_never_reach_a_disk_are_given_out_again() {
+    let images = testkit::fresh_images(1, 128 << 20);
+    let pool = create(&images, Joined::Single, 12, 128 << 10);
+    pool.set_property("tank", "dnodesize", Some(Stored::Number(2048))).unwrap();
+    let fs = Filesystem::open(&pool, "tank").unwrap();
+    let new = NewObject::of(mode::FILE | 0o644, ME);
+    let mut numbers = Vec::new();
+    for _ in 0..4 {
+        for _ in 0..300 {
+            numbers.push(fs.create(fs.root(), b"f", &new).unwrap());
+            fs.unlink(fs.root(), b"f").unwrap();
+        }
+        pool.sync().unwrap();
+        pool.sync().unwrap();
+    }
+    // Those of a txg are free with the next: as many as two txgs had are all there ever are.
+    let last = numbers.iter().max().unwrap();
+    assert!(*last < 4 * 2 * 300 + 300, "{last}");
+    pool.close().unwrap();
+    judge(&images);
+}

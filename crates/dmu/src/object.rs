@@ -120,6 +120,8 @@ impl ZapState {
 /// One object of an object set.
 pub struct Object {
     number: u64,
+    /// Slots of its dnode, which never change.
+    slots: u64,
     store: Arc<Store>,
     writer: Mutex<()>,
     state: Mutex<State>,
@@ -148,17 +150,24 @@ impl Object {
         dnode: DnodePhys,
     ) -> Object {
         let spill = if dnode.has_spill() { Spill::OnDisk } else { Spill::None };
+        let slots = dnode.slots() as u64;
         let newest = Some(Head { dnode: dnode.clone(), spill });
         let (dying, changes) = Default::default();
         let synced = Some(Arc::new(dnode));
         let state = State { newest, dying, synced, changes, version: 0 };
-        Self::assemble(number, store, dirty, state)
+        Self::assemble((number, slots), store, dirty, state)
     }
 
-    fn assemble(number: u64, store: Arc<Store>, dirty: Arc<DirtyLists>, state: State) -> Object {
+    fn assemble(
+        (number, slots): (u64, u64),
+        store: Arc<Store>,
+        dirty: Arc<DirtyLists>,
+        state: State,
+    ) -> Object {
         let (writer, state) = (Mutex::new(()), Mutex::new(state));
         Object {
             number,
+            slots,
             store,
             writer,
             state,
@@ -180,10 +189,11 @@ impl Object {
         dnode: DnodePhys,
         tx: &Tx<'_>,
     ) -> Arc<Object> {
+        let slots = dnode.slots() as u64;
         let newest = Some(Head { dnode, spill: Spill::None });
         let (dying, changes) = Default::default();
         let state = State { newest, dying, synced: None, changes, version: 0 };
-        let object = Arc::new(Self::assemble(number, store, dirty, state));
+        let object = Arc::new(Self::assemble((number, slots), store, dirty, state));
         object.touch(&mut object.state.lock(), tx);
         object
     }
@@ -191,6 +201,11 @@ impl Object {
     /// The object's number.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Slots of 512 bytes that its dnode takes.
+    pub(crate) fn slots(&self) -> u64 {
+        self.slots
     }
 
     fn gone(&self) -> DmuError {

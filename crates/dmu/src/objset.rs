@@ -420,42 +420,39 @@ impl Objset {
             // The blocks of dnodes show a slot as free before its object is forgotten.
             let mut numbers = self.numbers.lock();
             for item in synced.iter().filter(|item| item.new.is_none()) {
-                let slots = item.old.as_deref().map_or(1, DnodePhys::slots) as u64;
-                numbers.reserve(item.object.number(), slots);
+                numbers.reserve(item.object.number(), item.object.slots());
             }
         }
         self.store_dnodes(tx, &synced)?;
         let (metas, more) = cx.objects(self.dirty.take(cx.txg))?;
         tally.merge(more);
-        let mut phys = self.phys.lock();
         for meta in metas {
             if let Some(new) = &meta.new {
-                phys.meta = DnodePhys::clone(new);
+                self.phys.lock().meta = DnodePhys::clone(new);
             }
             meta.object.finish(cx.txg, meta.new);
         }
         for item in synced {
             if let Some(i) = ACCOUNTING.iter().position(|n| *n == item.object.number()) {
-                phys.accounting[i] = item.new.as_deref().cloned();
+                self.phys.lock().accounting[i] = item.new.as_deref().cloned();
             } else if item.new.is_none() {
-                let (number, old) = (item.object.number(), item.old.as_deref());
+                let number = item.object.number();
                 let mut shard = self.shard(number).lock();
                 shard.objects.remove(&number);
                 shard.settle();
                 drop(shard);
-                let slots = old.map_or(1, DnodePhys::slots) as u64;
-                self.numbers.lock().freed(cx.txg, number, slots);
+                self.numbers.lock().freed(cx.txg, number, item.object.slots());
             }
             item.object.finish(cx.txg, item.new);
         }
-        let root = self.write_root(cx, &phys, &mut tally)?;
+        let root = self.write_root(cx, &self.phys(), &mut tally)?;
         Ok((root, tally))
     }
 
     fn write_root(&self, cx: &Syncing<'_>, phys: &ObjsetPhys, tally: &mut Tally) -> Result<BlkPtr> {
         let policy = cx.policy.block(ObjectType::OBJSET, 0, false, &phys.meta);
-        let mut root = self.root.lock();
-        let old = *root;
+        // Nobody waits for it while it is written.
+        let old = self.root();
         let rewritable = cx.rewrite && old.birth() == cx.txg && old.has_space();
         let bytes = phys.to_bytes();
         debug_assert_eq!(bytes.len(), OBJSET_SIZE);
@@ -479,7 +476,7 @@ impl Objset {
             }
             tally.born += Space::of(&bp, self.store.dsize(&bp));
         }
-        *root = bp;
+        *self.root.lock() = bp;
         Ok(bp)
     }
 

@@ -218,7 +218,11 @@ impl Pool {
     pub(crate) fn make_dataset(&self, found: &Found) -> Result<Dataset> {
         let policy = self.policy(found)?;
         let owner_of: dmu::OwnerOf = owner_of;
-        let store = Arc::new(self.store.of_objset(found.object));
+        let store = self.store.of_objset(found.object);
+        let store = Arc::new(match self.gate() {
+            Some(gate) => store.waiting_in_sync_at(gate.clone()),
+            None => store,
+        });
         let root = found.phys.bp;
         if root.is_hole() {
             let detail = format!("{} has no object set", found.name);

@@ -68,7 +68,7 @@ impl Pool {
             return Ok(());
         }
         let txg = writing.txgs.freeze();
-        let done = self.sync_frozen(writing, txg);
+        let done = writing.writer.gate().syncing(|| self.sync_frozen(writing, txg));
         // Whoever opens a data set from here on finds it as it is.
         let changed = self.upheavals.load(Ordering::SeqCst);
         self.upheavals.store(changed.next_multiple_of(2), Ordering::SeqCst);

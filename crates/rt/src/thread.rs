@@ -79,6 +79,26 @@ pub fn yield_now() {
     std::thread::yield_now();
 }
 
+/// A thread of this process: no two that live at once are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Id(Numbered);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Numbered {
+    System(std::thread::ThreadId),
+    #[cfg(feature = "sim")]
+    Simulated(shuttle::thread::ThreadId),
+}
+
+/// The thread that asks.
+pub fn id() -> Id {
+    #[cfg(feature = "sim")]
+    if crate::sim::is_running() {
+        return Id(Numbered::Simulated(shuttle::thread::current().id()));
+    }
+    Id(Numbered::System(std::thread::current().id()))
+}
+
 /// Is this thread on its way out of a panic?
 pub fn panicking() -> bool {
     std::thread::panicking()

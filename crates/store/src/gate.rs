@@ -6,6 +6,7 @@
 //! stands no uberblock is written.
 
 use rt::sync::{Condvar, Mutex};
+use rt::thread;
 use vdev::VdevError;
 
 use crate::error::{Result, StoreError};
@@ -25,6 +26,17 @@ struct State {
     reason: Option<String>,
     /// Goes up each time that those who wait shall try again.
     round: u64,
+    /// The thread that syncs.
+    syncing: Option<thread::Id>,
+}
+
+/// Who waits for what a store reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Whoever asks.
+    All,
+    /// The sync, which cannot do without; others get an error.
+    Sync,
 }
 
 impl Gate {
@@ -49,6 +61,36 @@ impl Gate {
     /// Why somebody waits; `None`: nobody does.
     pub fn reason(&self) -> Option<String> {
         self.state.lock().reason.clone()
+    }
+
+    /// What this thread does in `work` is the sync of a txg.
+    pub fn syncing<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.state.lock().syncing = Some(thread::id());
+        let done = work();
+        self.state.lock().syncing = None;
+        done
+    }
+
+    /// As [`Gate::insist`], for those who wait.
+    pub(crate) fn insist_if<T>(
+        &self,
+        waits: Waits,
+        mut work: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        match work() {
+            Err(error) if may_pass(&error) && self.is_for_me(waits) => {
+                if self.wait(&error) {
+                    self.insist(work)
+                } else {
+                    Err(error)
+                }
+            }
+            other => other,
+        }
+    }
+
+    fn is_for_me(&self, waits: Waits) -> bool {
+        waits == Waits::All || self.state.lock().syncing == Some(thread::id())
     }
 
     /// Does `work` until it succeeds, fails for another reason than a device, or the pool is let go.
@@ -81,7 +123,7 @@ impl Gate {
 
 /// Is it an error of devices that may be back later? A flush that failed is none: what was written before may
 /// be gone, and flushing again does not bring it back.
-pub(crate) fn may_pass(error: &StoreError) -> bool {
+pub fn may_pass(error: &StoreError) -> bool {
     use VdevError::{LabelsFailed, Lost, WriteFailed};
     match error {
         StoreError::Vdev(WriteFailed { .. } | LabelsFailed { .. }) => true,

@@ -16,7 +16,7 @@ use vdev::{Present, ReadReport, Tree};
 
 use crate::cache::{Block, Bytes, Cache, POOLED_LEAST};
 use crate::error::{Result, StoreError};
-use crate::gate::{self, Gate};
+use crate::gate::{self, Gate, Waits};
 use crate::overwritten::Overwritten;
 use crate::streams::Streams;
 use crate::trouble::{Trouble, Troubles};
@@ -35,8 +35,8 @@ pub struct Store {
     buffers: Arc<BufPool>,
     salt: Arc<RwLock<Salt>>,
     streams: Arc<Streams>,
-    /// Where reads wait that the sync cannot do without; `None`: they fail.
-    gate: Option<Arc<Gate>>,
+    /// Where reads wait that the sync cannot do without, and whose; `None`: they fail.
+    gate: Option<(Arc<Gate>, Waits)>,
     /// Who hears of blocks that are not as they should be.
     troubles: Arc<Troubles>,
     overwritten: Arc<Overwritten>,
@@ -75,7 +75,12 @@ impl Store {
 
     /// The same store, for those who cannot do without what they read: when devices fail, they wait.
     pub fn waiting_at(&self, gate: Arc<Gate>) -> Store {
-        Store { gate: Some(gate), ..self.view() }
+        Store { gate: Some((gate, Waits::All)), ..self.view() }
+    }
+
+    /// The same store, in which the sync waits when devices fail, and nobody else does ([`Gate::syncing`]).
+    pub fn waiting_in_sync_at(&self, gate: Arc<Gate>) -> Store {
+        Store { gate: Some((gate, Waits::Sync)), ..self.view() }
     }
 
     /// The same store, for those who read the object set of data set `objset` (0: the MOS): what is wrong with
@@ -318,13 +323,18 @@ impl Store {
 
     fn read_stored(&self, bp: &BlkPtr, at: Option<At>, out: &mut [u8]) -> Result<()> {
         let mut trouble = Trouble::default();
-        let read = match &self.gate {
-            Some(gate) => gate.insist(|| self.read_copies(bp, out, &mut trouble)),
-            None => self.read_copies(bp, out, &mut trouble),
-        };
+        let read = self.insist(|| self.read_copies(bp, out, &mut trouble));
         trouble.lost = matches!(read, Err(StoreError::Unreadable { .. }));
         self.tell(bp, at, trouble);
         read
+    }
+
+    /// Does what reads, until the devices give it, for those who wait for them.
+    fn insist<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+        match &self.gate {
+            Some((gate, waits)) => gate.insist_if(*waits, read),
+            None => read(),
+        }
     }
 
     fn read_copies(&self, bp: &BlkPtr, out: &mut [u8], trouble: &mut Trouble) -> Result<()> {
@@ -424,7 +434,7 @@ impl Store {
         psize: u64,
         depth: usize,
     ) -> Result<Vec<(u64, BlkPtr)>> {
-        self.members_noted(bp, psize, depth, &mut Trouble::default())
+        self.insist(|| self.members_noted(bp, psize, depth, &mut Trouble::default()))
     }
 
     fn members_noted(
