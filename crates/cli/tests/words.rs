@@ -71,9 +71,13 @@ fn help_is_given_everywhere() {
 
 #[test]
 fn verbs_to_come_are_named_as_such() {
-    for command in
-        ["zpool checkpoint tank", "zfs redact tank@s b tank@t", "thumper zfs send tank@s"]
-    {
+    for command in [
+        "zpool checkpoint tank",
+        "zpool import --rewind-to-checkpoint tank",
+        "zpool remove -n tank d0",
+        "zfs redact tank@s b tank@t",
+        "thumper zfs send tank@s",
+    ] {
         let (_, err, status) = run(&mut Told::default(), &words(command));
         assert!(err.ends_with("is not there yet\n") && status == 1, "{command}: {err}");
     }

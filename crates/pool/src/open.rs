@@ -242,56 +242,23 @@ impl Pool {
             let reason = format!("its version {} is not known", config.version);
             return Err(PoolError::Unopenable { name, reason });
         }
-        let features = Features::open(&mos, config.version);
-        let features = match features.and_then(|features| features.all().map(|_| features)) {
-            Err(_) if mos.ruins.is_some() => Features::none(),
-            features => features?,
-        };
-        let lz4 = features.is_active(Feature::Lz4Compress)?;
-        let policy = Policy {
-            lz4,
-            embed: features.is_enabled(Feature::EmbeddedData)?,
-            hole_birth: features.is_active(Feature::HoleBirth)?,
-            ..Policy::new(true)
-        };
-        mos.objset.set_policy(policy);
+        let features = features_of(&mos, &config)?;
         let in_memory = matches!(devices, Devices::InMemory(_));
         let (devices, give_up) = match devices {
             Devices::WithoutLogs(out) => (Devices::Writable(out), true),
             devices => (devices, false),
         };
-        // Labels may be older than the pool, all that are left of a vdev: what its leaves are the MOS says.
-        let impossible = match &devices {
-            Devices::Ruins(..) => None,
-            Devices::ReadOnly(_) => store.present().exchange(&config.vdev_tree).err(),
-            Devices::Writable(out) | Devices::WithoutLogs(out) | Devices::InMemory(out) => {
-                out.exchange(&config.vdev_tree, BTreeMap::new()).err()
+        let known = (&mos, &features, &config);
+        let why_not = cannot_write((&devices, &store), known, uberblock, newer)?;
+        let (left, why_not) = match (&devices, why_not) {
+            (Devices::Writable(out), None) => {
+                match left_behind(out, uberblock, &mos, &name, give_up) {
+                    Ok(left) => (left, None),
+                    Err(why) => (Left::default(), Some(why)),
+                }
             }
+            (_, why_not) => (Left::default(), why_not),
         };
-        let unknown = dtl::load(&mos, &config, &store.tree());
-        // What led here was read before it was known who lacks it: they have not lied.
-        let tree = store.tree();
-        tree.leaves().iter().filter(|leaf| !leaf.lacks.is_empty()).for_each(vdev::Leaf::absolve);
-        let mut why_not = newer
-            .or(impossible.map(|error| error.to_string()))
-            .or(unknown)
-            .or(match unwritable(&mos, &features, &config, uberblock) {
-                Err(error) if mos.ruins.is_some() => Some(error.to_string()),
-                why => why?,
-            })
-            .or_else(|| lacking(&store.tree()));
-        let mut left = Left::default();
-        if let (Devices::Writable(out), None) = (&devices, &why_not) {
-            // Whoever wrote the uberblock may have died before it was on stable storage. It has to
-            // be before its frees are used (INV-3), and on all leaves before they are lost that have it.
-            match out.flush().and_then(|_| out.spread(uberblock)) {
-                Ok(_) => match claim::left(&mos, &name, give_up) {
-                    Ok(found) => left = found,
-                    Err(why) => why_not = Some(why),
-                },
-                Err(e) => why_not = Some(e.to_string()),
-            }
-        }
         let tops = slabs(&config)?;
         let txg = uberblock.txg.get();
         let workers = workers(options.workers);
@@ -485,6 +452,64 @@ fn lacking(tree: &Tree) -> Option<String> {
         return Some(format!("top-level vdev {} is missing", top.id()));
     };
     Some(format!("disk {} is missing or damaged, and the redundancy is used up", leaf.name()))
+}
+
+/// The features of a pool; blocks of its MOS are written as they say.
+fn features_of(mos: &Mos, config: &PoolConfig) -> Result<Features> {
+    let features = Features::open(mos, config.version);
+    let features = match features.and_then(|features| features.all().map(|_| features)) {
+        Err(_) if mos.ruins.is_some() => Features::none(),
+        features => features?,
+    };
+    mos.objset.set_policy(Policy {
+        lz4: features.is_active(Feature::Lz4Compress)?,
+        embed: features.is_enabled(Feature::EmbeddedData)?,
+        hole_birth: features.is_active(Feature::HoleBirth)?,
+        ..Policy::new(true)
+    });
+    Ok(features)
+}
+
+/// Works on the leaves that the MOS knows from here on, and says why nothing can be written to them, if so.
+fn cannot_write(
+    (devices, store): (&Devices, &Store),
+    (mos, features, config): (&Mos, &Features, &PoolConfig),
+    uberblock: &Uberblock,
+    newer: Option<String>,
+) -> Result<Option<String>> {
+    // Labels may be older than the pool, all that are left of a vdev: what its leaves are the MOS says.
+    let impossible = match devices {
+        Devices::Ruins(..) => None,
+        Devices::ReadOnly(_) => store.present().exchange(&config.vdev_tree).err(),
+        Devices::Writable(out) | Devices::WithoutLogs(out) | Devices::InMemory(out) => {
+            out.exchange(&config.vdev_tree, BTreeMap::new()).err()
+        }
+    };
+    let unknown = dtl::load(mos, config, &store.tree());
+    // What led here was read before it was known who lacks it: they have not lied.
+    let tree = store.tree();
+    tree.leaves().iter().filter(|leaf| !leaf.lacks.is_empty()).for_each(vdev::Leaf::absolve);
+    let why_not = newer.or(impossible.map(|error| error.to_string())).or(unknown);
+    let why_not = why_not.or(match unwritable(mos, features, config, uberblock) {
+        Err(error) if mos.ruins.is_some() => Some(error.to_string()),
+        why => why?,
+    });
+    Ok(why_not.or_else(|| lacking(&store.tree())))
+}
+
+/// What a crash has left in intent logs; or why nothing can be written.
+fn left_behind(
+    out: &WriteTree,
+    uberblock: &Uberblock,
+    mos: &Mos,
+    name: &str,
+    give_up: bool,
+) -> std::result::Result<Left, String> {
+    // Whoever wrote the uberblock may have died before it was on stable storage. It has to
+    // be before its frees are used (INV-3), and on all leaves before they are lost that have it.
+    let spread = out.flush().and_then(|_| out.spread(uberblock));
+    spread.map_err(|error| error.to_string())?;
+    claim::left(mos, name, give_up)
 }
 
 /// INV-12: why a pool may not be written; `None`: it may.

@@ -155,7 +155,10 @@ fn refusal(done: Ran) -> Ran {
 
 /// `zpool remove`.
 pub(crate) fn remove(door: &mut Door<'_>, words: &[OsString]) -> Ran {
-    let words = sort(words, "", &[]);
+    let words = sort(words, "npsw", &[]);
+    if let Some(Opt::Flag(letter)) = words.opts.iter().find(|opt| matches!(opt, Opt::Flag(_))) {
+        return Err(Stop::Said(format!("removing with -{letter} is not there yet"), 1));
+    }
     letters(&words)?;
     each(door, &words, &Act::Remove)
 }

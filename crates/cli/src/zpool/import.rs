@@ -13,6 +13,9 @@ use super::{vdevs, words as advice};
 use crate::door::{Door, Ran, Stop, bad_option, split_assignment};
 use crate::getopt::{Opt, Words, sort};
 
+/// The option that goes back to a checkpoint.
+const REWIND: &str = "rewind-to-checkpoint";
+
 #[derive(Default)]
 struct Options {
     all: bool,
@@ -41,6 +44,9 @@ fn options(words: &Words) -> Result<Options, Stop> {
             Opt::Flag('N') => options.unmounted = true,
             // No key is loaded, and devices are searched as they are.
             Opt::Flag('l' | 's') => {}
+            Opt::Long(name) if name == REWIND => {
+                return Err(Stop::Said(format!("importing with --{REWIND} is not there yet"), 1));
+            }
             Opt::Flag('j') | Opt::Long(_) => options.json = Some(crate::json::style(&words.opts)),
             Opt::Value('o', word) => {
                 // Without a sign these are options of mount, which nobody needs here.
@@ -68,7 +74,7 @@ fn options(words: &Words) -> Result<Options, Stop> {
 
 /// `zpool import`.
 pub(crate) fn import(door: &mut Door<'_>, words: &[OsString]) -> Ran {
-    let long = ["json", "json-int"];
+    let long = ["json", "json-int", REWIND];
     let words = sort(words, "aCc:d:DEfFjlmnNo:R:stT:VX", &long);
     let options = options(&words)?;
     let operands = crate::door::names(&words);
