@@ -75,6 +75,39 @@ struct Work {
     tally: Tally,
 }
 
+impl Work {
+    /// The parents, in `level`, of what has changed below, each with that.
+    fn changed_parents(&mut self, level: u8) -> BTreeMap<u64, Vec<Update>> {
+        let mut groups: BTreeMap<u64, Vec<Update>> = BTreeMap::new();
+        if level >= self.levels {
+            return groups;
+        }
+        let mut children = std::mem::take(&mut self.updates[usize::from(level) - 1]);
+        // A record written over a pruned block comes after its hole: the later one counts, and
+        // the block is dead already.
+        children.sort_by_key(|u| u.index);
+        for update in children {
+            groups.entry(update.index >> self.root.shift).or_default().push(update);
+        }
+        let takes_over = level == self.root.levels && self.dnode.is_some();
+        if takes_over || level > self.root.levels {
+            // The tree grows: the pointers of the dnode move into block 0 of this level.
+            groups.entry(0).or_default();
+        }
+        groups
+    }
+}
+
+/// A block of pointers that is to be written.
+struct Parent {
+    data: Arc<PooledBuf>,
+    fill: u64,
+    /// All children are holes.
+    empty: bool,
+    tally: Tally,
+    delta: i64,
+}
+
 /// A block to write: which object, level, number, bytes.
 struct Job<'a> {
     work: usize,
@@ -410,101 +443,33 @@ impl Syncing<'_> {
 
     /// Makes and writes the blocks of `level` (1 and up) that lead to changed children.
     fn write_parents(&self, works: &mut [Work], level: u8) -> Result<()> {
-        struct Parent {
-            work: usize,
-            index: u64,
-            data: Arc<PooledBuf>,
-            fill: u64,
-            /// All children are holes.
-            empty: bool,
-            tally: Tally,
-            delta: i64,
-        }
         // Which parents of which objects.
         let mut wanted: Vec<(usize, u64, Vec<Update>)> = Vec::new();
         for (number, work) in works.iter_mut().enumerate() {
-            if level >= work.levels {
-                continue;
-            }
-            let mut children = std::mem::take(&mut work.updates[usize::from(level) - 1]);
-            // A record written over a pruned block comes after its hole: the later one counts, and
-            // the block is dead already.
-            children.sort_by_key(|u| u.index);
-            let mut groups: BTreeMap<u64, Vec<Update>> = BTreeMap::new();
-            for update in children {
-                groups.entry(update.index >> work.root.shift).or_default().push(update);
-            }
-            if level == work.root.levels && level < work.levels && work.dnode.is_some() {
-                // The tree grows: the pointers of the dnode move into block 0 of this level.
-                groups.entry(0).or_default();
-            } else if level > work.root.levels {
-                groups.entry(0).or_default();
-            }
-            wanted.extend(groups.into_iter().map(|(index, updates)| (number, index, updates)));
+            let groups = work.changed_parents(level).into_iter();
+            wanted.extend(groups.map(|(index, updates)| (number, index, updates)));
         }
         let made = parallel(self.workers, wanted.len(), |_, i| {
             let (number, index, updates) = &wanted[i];
-            let work = &works[*number];
-            let dnode =
-                work.dnode.as_ref().ok_or(DmuError::NoObject { object: work.object.number() })?;
-            let size = 128usize << work.root.shift;
-            let buffers = self.store().buffers();
-            let mut data = if level >= work.root.levels {
-                let mut data = buffers.get_zeroed(size);
-                if level == work.root.levels && *index == 0 {
-                    for (i, bp) in
-                        work.root.blkptrs.iter().take(work.root.nblkptr as usize).enumerate()
-                    {
-                        data[i * 128..(i + 1) * 128].copy_from_slice(bp.as_bytes());
-                    }
-                }
-                data
-            } else {
-                let bp = work.root.pointer(self.store(), level, *index)?;
-                if bp.is_hole() {
-                    let lsize = if level == 1 { dnode.block_size() as usize } else { size };
-                    buffers.copy_of(&self.holes(&bp, size, (lsize as u64, dnode.kind(), level - 1)))
-                } else {
-                    let block = work.root.read_indirect(self.store(), &bp, level, *index)?;
-                    buffers.copy_of(&block)
-                }
-            };
-            let (mut tally, mut delta) = (Tally::default(), 0);
-            let (work_root, mask) = (&work.root, (1u64 << work.root.shift) - 1);
-            for update in updates {
-                let slot = (update.index & mask) as usize * 128;
-                let old = child_of(&data, update.index & mask);
-                let mut update = *update;
-                self.replace(&mut tally, &mut delta, &old, &update);
-                if update.bp.is_hole() && !update.settled {
-                    let child_size =
-                        if level == 1 { dnode.block_size() as u64 } else { size as u64 };
-                    // Where the tree grows by more than one level, what was there hung on the dnode.
-                    let grown = level > work_root.levels && update.index == 0;
-                    let before = if grown { &work_root.blkptrs[0] } else { &old };
-                    update.bp = self.hole(child_size, dnode.kind(), level - 1, before);
-                }
-                data[slot..slot + 128].copy_from_slice(update.bp.as_bytes());
-            }
-            let (mut fill, mut empty) = (0u64, true);
-            for child in 0..=mask {
-                let bp = child_of(&data, child);
-                fill = fill.saturating_add(bp.fill());
-                empty &= bp.is_hole();
-            }
-            let data = Arc::new(data);
-            Ok(Parent { work: *number, index: *index, data, fill, empty, tally, delta })
+            self.make_parent(&works[*number], level, *index, updates)
         })?;
+        let wanted = wanted.iter().map(|(number, index, _)| (*number, *index));
         let jobs: Vec<Job<'_>> = made
             .iter()
-            .filter(|p| !p.empty)
-            .map(|p| Job { work: p.work, index: p.index, data: &p.data, fill: p.fill })
+            .zip(wanted.clone())
+            .filter(|(parent, _)| !parent.empty)
+            .map(|(parent, (work, index))| Job {
+                work,
+                index,
+                data: &parent.data,
+                fill: parent.fill,
+            })
             .collect();
         let written = self.write_jobs(works, level, &jobs)?;
         drop(jobs);
         let mut written = written.into_iter();
-        for parent in made {
-            let work = &mut works[parent.work];
+        for (parent, (number, index)) in made.into_iter().zip(wanted) {
+            let work = &mut works[number];
             work.tally.merge(parent.tally);
             work.used_delta += parent.delta;
             let bp = if parent.empty {
@@ -514,10 +479,73 @@ impl Syncing<'_> {
                 self.store().keep(&bp, Arc::new(Bytes::written(&parent.data)));
                 bp
             };
-            let update = Update { index: parent.index, bp, settled: false };
-            work.updates[usize::from(level)].push(update);
+            work.updates[usize::from(level)].push(Update { index, bp, settled: false });
         }
         Ok(())
+    }
+
+    /// A block of `level` from its old contents and the new pointers of its children.
+    fn make_parent(
+        &self,
+        work: &Work,
+        level: u8,
+        index: u64,
+        updates: &[Update],
+    ) -> Result<Parent> {
+        let dnode = work.dnode.as_ref();
+        let dnode = dnode.ok_or(DmuError::NoObject { object: work.object.number() })?;
+        let root = &work.root;
+        let size = 128usize << root.shift;
+        let child_size = if level == 1 { dnode.block_size() as u64 } else { size as u64 };
+        let mut data = self.before_update(root, level, index, (child_size, dnode.kind()))?;
+        let (mut tally, mut delta) = (Tally::default(), 0);
+        let mask = (1u64 << root.shift) - 1;
+        for update in updates {
+            let slot = (update.index & mask) as usize * 128;
+            let old = child_of(&data, update.index & mask);
+            let mut update = *update;
+            self.replace(&mut tally, &mut delta, &old, &update);
+            if update.bp.is_hole() && !update.settled {
+                // Where the tree grows by more than one level, what was there hung on the dnode.
+                let grown = level > root.levels && update.index == 0;
+                let before = if grown { &root.blkptrs[0] } else { &old };
+                update.bp = self.hole(child_size, dnode.kind(), level - 1, before);
+            }
+            data[slot..slot + 128].copy_from_slice(update.bp.as_bytes());
+        }
+        let (mut fill, mut empty) = (0u64, true);
+        for child in 0..=mask {
+            let bp = child_of(&data, child);
+            fill = fill.saturating_add(bp.fill());
+            empty &= bp.is_hole();
+        }
+        Ok(Parent { data: Arc::new(data), fill, empty, tally, delta })
+    }
+
+    /// A block of pointers to children of this size and kind as it is on disk, or would be if it were there.
+    fn before_update(
+        &self,
+        root: &Root,
+        level: u8,
+        index: u64,
+        (child_size, kind): (u64, ObjectType),
+    ) -> Result<PooledBuf> {
+        let size = 128usize << root.shift;
+        let buffers = self.store().buffers();
+        if level >= root.levels {
+            let mut data = buffers.get_zeroed(size);
+            if level == root.levels && index == 0 {
+                for (i, bp) in root.blkptrs.iter().take(root.nblkptr as usize).enumerate() {
+                    data[i * 128..(i + 1) * 128].copy_from_slice(bp.as_bytes());
+                }
+            }
+            return Ok(data);
+        }
+        let bp = root.pointer(self.store(), level, index)?;
+        if bp.is_hole() {
+            return Ok(buffers.copy_of(&self.holes(&bp, size, (child_size, kind, level - 1))));
+        }
+        Ok(buffers.copy_of(&root.read_indirect(self.store(), &bp, level, index)?))
     }
 
     /// Writes or drops the spill block.
