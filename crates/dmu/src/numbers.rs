@@ -131,21 +131,10 @@ impl Numbers {
         let block = self.cursor;
         self.cursor += 1;
         let first = block * DNODES_PER_BLOCK;
-        let mut used = [false; DNODES_PER_BLOCK as usize];
-        if block < blocks {
-            meta.with_block(block, |bytes| {
-                let mut slot = 0;
-                while slot < used.len() {
-                    let head = bytes.get(slot * DNODE_SLOT..).unwrap_or_default();
-                    let slots = match head.first() {
-                        Some(0) | None => 0,
-                        Some(_) => 1 + usize::from(head.get(12).copied().unwrap_or(0)),
-                    };
-                    used.iter_mut().skip(slot).take(slots).for_each(|u| *u = true);
-                    slot += slots.max(1);
-                }
-            })?;
-        }
+        let used = match block < blocks {
+            true => meta.with_block(block, used_slots)?,
+            false => [false; DNODES_PER_BLOCK as usize],
+        };
         for (slot, used) in used.iter().enumerate() {
             let number = first + slot as u64;
             if !used && number != 0 && !self.taken.remove(&number) {
@@ -154,6 +143,22 @@ impl Numbers {
         }
         Ok(())
     }
+}
+
+/// Which slots of a block of dnodes belong to objects.
+pub(crate) fn used_slots(bytes: &[u8]) -> [bool; DNODES_PER_BLOCK as usize] {
+    let mut used = [false; DNODES_PER_BLOCK as usize];
+    let mut slot = 0;
+    while slot < used.len() {
+        let head = bytes.get(slot * DNODE_SLOT..).unwrap_or_default();
+        let slots = match head.first() {
+            Some(0) | None => 0,
+            Some(_) => 1 + usize::from(head.get(12).copied().unwrap_or(0)),
+        };
+        used.iter_mut().skip(slot).take(slots).for_each(|u| *u = true);
+        slot += slots.max(1);
+    }
+    used
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use store::{At, BlockWrite, Store};
 use crate::dirty::DirtyLists;
 use crate::error::{DmuError, Result};
 use crate::ledger::{Needs, Space, Tally};
-use crate::numbers::Numbers;
+use crate::numbers::{Numbers, used_slots};
 use crate::object::{Object, SPILL};
 use crate::policy::Policy;
 use crate::reaper::Reaper;
@@ -354,9 +354,13 @@ impl Objset {
         bonus: &[u8],
         slots: u8,
     ) -> Result<Arc<Object>> {
-        self.numbers.lock().reserve(number, u64::from(slots.max(1)));
-        let mut dnode =
-            DnodePhys::new(kind, block_size, bonus_kind, bonus.len() as u16, slots.max(1));
+        let slots = slots.max(1);
+        if number % DNODES_PER_BLOCK + u64::from(slots) > DNODES_PER_BLOCK {
+            let what = "its dnode reaches beyond its block";
+            return Err(DmuError::Limit { object: number, what });
+        }
+        self.numbers.lock().reserve(number, slots.into());
+        let mut dnode = DnodePhys::new(kind, block_size, bonus_kind, bonus.len() as u16, slots);
         dnode.set_bonus(bonus).map_err(|source| DmuError::Format { object: number, source })?;
         let object = Object::create(number, self.store.clone(), self.dirty.clone(), dnode, tx);
         let mut shard = self.shard(number).lock();
@@ -364,6 +368,24 @@ impl Objset {
         shard.settle();
         drop(shard);
         Ok(object)
+    }
+
+    /// Are these numbers, of one block of dnodes, nobody's: neither that of an object that is there, or goes with a txg that
+    /// is not synced yet, nor inside the dnode of one?
+    pub fn are_free(&self, first: u64, count: u64) -> Result<bool> {
+        let (block, slot) = (first / DNODES_PER_BLOCK, first % DNODES_PER_BLOCK);
+        let is_loaded = |number: u64| {
+            let shard = self.shard(number).lock();
+            shard.objects.get(&number).is_some_and(|object| number + object.slots() > first)
+        };
+        if (first - slot..first.saturating_add(count)).any(is_loaded) {
+            return Ok(false);
+        }
+        if block > self.meta.max_block()? {
+            return Ok(true);
+        }
+        let used = self.meta.with_block(block, used_slots)?;
+        Ok(used.iter().skip(slot as usize).take(count as usize).all(|used| !used))
     }
 
     /// Frees an object with all its blocks.

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use dmu::DmuError;
+use format::dnode::DNODES_PER_BLOCK;
 use format::zil::{Create, LogBlock, RawRecord, Record, RecordKind, Setattr, SetattrMask, Write};
 use format::znode::Pflags;
 use pool::{IntentLog, Pool, PoolError};
@@ -222,13 +223,16 @@ impl Replay {
 
     /// Makes an object again under its number.
     fn create(&self, fs: &Filesystem, raw: &RawRecord<'_>, create: &Create<'_>) -> Result<()> {
-        let number = create.object;
-        let taken = !matches!(fs.object(number), Err(FsError::Dmu(DmuError::NoObject { .. })));
-        if fs.objset.is_going(number) {
+        let (number, slots) = (create.object, u64::from(create.slots));
+        let slot = number % DNODES_PER_BLOCK;
+        if slot + slots > DNODES_PER_BLOCK {
+            return Err(self.wrong(raw, "makes an object beyond its block"));
+        }
+        if (number - slot..number + slots).any(|number| fs.objset.is_going(number)) {
             // Whoever had that number has to be gone from the disk first.
             fs.pool().sync()?;
         }
-        if number == 0 || number > NUMBER_MAX || taken {
+        if number == 0 || number > NUMBER_MAX || !fs.objset.are_free(number, slots)? {
             return Err(self.wrong(raw, "makes an object that is there"));
         }
         let hidden_dir = raw.kind == RecordKind::MkXattr;
@@ -242,14 +246,31 @@ impl Replay {
             flags: if hidden_dir || in_hidden { Pflags::XATTR } else { 0 },
             ..NewObject::of(create.mode as u32, who)
         };
+        let kind = new.mode & mode::TYPE;
+        let is_kind = match kind {
+            mode::DIR => true,
+            _ if hidden_dir => false,
+            mode::SYMLINK => create.target.is_some(),
+            kind => [mode::FILE, mode::FIFO, mode::SOCKET, mode::BLOCK, mode::CHAR].contains(&kind),
+        };
+        if !is_kind {
+            return Err(self.wrong(raw, "makes an object of no kind"));
+        }
+        // Attributes have other names than files; where they are is not found by name.
+        let is_name = match in_hidden {
+            true => !create.name.is_empty(),
+            false => hidden_dir || fs.check_name(create.name).is_ok(),
+        };
+        if !is_name {
+            return Err(self.wrong(raw, "gives it no name"));
+        }
         let [seconds, nanos] = create.crtime;
         let given = Given {
             number,
-            slots: create.slots.clamp(1, 32) as u8,
+            slots: slots as u8,
             gen_txg: create.generation,
             time: Time { secs: seconds as i64, nanos: nanos.min(999_999_999) as u32 },
         };
-        let kind = new.mode & mode::TYPE;
         let tx = fs.enter(create.name.len() as u64)?;
         if hidden_dir {
             let made = fs.make_as(&tx, create.directory, &new, fs.contents(&[]), Some(given))?;

@@ -81,22 +81,26 @@ impl Volume {
     /// # Errors
     /// A volume that can only be read; a write beyond its end; no room.
     pub fn write(&self, pool: &Pool, offset: u64, data: &[u8]) -> Result<()> {
-        let name = || self.dataset.name();
+        self.may_change()?;
+        self.replay_write(pool, offset, data).map_err(|e| e.of_room(|| self.dataset.name()))
+    }
+
+    /// Refuses to change one that can only be read: who enters a txg is not asked for that.
+    fn may_change(&self) -> Result<()> {
         let reason = match self.dataset.is_set_readonly() {
             true => Some("its property readonly is on"),
             false => self.dataset.read_only_because.as_deref(),
         };
-        if let Some(reason) = reason {
-            return Err(FsError::ReadOnly { name: name(), reason: reason.into() });
-        }
-        self.replay_write(pool, offset, data).map_err(|e| e.of_room(name))
+        let Some(reason) = reason else { return Ok(()) };
+        Err(FsError::ReadOnly { name: self.dataset.name(), reason: reason.into() })
     }
 
     /// Gives the volume another size, in bytes. What it has beyond goes, a portion in each txg.
     ///
     /// # Errors
-    /// A size that is 0 or no multiple of a block's.
+    /// A volume that can only be read; a size that is 0 or no multiple of a block's.
     pub fn set_size(&self, pool: &Pool, size: u64) -> Result<()> {
+        self.may_change()?;
         let block = u64::from(self.object.block_size()?);
         if size == 0 || !size.is_multiple_of(block) {
             let reason = "no multiple of the size of its blocks";

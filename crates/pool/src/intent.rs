@@ -119,7 +119,7 @@ pub(crate) enum Link<'a> {
 /// is not claimed ends where the data of a record never got to the disk: nobody was told that this was stable.
 ///
 /// # Errors
-/// What keeps one from telling where it ends.
+/// What keeps one from telling where it ends; of a claimed one that it ends before what was claimed.
 pub(crate) fn chain(
     mos: &Mos,
     header: &ZilHeader,
@@ -155,7 +155,7 @@ fn follow(
     let last = (header.claim_block_seq.get(), header.claim_record_seq.get());
     let last = if limited { last } else { (u64::MAX, u64::MAX) };
     let mut out = Chain { places: Vec::new(), last_block: 0, last_record: 0, written: 0 };
-    let mut next = header.log;
+    let (mut next, mut stopped) = (header.log, false);
     'log: while !next.is_hole() && next.checksum_words()[3] <= last.0 {
         let mut dvas = next.dvas();
         let seq = next.checksum_words()[3];
@@ -206,14 +206,20 @@ fn follow(
                 let pieces = mos.objset.store().allocations(data)?;
                 out.places.extend(pieces.into_iter().map(|dva| (dva, data.birth())));
                 if !each(Link::Data(data, (write.object, write.offset)))? {
+                    stopped = true;
                     break 'log;
                 }
             }
             out.last_record = record.seq;
         }
-        if !each(Link::Block(&this, block))? || ends {
+        stopped = !each(Link::Block(&this, block))?;
+        if stopped || ends {
             break 'log;
         }
+    }
+    if limited && !stopped && (out.last_block, out.last_record) != last {
+        // What was claimed was there: the rest is damaged, and not for whoever replays it to give up.
+        return Err(odd(out.last_block, &"it ends before what was claimed"));
     }
     Ok(out)
 }

@@ -16,7 +16,7 @@ use format::bptree::{BptreeEntry, BptreePhys};
 use format::config::PoolConfig;
 use format::mos_directory as key;
 use format::space_map::{Geometry, SpaceMapPhys};
-use format::zil::{LogBlock, Record, RecordKind, ZilHeader};
+use format::zil::{LogBlock, Record, RecordKind, ZilFlags, ZilHeader};
 use format::{BlkPtr, DnodePhys, ObjectType, ObjsetPhys};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -334,9 +334,11 @@ fn checkpoint(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig) {
 pub(crate) fn intent_log(walk: &mut Walk<'_>, dataset: u32, objset: &ObjsetPhys, txg: u64) {
     let header = ZilHeader::parse(&objset.zil_header);
     let claim_txg = header.claim_txg.get();
+    let limited = claim_txg != 0 && header.flags.get() & ZilFlags::CLAIM_RECORD_SEQ_VALID != 0;
+    let last_record = if limited { header.claim_record_seq.get() } else { u64::MAX };
     let mut bp = header.log;
     let mut count = 0;
-    while bp.has_space() {
+    'log: while bp.has_space() {
         let sequence = bp.checksum_words()[3];
         let claimed = claim_txg != 0 && sequence <= header.claim_block_seq.get();
         if !claimed && (claim_txg != 0 || bp.birth() > txg) {
@@ -354,6 +356,10 @@ pub(crate) fn intent_log(walk: &mut Walk<'_>, dataset: u32, objset: &ObjsetPhys,
         let Ok(log) = LogBlock::parse(&bytes) else { break };
         let next = log.chain.next;
         for record in log.records().map_while(std::result::Result::ok) {
+            if record.seq > last_record {
+                // A block goes on after what was claimed of it where the data of a record never got to the disk.
+                break 'log;
+            }
             if claim_txg == 0 || record.kind != RecordKind::Write {
                 continue;
             }

@@ -227,8 +227,10 @@ impl Pool {
         let filled = self.fill(writing, dataset, tx, (first, seq, predicted), entries, &mut taken);
         let mut state = log.state.lock();
         state.coming -= coming;
+        // What was cut while it was read would come back as long as it was, with zeros.
+        let have_changed = state.queue.have_changed();
         let written = match filled {
-            Ok((filled, seq, bytes)) => {
+            Ok((filled, seq, bytes)) if !have_changed => {
                 // It may have been taken away in the meantime.
                 let last = state.chain.last().map(|block| block.bp);
                 if last != Some(first) {
@@ -261,7 +263,7 @@ impl Pool {
                     filled.iter().map(|block| (block.bp, &block.bytes[..parts(block)])).collect();
                 writing.writer.write_log(&blocks).is_ok()
             }
-            Err(_) => {
+            _ => {
                 drop(state);
                 writing.log_dying.lock().extend(taken.iter().map(Chain::without));
                 false

@@ -4,7 +4,7 @@
 //! changes an object only by who asks for that object, or for its name. The bytes of a write are not copied: they
 //! go out with their txg, and should somebody ask before, the object reads or lends them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dmu::{Lent, Tx};
 use rt::buf::PooledBuf;
@@ -108,6 +108,12 @@ pub(super) struct Queue {
     bytes: usize,
     /// Bytes of data of writes that are ready, and are read when they are put into blocks.
     unread: u64,
+    /// Objects of such writes.
+    to_read: BTreeSet<u64>,
+    /// Objects whose writes a commit is reading.
+    being_read: BTreeSet<u64>,
+    /// One of them has changed meanwhile.
+    has_changed: bool,
 }
 
 /// Bytes of data that an entry stands for without having them.
@@ -115,6 +121,14 @@ fn unread(entry: &Entry) -> u64 {
     match entry.what {
         What::Written { length, .. } => length,
         _ => 0,
+    }
+}
+
+/// The object whose data an entry stands for without having them.
+fn read_of(entry: &Entry) -> Option<u64> {
+    match entry.what {
+        What::Written { object, .. } => Some(object),
+        _ => None,
     }
 }
 
@@ -127,6 +141,7 @@ impl Queue {
     pub(super) fn push(&mut self, entry: Entry) {
         self.bytes += entry.bytes();
         self.unread += unread(&entry);
+        self.to_read.extend(read_of(&entry));
         self.ready.push_back(entry);
         self.pushed += 1;
     }
@@ -151,12 +166,20 @@ impl Queue {
         self.untold.remove(&object);
     }
 
-    /// Takes what is ready and of a txg after `synced`.
+    /// Takes what is ready and of a txg after `synced`. Whoever does reads the data of writes, and calls
+    /// [`Queue::have_changed`] then.
     pub(super) fn take(&mut self, synced: u64) -> Vec<Entry> {
         let all = std::mem::take(&mut self.ready);
         self.bytes -= all.iter().map(Entry::bytes).sum::<usize>();
         self.unread = 0;
+        (self.being_read, self.has_changed) = (std::mem::take(&mut self.to_read), false);
         all.into_iter().filter(|entry| entry.txg > synced).collect()
+    }
+
+    /// The data of what was taken have been read: may some be as a change has left them that was told since?
+    pub(super) fn have_changed(&mut self) -> bool {
+        self.being_read.clear();
+        std::mem::take(&mut self.has_changed)
     }
 
     /// Takes what is known of an object.
@@ -193,6 +216,7 @@ impl Queue {
         let of_objects = self.objects.values().flatten();
         self.bytes = self.ready.iter().chain(of_objects).map(Entry::bytes).sum();
         self.unread = self.ready.iter().map(unread).sum();
+        self.to_read = self.ready.iter().filter_map(read_of).collect();
     }
 
     /// Forgets everything but how much there was.
@@ -210,7 +234,16 @@ impl State {
         match change {
             Change::Names(record) => self.queue.push(Entry { txg, what: What::Record(record) }),
             Change::Object(object, record) => {
-                self.queue.push_of(object, Entry { txg, what: What::Record(record) });
+                let entry = Entry { txg, what: What::Record(record) };
+                self.queue.has_changed |= self.queue.being_read.contains(&object);
+                match self.queue.to_read.contains(&object) {
+                    // What was written and moved is read when it is already cut: the log has to say that, too.
+                    true => {
+                        self.make_ready(object);
+                        self.queue.push(entry);
+                    }
+                    false => self.queue.push_of(object, entry),
+                }
             }
             Change::Written { object, offset, length } => {
                 let what = What::Written { object, offset, length };
@@ -219,14 +252,7 @@ impl State {
             Change::UntoldNames => self.incomplete_until = self.incomplete_until.max(txg),
             Change::Untold(object) => drop(self.queue.untold.insert(object, txg)),
             Change::Moving(object) => {
-                // With that of others that were moved: whoever asks next writes all of it.
-                let much = self.queue.written(object) + self.queue.unread() > DATA_MAX;
-                for entry in self.queue.take_of(object) {
-                    match much {
-                        true => self.incomplete_until = self.incomplete_until.max(entry.txg),
-                        false => self.queue.push(entry),
-                    }
-                }
+                self.make_ready(object);
                 // Its name would be there, and it would not be what it was.
                 let untold = self.queue.untold_until(object);
                 self.incomplete_until = self.incomplete_until.max(untold);
@@ -234,6 +260,18 @@ impl State {
             Change::Gone(object) => self.queue.forget(object),
         }
         self.bound(txg);
+    }
+
+    /// Whoever asks for anything next gets what is known of an object written, too.
+    fn make_ready(&mut self, object: u64) {
+        // With that of others that were moved: whoever asks next writes all of it.
+        let much = self.queue.written(object) + self.queue.unread() > DATA_MAX;
+        for entry in self.queue.take_of(object) {
+            match much {
+                true => self.incomplete_until = self.incomplete_until.max(entry.txg),
+                false => self.queue.push(entry),
+            }
+        }
     }
 
     /// Forgets all if that is too much. Others may have told of the txg after `txg` already.
@@ -295,6 +333,28 @@ mod tests {
         let taken = state.queue.take(6);
         assert!(matches!(taken[0].what, What::Written { object: 6, .. }), "{taken:?}");
         assert_eq!((taken.len(), state.queue.bytes()), (2, 0));
+    }
+
+    #[test]
+    fn what_was_cut_stays_behind_what_was_moved_before() {
+        let record = |seq| Change::Object(5, vec![seq; 48]);
+        let mut state = State::default();
+        state.note(7, written(5, 0, 10));
+        state.note(7, Change::Moving(5));
+        state.note(7, written(5, 10, 10));
+        state.note(7, record(1));
+        state.note(7, Change::Object(6, vec![0; 48]));
+        let taken = state.queue.take(6);
+        let is_write = |entry: &Entry| matches!(entry.what, What::Written { object: 5, .. });
+        assert_eq!(taken.iter().map(is_write).collect::<Vec<_>>(), [true, true, false]);
+        // It is read now: what that finds may be what this has left.
+        state.note(7, record(2));
+        assert!(state.queue.have_changed() && !state.queue.have_changed());
+        state.note(7, record(3));
+        assert!(!state.queue.have_changed() && state.queue.take(6).is_empty());
+        assert_eq!(state.queue.take_of(5).len(), 2);
+        state.queue.drop_until(7);
+        assert_eq!(state.queue.bytes(), 0);
     }
 
     #[test]
