@@ -98,19 +98,6 @@ fn of_a_pool_without_its_disks_there_is_told_which_are_missing() {
 }
 
 #[test]
-fn a_pool_that_may_only_be_read_is_not_destroyed_in_word_alone() {
-    let stage = Stage::new(1, 128 << 20);
-    drop(stage.ok("zpool create tank $D/d00"));
-    drop(stage.ok("zpool export tank"));
-    drop(stage.ok("zpool import -o readonly=on -d $D tank"));
-    let _said =
-        stage.refused("zpool destroy tank", 1, "cannot destroy 'tank': pool is read-only: ");
-    drop(stage.ok("zpool export tank"));
-    drop(stage.ok("zpool import -d $D tank"));
-    drop(stage.ok("zpool destroy tank"));
-}
-
-#[test]
 fn lists_come_as_often_as_is_said() {
     let stage = Stage::new(1, 128 << 20);
     drop(stage.ok("zpool create tank $D/d00"));

@@ -10,8 +10,8 @@ use verbs::layout::Class;
 use verbs::pools::{FoundPool, PoolReport, Vdev, VdevKind};
 use verbs::props::{Key, Kind, PoolKey, Prop, Source};
 
-use crate::door::Door;
 use crate::getopt::Opt;
+use crate::zfs::Cell;
 use crate::zpool::vdevs::{self, Naming, StatusStyle};
 use crate::zpool::{values, words as advice};
 
@@ -316,24 +316,20 @@ pub fn found(found: &[FoundPool], style: Style) -> String {
     document("zpool import", "pools", Json::Object(all))
 }
 
-/// `zfs list -j` and `zfs get -j`.
+/// `zfs list -j` and `zfs get -j`: the data sets, each with what their tables show of it.
 pub(crate) fn datasets(
-    door: &Door<'_>,
     command: &str,
-    all: &[DatasetReport],
-    keys: &[Key],
-    exact: bool,
+    told: &[(&DatasetReport, Vec<Cell<'_>>)],
     style: Style,
 ) -> String {
     let mut map = Map::new();
-    for dataset in all {
+    for (dataset, cells) in told {
         let mut properties = Map::new();
-        for key in keys.iter().filter(|key| **key != Key::Native(Prop::Name)) {
-            if let Some((value, from)) = crate::zfs::property(door, dataset, key, exact) {
-                let value = String::from_utf8_lossy(&value).into_owned();
-                let entry = json!({ "value": maybe_number(&value, style), "source": source(from) });
-                properties.insert(key.name(), entry);
-            }
+        for cell in cells.iter().filter(|cell| cell.key != Key::Native(Prop::Name)) {
+            let value = String::from_utf8_lossy(&cell.value).into_owned();
+            let value = maybe_number(&value, style);
+            let entry = json!({ "value": value, "source": source(cell.source) });
+            properties.insert(cell.key.name(), entry);
         }
         let pool = dataset.name.split(['/', '@', '#']).next().unwrap_or_default();
         let mut entry = Map::new();

@@ -617,6 +617,34 @@ fn json_says_what_the_columns_say() {
     assert_eq!(get["pools"]["tank"]["properties"]["ashift"]["source"]["type"], "DEFAULT");
 }
 
+/// Seen red: `-s` that JSON did not know, and properties without a value that were not in it.
+#[test]
+fn json_tells_of_data_sets_what_the_tables_tell() {
+    let local = (Prop::Compression, Value::Number(2), Source::Local);
+    let default = (Prop::Compression, Value::Number(2), Source::Default);
+    let mut engine = Told {
+        datasets: vec![
+            dataset("tank", Kind::Filesystem, 1, &[default]),
+            dataset("tank/a", Kind::Filesystem, 2, &[local]),
+        ],
+        ..Told::default()
+    };
+    let mut parse = |command: &str| -> serde_json::Value {
+        let (out, err, status) = run(&mut engine, &words(command));
+        assert_eq!((err.as_str(), status), ("", 0), "{command}");
+        serde_json::from_str(&out).expect(command)
+    };
+    let get = parse("zfs get -j -s local org:x,compression,origin tank tank/a");
+    assert_eq!(get["datasets"].as_object().unwrap().len(), 1);
+    let of_a = &get["datasets"]["tank/a"]["properties"];
+    assert_eq!(of_a.as_object().unwrap().len(), 1);
+    assert_eq!(of_a["compression"]["source"]["type"], "LOCAL");
+    let get = parse("zfs get -j origin tank");
+    assert_eq!(get["datasets"]["tank"]["properties"]["origin"]["source"]["type"], "NONE");
+    let list = parse("zfs list -j -o name,origin");
+    assert_eq!(list["datasets"]["tank"]["properties"]["origin"]["value"], "-");
+}
+
 /// OpenZFS has no word for it; the figures stand where it says what is wrong with a device.
 #[test]
 fn a_slow_device_is_named() {

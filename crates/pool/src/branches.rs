@@ -18,12 +18,20 @@ use crate::dsl::lookup::{self, Found};
 use crate::dsl::property::{self, Stored};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
+use crate::props::name::DEPTH_MAX;
 use crate::scan::Moved;
 use crate::space::Need;
 use crate::sync::{TaskContext, logs_died};
 
 /// Snapshots of one data set that are followed.
 const SNAPSHOTS_MAX: usize = 1 << 20;
+/// Properties that promise or limit space.
+const LIMITS: [&str; 4] = ["quota", "refquota", "reservation", "refreservation"];
+
+/// Levels of a data set, or of what a snapshot is of, below its pool.
+fn levels(name: &str) -> usize {
+    name.split('@').next().unwrap_or_default().matches('/').count()
+}
 
 /// Each of these names once: one that is met a second time would be of what is changed by then.
 fn each_once(names: &[String]) -> Vec<String> {
@@ -67,19 +75,25 @@ impl Pool {
     }
 
     /// Destroys the snapshots `names`, all in one txg. `defer`: those that are held or have clones
-    /// go when the last of these goes.
+    /// go when the last of these goes. Those that are not there are passed over: one that waited so
+    /// has gone with its last clone.
     pub fn destroy_snapshots(&self, names: &[String], defer: bool) -> Result<()> {
         let names = each_once(names);
         self.task_within(Need::Free, move |cx| {
             let mos = cx.making.mos;
+            let mut there = Vec::new();
             for name in &names {
-                let found = cx.find(name)?;
+                let found = match cx.find(name) {
+                    Err(PoolError::NoDataset { .. }) => continue,
+                    found => found?,
+                };
                 if !defer {
                     cx.may_destroy_snapshot(&found)?;
                 }
                 cx.unfrozen(&lookup::head_of(mos, &found)?)?;
+                there.push(name);
             }
-            for name in &names {
+            for name in there {
                 let mut found = cx.find(name)?;
                 if cx.may_destroy_snapshot(&found).is_ok() {
                     cx.destroy_snapshot(&found)?;
@@ -130,13 +144,18 @@ impl Pool {
         })
     }
 
-    /// Makes `name` a clone of snapshot `origin`, with these properties of its own.
+    /// Makes `name` a clone of snapshot `origin`, with these properties of its own. Quotas and reservations are
+    /// refused: whether they can be kept is known once it is there.
     pub fn clone_snapshot(
         &self,
         origin: &str,
         name: &str,
         props: BTreeMap<String, Stored>,
     ) -> Result<()> {
+        if let Some(limit) = props.keys().find(|name| LIMITS.contains(&name.as_str())) {
+            let what = format!("{name}: '{limit}' is set once a clone is there");
+            return Err(PoolError::Invalid(what));
+        }
         let (origin, name) = (origin.to_string(), name.to_string());
         self.task_within(Need::New(6), move |cx| {
             let mos = cx.making.mos;
@@ -239,7 +258,12 @@ impl Pool {
                 return Err(PoolError::Invalid(what));
             }
             let (parent, leaf) = cx.free_name(&to)?;
+            let deeper = levels(&to).saturating_sub(levels(&from));
             for below in lookup::walk(mos, &from)? {
+                // What is too deep already may stay so deep.
+                if deeper > 0 && levels(&below.name) + deeper >= DEPTH_MAX {
+                    return Err(PoolError::Invalid("dataset name is too long".into()));
+                }
                 let name = to.len() + below.name.len() - from.len();
                 lookup::fits_name(name)?;
                 let marks = match below.is_snapshot() {
@@ -251,9 +275,11 @@ impl Pool {
             cx.unfrozen(&found)?;
             crypt::may_move(mos, found.dir_object, parent)?;
             let old = found.dir.parent_object.get();
-            if parent != old && cx.pool.dir_available(parent)? < found.dir.used_bytes.get() {
+            // What is reserved counts above as if it were used.
+            let held = found.dir.used_bytes.get().max(found.dir.reserved_bytes.get());
+            if parent != old && cx.pool.dir_available(parent)? < held {
                 // Within the pool the space stays the same: only a quota can be in the way.
-                cx.pool.fits_below(parent, old, found.dir.used_bytes.get())?;
+                cx.pool.fits_below(parent, old, held)?;
             }
             limits::move_counts(cx.making, found.dir_object, (old, parent))?;
             cx.ledger.rename_dir(&found, parent, &leaf)?;

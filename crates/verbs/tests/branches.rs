@@ -77,11 +77,11 @@ fn holds_are_on_the_snapshots_that_are_named() {
     let mut stage = Stage::new(&["tank", "backup"], &made);
     assert_eq!(stage.branch(Branch::Hold(of("keep", &BOTH))), Ok(()));
     assert_eq!(stage.held(&BOTH), ["tank/data@d1 keep", "backup/data@d1 keep"]);
-    // What is not there in one pool holds nothing in the other, which has one of that name.
-    let refused = stage.branch(Branch::Hold(of("more", &["tank/data@d2", "backup/data@d2"])));
+    // What is not there in one pool is no matter of the other, which has one of that name.
+    let refused = stage.branch(Branch::Hold(of("more", &["backup/data@d2", "tank/data@d2"])));
     let why = "cannot hold snapshot 'backup/data@d2': dataset does not exist";
     assert_eq!(refused, Err(why.to_owned()));
-    assert_eq!(stage.held(&["tank/data@d2"]), [""; 0]);
+    assert_eq!(stage.held(&["tank/data@d2"]), ["tank/data@d2 more"]);
     assert_eq!(stage.branch(Branch::Release(of("keep", &BOTH))), Ok(()));
     assert_eq!(stage.held(&BOTH), [""; 0]);
 }
@@ -90,17 +90,20 @@ fn holds_are_on_the_snapshots_that_are_named() {
 fn what_is_named_twice_is_held_once() {
     let mut stage = Stage::new(&["tank"], &["tank/data", "tank/data@d1"]);
     let twice = ["tank/data@d1", "tank/data@d1"];
-    assert_eq!(stage.branch(Branch::Hold(of("keep", &twice))), Ok(()));
+    let held = "cannot hold snapshot 'tank/data@d1': tag already exists on this dataset";
+    assert_eq!(stage.branch(Branch::Hold(of("keep", &twice))), Err(held.to_owned()));
     assert_eq!(stage.held(&twice[..1]), ["tank/data@d1 keep"]);
-    assert_eq!(stage.branch(Branch::Release(of("keep", &twice))), Ok(()));
+    let free = "cannot release hold from snapshot 'tank/data@d1': no such tag on this dataset";
+    assert_eq!(stage.branch(Branch::Release(of("keep", &twice))), Err(free.to_owned()));
     assert_eq!(stage.held(&twice[..1]), [""; 0]);
     // Below each other, they are both meant by the first.
     let all = Hold { recursive: true, ..of("keep", &["tank@all", "tank/data@all"]) };
     stage.make("tank@all");
     stage.make("tank/data@all");
-    assert_eq!(stage.branch(Branch::Hold(all.clone())), Ok(()));
+    assert_eq!(stage.branch(Branch::Hold(all.clone())), Err(held.replace("@d1", "@all")));
     assert_eq!(stage.held(&["tank@all", "tank/data@all"]).len(), 2);
-    assert_eq!(stage.branch(Branch::Release(all)), Ok(()));
+    assert_eq!(stage.branch(Branch::Release(all)), Err(free.replace("@d1", "@all")));
+    assert_eq!(stage.held(&["tank@all", "tank/data@all"]), [""; 0]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use verbs::branches::{Branch, DestroyBookmark, NewBookmark, Setting};
 use verbs::datasets::Destroy;
-use verbs::props::name::check_entity;
+use verbs::props::name::check_new_entity;
 use verbs::{Doing, Error, Why};
 
 use crate::door::{Door, Ran, Stop, bad_option, names};
@@ -40,7 +40,7 @@ pub(crate) fn bookmark(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         name = format!("{path}{name}");
     }
     let setting = Setting { places: door.places.clone(), command: door.command.clone() };
-    if check_entity(name.as_bytes()).is_err() {
+    if check_new_entity(name.as_bytes()).is_err() {
         let doing = Doing::CreateBookmark(name);
         return Err(Error::cannot(doing, Why::NoBookmarkName).into());
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use verbs::branches::{Branch, Fork, Hold, Promote, Rename, Rollback, Setting, Snapshot};
 use verbs::props::NameError;
-use verbs::props::name::{check_entity, check_new_dataset};
+use verbs::props::name::{check_new_dataset, check_new_entity};
 use verbs::{Doing, Error, Why};
 
 use super::change::add;
@@ -62,7 +62,7 @@ pub(crate) fn snapshot(door: &mut Door<'_>, words: &[OsString]) -> Ran {
             return Err(Stop::Usage(String::new()));
         }
         let cannot = |why| Error::cannot(Doing::CreateSnapshot(name.clone()), why);
-        check_entity(name.as_bytes()).map_err(|why| cannot(Why::Name(why)))?;
+        check_new_entity(name.as_bytes()).map_err(|why| cannot(Why::Name(why)))?;
     }
     let several = request.recursive || request.names.len() > 1;
     match door.engine.dataset_branch(&Branch::Snapshot(request)) {
@@ -165,11 +165,11 @@ pub(crate) fn rename(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     match from.split_once('@') {
         // The last part alone will do.
         Some((path, _)) if !to.contains('@') => {
-            check_entity(format!("{path}@{to}").as_bytes()).map_err(renaming)?;
+            check_new_entity(format!("{path}@{to}").as_bytes()).map_err(renaming)?;
         }
         Some((path, _)) => {
             let full = if to.starts_with('@') { format!("{path}{to}") } else { to.clone() };
-            check_entity(full.as_bytes()).map_err(renaming)?;
+            check_new_entity(full.as_bytes()).map_err(renaming)?;
         }
         None => {
             check_new_dataset(to.as_bytes()).map_err(renaming)?;
@@ -199,19 +199,16 @@ fn tagged(door: &Door<'_>, words: &[OsString]) -> Result<Hold, Stop> {
     if request.names.is_empty() {
         return Err(Stop::Usage(String::new()));
     }
-    if request.tag.starts_with('.') {
-        // Tags with a dot are the kernel's own, for as long as it runs.
-        return Err(Stop::Said("tag may not start with '.'".into(), 1));
-    }
-    match request.names.iter().find(|name| !name.contains('@')) {
-        Some(name) => Err(Stop::Said(format!("'{name}' is not a snapshot"), 1)),
-        None => Ok(request),
-    }
+    Ok(request)
 }
 
 /// `zfs hold`.
 pub(crate) fn hold(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let request = tagged(door, words)?;
+    if request.tag.starts_with('.') {
+        // Tags with a dot are the kernel's own, for as long as it runs.
+        return Err(Stop::Usage("tag may not start with '.'".into()));
+    }
     door.engine.dataset_branch(&Branch::Hold(request))?;
     Ok(0)
 }

@@ -8,7 +8,7 @@ use verbs::props::{Key, Kinds, Prop, Source};
 
 use super::list::reach;
 use super::order::by_name;
-use super::{Depth, depth, kinds, known_name, property, value_text};
+use super::{Cell, Depth, cell, depth, kinds, known_name, property, value_text};
 use crate::columns::{Column, Table};
 use crate::door::{Door, Ran, Stop, bad_letter, text};
 use crate::getopt::{Opt, list as parts, sort};
@@ -151,9 +151,10 @@ pub(crate) fn get(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     datasets.sort_by(by_name);
     datasets.dedup_by(|a, b| a.name == b.name);
     if let Some(style) = options.json {
-        let all = keys.unwrap_or_else(|| all_of(&datasets));
-        let text = crate::json::datasets(door, "zfs get", &datasets, &all, options.exact, style);
-        door.print(text)?;
+        let told = told(door, &datasets, keys.as_deref(), &options);
+        // What has no line in the table is not there either.
+        let told: Vec<_> = told.into_iter().filter(|(_, cells)| !cells.is_empty()).collect();
+        door.print(crate::json::datasets("zfs get", &told, style))?;
         return door.complain_all(&errors);
     }
     let (rows, value_width) = rows(door, &datasets, keys.as_deref(), &options);
@@ -197,14 +198,34 @@ fn all_of(datasets: &[DatasetReport]) -> Vec<Key> {
     keys
 }
 
+/// What is told of each data set: of all properties those that it has, and those of the sources that were asked for.
+fn told<'a>(
+    door: &Door<'_>,
+    datasets: &'a [DatasetReport],
+    keys: Option<&[Key]>,
+    options: &Options,
+) -> Vec<(&'a DatasetReport, Vec<Cell<'a>>)> {
+    let all = keys.is_none();
+    let keys = keys.map_or_else(|| all_of(datasets), <[Key]>::to_vec);
+    let is_wanted = |cell: &Cell<'_>| {
+        options.sources.as_ref().is_none_or(|wanted| wanted.contains(&origin(cell.source)))
+    };
+    let cells = |dataset: &'a DatasetReport| {
+        let keys =
+            keys.iter().filter(|key| !all || property(door, dataset, key, options.exact).is_some());
+        let cells = keys.map(|key| cell(door, dataset, key, options.exact));
+        (dataset, cells.filter(is_wanted).collect())
+    };
+    datasets.iter().map(cells).collect()
+}
+
 fn rows(
     door: &Door<'_>,
     datasets: &[DatasetReport],
-    keys: Option<&[Key]>,
+    all_or_some: Option<&[Key]>,
     options: &Options,
 ) -> (Vec<Row>, usize) {
-    let all = keys.is_none();
-    let keys = keys.map_or_else(|| all_of(datasets), <[Key]>::to_vec);
+    let keys = all_or_some.map_or_else(|| all_of(datasets), <[Key]>::to_vec);
     // Room for values is made by property, whether or not the line is shown.
     let mut width = 0;
     for key in &keys {
@@ -221,20 +242,9 @@ fn rows(
         }
     }
     let mut rows = Vec::new();
-    for dataset in datasets {
-        for key in &keys {
-            let found = property(door, dataset, key, options.exact);
-            if all && found.is_none() {
-                continue;
-            }
-            let (value, source) = match &found {
-                Some((value, source)) => (value.clone(), *source),
-                None => (b"-".to_vec(), &Source::None),
-            };
-            if options.sources.as_ref().is_some_and(|wanted| !wanted.contains(&origin(source))) {
-                continue;
-            }
-            let received = dataset.received.iter().find(|(known, _)| known == key);
+    for (dataset, cells) in told(door, datasets, all_or_some, options) {
+        for Cell { key, value, source } in cells {
+            let received = dataset.received.iter().find(|(known, _)| *known == key);
             let received = received
                 .and_then(|(key, value)| value_text(door, key, value, options.exact))
                 .unwrap_or_else(|| b"-".to_vec());

@@ -68,6 +68,10 @@ pub(crate) fn inherit(door: &mut Door<'_>, words: &[OsString]) -> Ran {
 /// Can the property be inherited, or at least be what came with a stream?
 fn check(prop: Prop, revert: bool) -> Result<(), Stop> {
     let name = prop.name();
+    if revert && matches!(prop, Prop::Volsize | Prop::Version) {
+        let message = format!("'{name}' property cannot be reverted to a received value");
+        return Err(Stop::Said(message, 1));
+    }
     match prop.info().access {
         Access::Computed | Access::Once | Access::OnceOwn => {
             Err(Stop::Said(format!("{name} property is read-only"), 1))

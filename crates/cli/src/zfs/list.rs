@@ -7,7 +7,7 @@ use verbs::datasets::{DatasetReport, Query};
 use verbs::props::{Key, Kind, Kinds, Prop};
 
 use super::order::{By, compare};
-use super::{Depth, depth, kinds, known_name, property};
+use super::{Depth, cell, depth, kinds, known_name};
 use crate::columns::{Column, Table};
 use crate::door::{Door, Ran, Stop, bad_letter, text};
 use crate::getopt::{Opt, sort};
@@ -112,7 +112,12 @@ pub(crate) fn list(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     datasets.dedup_by(|a, b| a.name == b.name);
     let keys = keys.unwrap_or_else(|| everything(&datasets));
     if let Some(style) = options.json {
-        let text = crate::json::datasets(door, "zfs list", &datasets, &keys, options.exact, style);
+        let cells = |dataset| {
+            let cells = keys.iter().map(|key| cell(door, dataset, key, options.exact));
+            (dataset, cells.collect())
+        };
+        let told: Vec<_> = datasets.iter().map(cells).collect();
+        let text = crate::json::datasets("zfs list", &told, style);
         door.print(text)?;
     } else if datasets.is_empty() && errors.is_empty() {
         door.complain("no datasets available")?;
@@ -136,9 +141,7 @@ fn everything(datasets: &[DatasetReport]) -> Vec<Key> {
 }
 
 fn table(door: &Door<'_>, datasets: &[DatasetReport], keys: &[Key], options: &Options) -> Vec<u8> {
-    let cell = |dataset: &DatasetReport, key: &Key| {
-        property(door, dataset, key, options.exact).map_or_else(|| b"-".to_vec(), |(text, _)| text)
-    };
+    let cell = |dataset: &DatasetReport, key: &Key| cell(door, dataset, key, options.exact).value;
     let mut columns = Vec::new();
     for key in keys {
         let (mut column, elastic) = match key {

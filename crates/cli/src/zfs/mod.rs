@@ -124,3 +124,25 @@ pub(crate) fn property<'a>(
         }
     }
 }
+
+/// A property of a data set as it is shown.
+pub(crate) struct Cell<'a> {
+    /// The property.
+    pub(crate) key: Key,
+    /// Its text; `-` of one that the data set does not have.
+    pub(crate) value: Vec<u8>,
+    /// Where it is from.
+    pub(crate) source: &'a Source,
+}
+
+/// What is shown of a property, whether or not the data set has it.
+pub(crate) fn cell<'a>(
+    door: &Door<'_>,
+    dataset: &'a DatasetReport,
+    key: &Key,
+    exact: bool,
+) -> Cell<'a> {
+    let found = property(door, dataset, key, exact);
+    let (value, source) = found.unwrap_or_else(|| (b"-".to_vec(), &Source::None));
+    Cell { key: key.clone(), value, source }
+}

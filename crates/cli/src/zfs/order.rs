@@ -1,6 +1,6 @@
 //! The order in which data sets are listed.
 //!
-//! By name: a data set, its snapshots by age, its bookmarks, then what is below it. Or by
+//! By name: a data set, its snapshots by age, its bookmarks by name, then what is below it. Or by
 //! properties, where what has no value comes last.
 
 use std::cmp::Ordering;
@@ -30,10 +30,11 @@ pub fn by_name(a: &DatasetReport, b: &DatasetReport) -> Ordering {
         Some('@') => 1,
         Some(_) => 2,
     };
+    let age = |rest: &str, of: &DatasetReport| if rank(rest) == 1 { of.createtxg } else { 0 };
     base_a
         .cmp(&base_b)
         .then(rank(&rest_a).cmp(&rank(&rest_b)))
-        .then(a.createtxg.cmp(&b.createtxg))
+        .then(age(&rest_a, a).cmp(&age(&rest_b, b)))
         .then(rest_a.cmp(&rest_b))
 }
 
@@ -97,9 +98,11 @@ mod tests {
     #[test]
     fn names_are_in_openzfs_s_order() {
         let names =
-            ["tank", "tank@z", "tank@a", "tank/a", "tank/a@s", "tank/a#m", "tank/a-b", "tank/a/b"];
+            ["tank", "tank@z", "tank@a", "tank/a", "tank/a@s", "tank/a#a", "tank/a#m", "tank/a-b"];
         let mut shuffled: Vec<_> =
             names.iter().enumerate().map(|(i, name)| dataset(name, i as u64, None)).rev().collect();
+        // The bookmark that comes first is the younger one.
+        shuffled[2].createtxg = 9;
         shuffled.sort_by(by_name);
         assert_eq!(shuffled.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), names);
     }

@@ -6,12 +6,17 @@
 
 use super::dataset::{Access, Form, Kind, Prop, Unit};
 use super::number::{NumberError, nice_bytes, parse_number};
+use super::share;
 use super::space::SpaceProp;
 
 /// Bytes in the name of a user property, at most.
 pub const USER_NAME_MAX: usize = 255;
 /// Bytes in a property's text, at most.
 pub const TEXT_MAX: usize = 8191;
+/// Bytes in the text of a native property, at most.
+pub const NATIVE_TEXT_MAX: usize = 4095;
+/// Bytes between two slashes of a mount point, at most.
+const COMPONENT_MAX: usize = 255;
 /// Record size of a pool with large blocks, in bytes, at most.
 pub const RECORD_SIZE_MAX: u64 = 1 << 20;
 /// The largest block of the format in bytes: the limit where no pool is known yet.
@@ -205,6 +210,15 @@ pub enum PropError {
     /// The value is too long.
     #[error("property value too long")]
     TextTooLong,
+    /// The value of a native property is too long.
+    #[error("'{0}' is too long")]
+    TooLong(&'static str),
+    /// A part of a path is too long.
+    #[error("component of '{0}' is too long")]
+    ComponentTooLong(&'static str),
+    /// Not what can be said of a share.
+    #[error("'{0}' cannot be set to invalid options")]
+    ShareOptions(&'static str),
     /// Labels of Trusted Solaris.
     #[error("mlslabels are unsupported")]
     Mlslabel,
@@ -242,7 +256,7 @@ impl PropError {
 /// # Errors
 /// [`PropError`] says why not.
 pub fn assign(name: &[u8], value: &[u8], target: &Target) -> Result<(Key, Value), PropError> {
-    let key = Key::named(name).ok_or_else(|| PropError::unknown(name))?;
+    let key = Key::named_or_column(name).ok_or_else(|| PropError::unknown(name))?;
     match &key {
         Key::User(name) => {
             if name.len() > USER_NAME_MAX {
@@ -292,8 +306,8 @@ pub fn assign(name: &[u8], value: &[u8], target: &Target) -> Result<(Key, Value)
 }
 
 fn text_of(prop: Prop, value: &[u8]) -> Result<Value, PropError> {
-    if value.len() > TEXT_MAX {
-        return Err(PropError::TextTooLong);
+    if value.len() > NATIVE_TEXT_MAX {
+        return Err(PropError::TooLong(prop.name()));
     }
     match prop {
         Prop::Mountpoint => {
@@ -301,6 +315,15 @@ fn text_of(prop: Prop, value: &[u8]) -> Result<Value, PropError> {
             if !place {
                 return Err(PropError::Mountpoint(prop.name()));
             }
+            if value.split(|byte| *byte == b'/').any(|part| part.len() > COMPONENT_MAX) {
+                return Err(PropError::ComponentTooLong(prop.name()));
+            }
+        }
+        Prop::Sharenfs if !share::is_nfs(value) => {
+            return Err(PropError::ShareOptions(prop.name()));
+        }
+        Prop::Sharesmb if !share::is_smb(value) => {
+            return Err(PropError::ShareOptions(prop.name()));
         }
         Prop::Mlslabel => return Err(PropError::Mlslabel),
         _ => {}

@@ -12,6 +12,7 @@ pub mod lookup;
 pub mod name;
 pub mod number;
 pub mod pool;
+mod share;
 pub mod show;
 pub mod space;
 #[cfg(test)]

@@ -135,6 +135,15 @@ pub fn check_entity(name: &[u8]) -> Result<(), NameError> {
     }
 }
 
+/// Checks a name of a data set, snapshot or bookmark that is to be made.
+///
+/// # Errors
+/// [`NameError`] says which rule it breaks.
+pub fn check_new_entity(name: &[u8]) -> Result<(), NameError> {
+    check_entity(name)?;
+    if name.contains(&b'%') { Err(NameError::Percent) } else { Ok(()) }
+}
+
 /// Checks the name of a data set that is to be made.
 ///
 /// # Errors

@@ -1,18 +1,22 @@
 //! `zfs snapshot rollback clone promote rename hold release holds`.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use pool::PoolError;
-use pool::dsl::lookup;
-use pool::props::{Kind, Target};
+use pool::dsl::lookup::{self, Found};
+use pool::props::name::check_entity;
+use pool::props::{Kind, Prop, Target};
+use pool::{PoolError, Stored};
 
 use super::Here;
 use super::bookmarks;
 use super::dependents::{InOrder, dependents};
-use super::filesystems::{destroy_all, may_snapshot, pool_of, session};
+use super::filesystems::{destroy_all, may_snapshot, pool_of, promise, session, take_back};
+use super::limits::limits;
 use super::naming;
-use super::properties::assigned;
+use super::properties::{Assigned, assigned, kind_of, of_new, set_property};
 use super::session::{For, Session, open, pool_error};
+use super::volumes;
 use crate::branches::{
     Branch, Fork, Held, Hold, Holds, Promote, Rename, Rollback, Setting, Snapshot,
 };
@@ -34,7 +38,7 @@ pub(super) fn change(here: &Here, request: &Branch) -> Result<()> {
 
 /// The pool of `name`, which is there; else it cannot be opened.
 pub(super) fn opened(here: &Here, name: &str, setting: &Setting, doing: &Doing) -> Result<Session> {
-    session(here, name, &setting.places, doing).map_err(|e| match e.why() {
+    session(here, name, &setting.places, For::Writing, doing).map_err(|e| match e.why() {
         Some(Why::NoPoolOf(_)) => Error::open(name, Why::NoDataset),
         _ => e,
     })
@@ -191,14 +195,60 @@ fn clone(here: &Here, request: &Fork) -> Result<()> {
         format::objset::ObjsetType::Zvol => Kind::Volume,
         _ => Kind::Filesystem,
     };
-    let target = Target::new(kind);
-    let assigned = assigned(&session.pool, &request.properties, &target, &doing)?;
+    volumes::no_volume_above(&session.pool, name, &doing)?;
+    let (_, encrypted) = kind_of(&session.pool, origin).map_err(failed)?;
+    // What is fixed when a data set is made was fixed when its origin was.
+    let target = Target { encrypted, ..Target::existing(kind) };
+    let assigned = assigned(&session.pool, &request.properties, &target, &doing);
+    let Assigned { stored, quotas } = assigned.map_err(of_new)?;
     if request.parents {
         parents(&session, name, &doing)?;
     }
-    let props: BTreeMap<_, _> = assigned.stored.into_iter().collect();
+    let (limits, mut props) = limits(stored.into_iter());
+    let inside = [Prop::Version.name(), Prop::Volsize.name()];
+    let inside = inside.map(|own| props.remove_entry(own)).into_iter().flatten().collect();
     session.pool.clone_snapshot(origin, name, props).map_err(failed)?;
+    let complete = set_inside(&session, name, kind, inside, &doing)
+        .and_then(|()| automatic(&session, name, kind, limits).map_err(failed))
+        .and_then(|limits| promise(&session, name, limits, &quotas, &doing));
+    if let Err(e) = complete {
+        take_back(session, name, &doing)?;
+        return Err(e);
+    }
     done(session, &request.setting, doing)
+}
+
+/// Sets on a clone what its object set keeps itself.
+fn set_inside(
+    session: &Session,
+    name: &str,
+    kind: Kind,
+    inside: Vec<(String, Stored)>,
+    doing: &Doing,
+) -> Result<()> {
+    for (property, value) in inside {
+        if let (true, Stored::Number(size)) = (property == Prop::Volsize.name(), &value) {
+            volumes::resizes(&session.pool, name, *size, doing)?;
+        }
+        set_property(session, name, kind, &property, value, doing)?;
+    }
+    Ok(())
+}
+
+/// Limits of a clone with what `auto` means for a volume in its place.
+fn automatic(
+    session: &Session,
+    name: &str,
+    kind: Kind,
+    mut limits: Vec<(String, Stored)>,
+) -> std::result::Result<Vec<(String, Stored)>, PoolError> {
+    let own = Prop::Refreservation.name();
+    for (_, value) in limits.iter_mut().filter(|(limit, _)| limit == own) {
+        if kind == Kind::Volume && *value == volumes::AUTO {
+            *value = volumes::automatic(&session.pool, name)?;
+        }
+    }
+    Ok(limits)
 }
 
 fn promote(here: &Here, request: &Promote) -> Result<()> {
@@ -255,6 +305,7 @@ fn rename(here: &Here, request: &Rename) -> Result<()> {
         return Err(Error::cannot(doing, Why::DatasetExists));
     }
     let making = Doing::Create(to.clone());
+    volumes::no_volume_above(&session.pool, to, &making)?;
     if request.parents {
         parents(&session, to, &making)?;
     }
@@ -265,84 +316,90 @@ fn rename(here: &Here, request: &Rename) -> Result<()> {
     done(session, &request.setting, doing)
 }
 
-/// The snapshots of a session's pool that are meant by `given`: those named, and with `recursive` those of that name
-/// below; in order, each once.
-fn meant(
-    session: &Session,
-    (given, recursive): (&[&str], bool),
-    doing: &dyn Fn(&str) -> Doing,
-) -> Result<Vec<String>> {
-    let (mos, pool) = (session.pool.mos(), session.pool.name());
-    let mut names = BTreeSet::new();
-    for name in given {
-        let (path, snapshot) = name.split_once('@').unwrap_or_default();
-        let none = || Error::cannot(doing(name), Why::NoDataset);
-        if recursive {
-            lookup::of_pool(pool, name).map_err(|_| none())?;
-            let below = lookup::walk(mos, path).map_err(|_| none())?;
-            let ending = format!("@{snapshot}");
-            let mut all = below.iter().filter(|found| found.name.ends_with(&ending)).peekable();
-            if all.peek().is_none() {
-                return Err(none());
-            }
-            names.extend(all.map(|found| found.name.clone()));
-        } else {
-            lookup::find_in(mos, pool, name).map_err(|e| match e {
-                PoolError::NoDataset { .. } => none(),
-                e => pool_error(doing(name), e),
-            })?;
-            names.insert((*name).to_owned());
-        }
-    }
-    Ok(names.into_iter().collect())
-}
+/// The pools of the names that were given so far, each with what it was opened for.
+type Sessions = BTreeMap<String, (Session, Doing)>;
 
-/// A pool of which snapshots are held or let go.
-struct Part<'a> {
-    session: Session,
-    /// The first of its names that was given.
-    first: &'a str,
-    snapshots: Vec<String>,
-}
-
-/// The pools of the names that were given. What is not there in one is no reason to begin in another.
-fn parts<'a>(
-    here: &Here,
-    request: &'a Hold,
-    doing: &dyn Fn(&str) -> Doing,
-) -> Result<Vec<Part<'a>>> {
-    let mut by_pool: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for name in &request.names {
-        by_pool.entry(pool_of(name)).or_default().push(name);
-    }
-    let mut parts = Vec::new();
-    for given in by_pool.values() {
-        let Some(first) = given.first() else { continue };
-        let session = opened(here, first, &request.setting, &doing(first))?;
-        let snapshots = meant(&session, (given, request.recursive), doing)?;
-        parts.push(Part { session, first, snapshots });
-    }
-    Ok(parts)
-}
-
+/// Holds or lets go, each name for itself: what is wrong with one is no matter of the others.
 fn hold(here: &Here, request: &Hold, take: bool) -> Result<()> {
+    let mut sessions = Sessions::new();
+    let mut errors = Vec::new();
+    for name in &request.names {
+        errors.extend(hold_one(here, request, name, take, &mut sessions).err());
+    }
+    // As OpenZFS does, what went through as a whole is noted.
+    let whole = errors.is_empty();
+    for (session, doing) in sessions.into_values() {
+        let closed = match whole {
+            true => done(session, &request.setting, doing),
+            false => session.close(doing),
+        };
+        errors.extend(closed.err());
+    }
+    if errors.len() < 2 {
+        return errors.pop().map_or(Ok(()), Err);
+    }
+    let lines: Vec<String> = errors.iter().map(Error::to_string).collect();
+    Err(Error::Other(lines.join("\n")))
+}
+
+/// Holds what one name means, or lets go of it: that snapshot, or those of that name below.
+fn hold_one(
+    here: &Here,
+    request: &Hold,
+    name: &str,
+    take: bool,
+    sessions: &mut Sessions,
+) -> Result<()> {
     let doing = |name: &str| match take {
         true => Doing::Hold(name.into()),
         false => Doing::Release(name.into()),
     };
-    for Part { session, first, snapshots } in parts(here, request, &doing)? {
-        let done_so = match take {
-            true => session.pool.hold(&snapshots, &request.tag),
-            false => session.pool.release(&snapshots, &request.tag),
-        };
-        done_so.map_err(|e| match e {
-            PoolError::Exists { name } => Error::cannot(doing(&name), Why::TagExists),
-            PoolError::NoTag { name } => Error::cannot(doing(&name), Why::NoTag),
-            e => pool_error(doing(first), e),
-        })?;
-        done(session, &request.setting, doing(first))?;
+    let Some((path, snapshot)) = name.split_once('@') else {
+        return Err(Error::Other(format!("'{name}' is not a snapshot")));
+    };
+    check_entity(path.as_bytes()).map_err(|why| Error::open(path, why))?;
+    let (session, _) = match sessions.entry(pool_of(path).into()) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(new) => {
+            let doing = doing(name);
+            new.insert((opened(here, path, &request.setting, &doing)?, doing))
+        }
+    };
+    let (pool, mos) = (&session.pool, session.pool.mos());
+    let failed = |e| pool_error(doing(name), e);
+    lookup::find_in(mos, pool.name(), path).map_err(failed)?;
+    let found: Vec<Found> = if request.recursive {
+        let ending = format!("@{snapshot}");
+        let below = lookup::walk(mos, path).map_err(failed)?;
+        below.into_iter().filter(|found| found.name.ends_with(&ending)).collect()
+    } else {
+        match lookup::find_in(mos, pool.name(), name) {
+            Err(PoolError::NoDataset { .. }) => Vec::new(),
+            found => vec![found.map_err(failed)?],
+        }
+    };
+    if found.is_empty() {
+        return Err(Error::cannot(doing(name), Why::NoDataset));
     }
-    Ok(())
+    let mut names = Vec::new();
+    for found in found {
+        // Of those below, the ones that have the tag are let go.
+        let all = take || !request.recursive;
+        let tags = if all { Vec::new() } else { pool.holds(&found).map_err(failed)? };
+        if all || tags.iter().any(|(tag, _)| *tag == request.tag) {
+            names.push(found.name);
+        }
+    }
+    let done_so = match take {
+        true => pool.hold(&names, &request.tag),
+        false if names.is_empty() => Err(PoolError::NoTag { name: name.into() }),
+        false => pool.release(&names, &request.tag),
+    };
+    done_so.map_err(|e| match e {
+        PoolError::Exists { name } => Error::cannot(doing(&name), Why::TagExists),
+        PoolError::NoTag { name } => Error::cannot(doing(&name), Why::NoTag),
+        e => failed(e),
+    })
 }
 
 pub(super) fn holds(here: &Here, request: &Hold) -> Result<Holds> {

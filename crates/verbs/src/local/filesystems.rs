@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pool::dsl::lookup::{self, Found};
-use pool::props::{Kind, Target};
+use pool::props::{Kind, SpaceProp, Target};
 use pool::{PoolError, Stored};
 
 use super::Here;
 use super::dependents::{Dependent, InOrder, dependents};
 use super::limits::{Limit, limits, set_limits};
 use super::naming;
-use super::properties::{assigned, set_quotas};
+use super::properties::{assigned, of_new, set_quotas};
 use super::session::{For, Session, locate, open_located, pool_error};
 use super::volumes;
 use crate::datasets::{Create, Destroy, Destroyed};
@@ -21,10 +21,12 @@ pub(super) fn pool_of(name: &str) -> &str {
     name.split(['/', '@']).next().unwrap_or_default()
 }
 
+/// The pool of a data set, open. A dry run only reads.
 pub(super) fn session(
     here: &Here,
     name: &str,
     places: &[std::path::PathBuf],
+    mode: For,
     doing: &Doing,
 ) -> Result<Session> {
     let pool = pool_of(name);
@@ -32,14 +34,25 @@ pub(super) fn session(
         Some(Why::NoPool) => Error::cannot(doing.clone(), Why::NoPoolOf(pool.into())),
         _ => e,
     })?;
-    open_located(here, pool, located, For::Writing, doing.clone())
+    open_located(here, pool, located, mode, doing.clone())
+}
+
+/// What a request opens a pool for.
+fn mode(dry_run: bool) -> For {
+    if dry_run { For::Reading } else { For::Writing }
+}
+
+/// Ends with a data set that could not be made as it was asked for: it goes again.
+pub(super) fn take_back(session: Session, name: &str, doing: &Doing) -> Result<()> {
+    session.pool.destroy_dataset(name).map_err(|e| pool_error(doing.clone(), e))?;
+    session.close(doing.clone())
 }
 
 pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
     let name = &request.name;
     let doing = Doing::Create(name.clone());
     let cannot = |why: Why| Error::cannot(doing.clone(), why);
-    let session = session(here, name, &request.places, &doing)?;
+    let session = session(here, name, &request.places, mode(request.dry_run), &doing)?;
     let target = Target::new(Kind::Filesystem);
     let (assigned, volume, notes) = match volumes::plan(&session, request, &doing)? {
         Some(plan) => (plan.assigned, Some((plan.size, plan.block)), plan.notes),
@@ -95,20 +108,29 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
             made.map_err(|e| pool_error(doing.clone(), e))?;
         }
     }
-    let quotas = || set_quotas(&session, name, &assigned.quotas, &doing);
-    if let Err(e) = set_limits(&session.pool, name, limits) {
-        let gone = session.pool.destroy_dataset(name);
-        gone.map_err(|e| pool_error(doing.clone(), e))?;
-        session.close(doing.clone())?;
-        return Err(match e {
-            Limit::Refused => cannot(Why::NoSpace),
-            Limit::Failed(e) => pool_error(doing.clone(), e),
-        });
+    let promised = promise(&session, name, limits, &assigned.quotas, &doing);
+    if let Err(e) = promised {
+        take_back(session, name, &doing)?;
+        return Err(e);
     }
-    quotas()?;
     session.note(&request.command).map_err(|e| pool_error(doing.clone(), e))?;
     session.close(doing)?;
     Ok(notes)
+}
+
+/// Sets on a new data set what it may use and what is kept for it.
+pub(super) fn promise(
+    session: &Session,
+    name: &str,
+    limits: Vec<(String, Stored)>,
+    quotas: &[(SpaceProp, u64, u64)],
+    doing: &Doing,
+) -> Result<()> {
+    set_limits(&session.pool, name, limits).map_err(|e| match e {
+        Limit::Refused => Error::cannot(doing.clone(), Why::NoSpace),
+        Limit::Failed(e) => pool_error(doing.clone(), e),
+    })?;
+    set_quotas(session, name, quotas, doing).map_err(of_new)
 }
 
 /// May so many file systems be made below this one? Who may change its limits may; so root.
@@ -151,7 +173,8 @@ struct Doomed {
 /// Opens the pool of what is to be destroyed, and finds out what goes with it.
 fn doomed(here: &Here, request: &Destroy, doing: &Doing) -> Result<(Session, Doomed)> {
     let name = &request.name;
-    let session = session(here, name, &request.places, doing).map_err(|e| match e.why() {
+    let session = session(here, name, &request.places, mode(request.dry_run), doing);
+    let session = session.map_err(|e| match e.why() {
         Some(Why::NoPoolOf(_)) => Error::open(name, Why::NoDataset),
         _ => e,
     })?;

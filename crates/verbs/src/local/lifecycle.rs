@@ -210,10 +210,6 @@ pub(super) fn destroy(here: &Here, request: &Destroy) -> Result<()> {
     let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
     let located = locate(here, &request.name, &request.places)?;
     let doing = Doing::Destroy(request.name.clone());
-    if located.is_read_only() {
-        let why = "it was imported with readonly=on ('zpool export' lets go of it)";
-        return Err(Error::cannot(doing, Why::ReadOnly(why.into())));
-    }
     leave(here, &request.name, located, PoolState::Destroyed, &request.command, doing)
 }
 

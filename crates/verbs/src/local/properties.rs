@@ -165,39 +165,57 @@ fn keep_version(session: &Session, name: &str, value: &Stored, doing: &Doing) ->
     }
 }
 
+/// The kind of a data set or snapshot, and whether it is encrypted.
+pub(super) fn kind_of(pool: &Pool, name: &str) -> std::result::Result<(Kind, bool), PoolError> {
+    let mut catalogue = Catalogue::new(pool, None);
+    let entry = catalogue.entry(name)?;
+    let suite = catalogue.property(&entry, &Key::Native(Prop::Encryption))?;
+    let encrypted = suite.is_some_and(|(value, _)| value.number().is_some_and(|n| n > 2));
+    Ok((entry.kind, encrypted))
+}
+
+/// What a pool lacks for a new data set is told otherwise than what it lacks for one that is there.
+pub(super) fn of_new(error: Error) -> Error {
+    match error {
+        Error::Cannot { doing, why: Why::NeedsUpgrade } => {
+            Error::cannot(doing, Why::PoolNeedsUpgrade)
+        }
+        error => error,
+    }
+}
+
 /// Sets what was asked for on one data set; what the pool refused.
 fn set_one(here: &Here, request: &Set, name: &str, notes: &mut Vec<String>) -> Result<Vec<Error>> {
     let doing = Doing::Set(name.into());
     let session = session(here, name, &request.places, &doing)?;
     let fail = |e: PoolError| pool_error(doing.clone(), e);
-    let (kind, encrypted) = {
-        let mut catalogue = Catalogue::new(&session.pool, None);
-        let entry = catalogue.entry(name).map_err(fail)?;
-        let key = Key::Native(Prop::Encryption);
-        let suite = catalogue.property(&entry, &key).map_err(fail)?;
-        (entry.kind, suite.is_some_and(|(value, _)| value.number().is_some_and(|n| n > 2)))
-    };
+    let (kind, encrypted) = kind_of(&session.pool, name).map_err(fail)?;
     let target = Target { encrypted, ..Target::existing(kind) };
     let assigned = assigned(&session.pool, &request.properties, &target, &doing)?;
-    let mut errors = Vec::new();
     let mut wanted = assigned.stored;
     let number = |name: &str| match wanted.iter().find(|(known, _)| known == name) {
         Some((_, Stored::Number(number))) => Some(*number),
         _ => None,
     };
     let (reserved, size) = (Prop::Refreservation.name(), number(Prop::Volsize.name()));
+    let mut before = None;
     if let Some(size) = size {
-        let follows = volumes::resizes(&session.pool, name, size, &doing)?;
-        if let (Some(value), None) = (follows, number(reserved)) {
+        let resized = volumes::resizes(&session.pool, name, size, &doing)?;
+        if let (Some(value), None) = (resized.reservation, number(reserved)) {
             wanted.push((reserved.into(), value));
+            before = Some(resized.before);
         }
     }
-    for (property, value) in wanted {
-        let small = Prop::SpecialSmallBlocks.name();
-        if property == small && !session.pool.has_special().map_err(fail)? {
-            notes.push(format!("{small}: property requires a special device in the pool"));
-        }
-        errors.extend(set_property(&session, name, kind, &property, value, &doing).err());
+    let small = Prop::SpecialSmallBlocks.name();
+    if wanted.iter().any(|(known, _)| known == small)
+        && !session.pool.has_special().map_err(fail)?
+    {
+        notes.push(format!("{small}: property requires a special device in the pool"));
+    }
+    let (left, mut errors) = set_all(&session, name, kind, wanted, &doing);
+    // The size stays what is reserved for.
+    if let Some(before) = before.filter(|_| left.iter().any(|property| property == reserved)) {
+        errors.extend(volumes::resize(&session, name, before, &doing).err());
     }
     errors.extend(set_quotas(&session, name, &assigned.quotas, &doing).err());
     if errors.is_empty() {
@@ -207,7 +225,25 @@ fn set_one(here: &Here, request: &Set, name: &str, notes: &mut Vec<String>) -> R
     Ok(errors)
 }
 
-fn set_property(
+/// Sets properties, each for itself; those that could not be set, and why. What has no room may fit once another is
+/// set: those are tried a second time, as OpenZFS does.
+fn set_all(
+    session: &Session,
+    name: &str,
+    kind: Kind,
+    wanted: Vec<(String, Stored)>,
+    doing: &Doing,
+) -> (Vec<String>, Vec<Error>) {
+    let mut set = |(property, value): (String, Stored)| {
+        let done = set_property(session, name, kind, &property, value.clone(), doing);
+        done.err().map(|error| ((property, value), error))
+    };
+    let again: Vec<_> = wanted.into_iter().filter_map(&mut set).collect();
+    let failed = again.into_iter().filter_map(|(property, _)| set(property));
+    failed.map(|((property, _), error)| (property, error)).unzip()
+}
+
+pub(super) fn set_property(
     session: &Session,
     name: &str,
     kind: Kind,

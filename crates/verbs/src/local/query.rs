@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use pool::props::{Key, Kind, Kinds, Prop, Source};
+use pool::props::{Key, Kind, Kinds, Prop, Value};
+use pool::{Pool, Stored};
 
 use super::catalogue::{Catalogue, Dir, Entry};
 use super::session::pool_error;
@@ -165,11 +166,7 @@ fn tell(
         }
     }
     // The names of types stand for themselves.
-    let received = properties
-        .iter()
-        .filter(|(_, _, source)| *source == Source::Received)
-        .map(|(key, value, _)| (key.clone(), value.clone()))
-        .collect();
+    let received = received(catalogue.pool, entry)?;
     Ok(DatasetReport {
         name: entry.found.name.clone(),
         kind: entry.kind,
@@ -177,6 +174,28 @@ fn tell(
         properties,
         received,
     })
+}
+
+/// What a data set or snapshot has from a stream, whether or not it holds.
+fn received(pool: &Pool, entry: &Entry) -> std::result::Result<Vec<(Key, Value)>, pool::PoolError> {
+    let zap = match entry.kind {
+        Kind::Bookmark => 0,
+        Kind::Snapshot => entry.found.phys.props_object.get(),
+        _ => entry.dir.phys.props_zap_object.get(),
+    };
+    if zap == 0 {
+        return Ok(Vec::new());
+    }
+    let own = pool::dsl::property::local(pool.mos(), zap)?.into_iter();
+    let received = own.filter_map(|(name, value)| {
+        let key = Key::named(name.strip_suffix("$recvd")?.as_bytes())?;
+        let value = match value {
+            Stored::Number(number) => Value::Number(number),
+            Stored::Text(text) => Value::Text(text),
+        };
+        Some((key, value))
+    });
+    Ok(received.collect())
 }
 
 /// True if snapshots belong to the kinds, where the pool says that they are listed by default.

@@ -11,7 +11,7 @@ use crate::datasets::Create;
 use crate::{Doing, Error, Result, Why};
 
 /// Stands for `auto`: as much as the volume may need.
-const AUTO: Stored = Stored::Number(u64::MAX);
+pub(super) const AUTO: Stored = Stored::Number(u64::MAX);
 
 /// A volume to be made.
 pub(super) struct Planned {
@@ -85,6 +85,16 @@ pub(super) fn no_volume(pool: &Pool, parent: &str, doing: &Doing) -> Result<()> 
     }
 }
 
+/// Refuses a data set of this name anywhere below a volume.
+pub(super) fn no_volume_above(pool: &Pool, name: &str, doing: &Doing) -> Result<()> {
+    let mut above = name;
+    while let Some((parent, _)) = above.rsplit_once('/') {
+        no_volume(pool, parent, doing)?;
+        above = parent;
+    }
+    Ok(())
+}
+
 /// Size and block of a volume, in bytes.
 fn sizes(pool: &Pool, name: &str) -> std::result::Result<Option<(u64, u64)>, PoolError> {
     match fs::fixed(pool, &lookup::find(pool.mos(), name)?)? {
@@ -99,9 +109,16 @@ pub(super) fn automatic(pool: &Pool, name: &str) -> std::result::Result<Stored, 
     Ok(Stored::Number(sizes.map_or(0, |(size, block)| pool.volume_reservation(size, block))))
 }
 
-/// Sees that a volume may get this size. What is reserved for it goes with it, if it was as much as the volume may
-/// need: the new reservation.
-pub(super) fn resizes(pool: &Pool, name: &str, size: u64, doing: &Doing) -> Result<Option<Stored>> {
+/// What another size means for a volume.
+pub(super) struct Resized {
+    /// Its size until now, in bytes.
+    pub(super) before: u64,
+    /// What is reserved for it goes with it, if it was as much as the volume may need: the new reservation.
+    pub(super) reservation: Option<Stored>,
+}
+
+/// Sees that a volume may get this size.
+pub(super) fn resizes(pool: &Pool, name: &str, size: u64, doing: &Doing) -> Result<Resized> {
     let fail = |e| pool_error(doing.clone(), e);
     let Some((old, block)) = sizes(pool, name).map_err(fail)? else {
         let why = "it is encrypted, and its size cannot be changed here";
@@ -114,7 +131,8 @@ pub(super) fn resizes(pool: &Pool, name: &str, size: u64, doing: &Doing) -> Resu
     let found = lookup::find(pool.mos(), name).map_err(fail)?;
     let reserved = property::number(pool.mos(), &found, "refreservation", false, 0);
     let follows = reserved.map_err(fail)? == pool.volume_reservation(old, block);
-    Ok(follows.then(|| Stored::Number(pool.volume_reservation(size, block))))
+    let reservation = follows.then(|| Stored::Number(pool.volume_reservation(size, block)));
+    Ok(Resized { before: old, reservation })
 }
 
 /// Gives a volume another size.
