@@ -301,3 +301,17 @@ fn what_was_received_is_told_beside_what_holds() {
     let words = format!("zfs get -d $D -H -o value,received,source compression,org:x {POOL}");
     assert_eq!(stage.ok(&words).out, "off\tlzjb\tlocal\ntheirs\ttheirs\treceived\n");
 }
+
+#[test]
+fn a_volume_is_resized_before_it_can_only_be_read() {
+    let stage = Stage::new(1, 128 << 20);
+    drop(stage.ok("zpool create p $D/d00"));
+    drop(stage.ok("zfs create -s -V 16M p/v"));
+    drop(stage.ok("zfs snapshot p/v@s"));
+    drop(stage.ok("zfs set readonly=on volsize=8M p/v"));
+    drop(stage.ok("zfs clone -o readonly=on -o volsize=32M p/v@s p/c"));
+    let said = stage.ok("zfs get -H -o name,value -p readonly,volsize p/v p/c").out;
+    assert_eq!(said, "p/c\ton\np/c\t33554432\np/v\ton\np/v\t8388608\n");
+    let said = "cannot set property for 'p/v': dataset is read-only: ";
+    drop(stage.refused("zfs set volsize=16M p/v", 1, said));
+}

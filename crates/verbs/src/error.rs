@@ -215,6 +215,9 @@ pub enum Why {
     /// The pool is open for reading only.
     #[error("pool is read-only: {0}")]
     ReadOnly(String),
+    /// The data set can only be read.
+    #[error("dataset is read-only: {0}")]
+    DatasetReadOnly(String),
     /// No room.
     #[error("out of space")]
     NoSpace,

@@ -205,7 +205,8 @@ fn clone(here: &Here, request: &Fork) -> Result<()> {
         parents(&session, name, &doing)?;
     }
     let (limits, mut props) = limits(stored.into_iter());
-    let inside = [Prop::Version.name(), Prop::Volsize.name()];
+    // A size is set while it may be.
+    let inside = [Prop::Version.name(), Prop::Volsize.name(), Prop::Readonly.name()];
     let inside = inside.map(|own| props.remove_entry(own)).into_iter().flatten().collect();
     session.pool.clone_snapshot(origin, name, props).map_err(failed)?;
     let complete = set_inside(&session, name, kind, inside, &doing)

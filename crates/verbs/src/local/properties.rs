@@ -212,6 +212,8 @@ fn set_one(here: &Here, request: &Set, name: &str, notes: &mut Vec<String>) -> R
     {
         notes.push(format!("{small}: property requires a special device in the pool"));
     }
+    // What changes the inside of a data set comes first, as with OpenZFS: `readonly` would keep it from that.
+    wanted.sort_by_key(|(property, _)| property != Prop::Volsize.name());
     let (left, mut errors) = set_all(&session, name, kind, wanted, &doing);
     // The size stays what is reserved for.
     if let Some(before) = before.filter(|_| left.iter().any(|property| property == reserved)) {

@@ -142,7 +142,7 @@ pub(super) fn resize(session: &Session, name: &str, size: u64, doing: &Doing) ->
     let fail = |e| pool_error(doing.clone(), e);
     let failed = |e: fs::FsError| match e {
         fs::FsError::Pool(e) => fail(e),
-        fs::FsError::ReadOnly { reason, .. } => cannot(Why::ReadOnly(reason)),
+        fs::FsError::ReadOnly { reason, .. } => cannot(Why::DatasetReadOnly(reason)),
         e => cannot(Why::NotDone(e.to_string())),
     };
     let volume = Volume::open(pool, name).map_err(failed)?;
