@@ -337,7 +337,7 @@ pub(crate) fn intent_log(walk: &mut Walk<'_>, dataset: u32, objset: &ObjsetPhys,
     let limited = claim_txg != 0 && header.flags.get() & ZilFlags::CLAIM_RECORD_SEQ_VALID != 0;
     let last_record = if limited { header.claim_record_seq.get() } else { u64::MAX };
     let mut bp = header.log;
-    let mut count = 0;
+    let (mut count, mut last) = (0, (0, 0));
     'log: while bp.has_space() {
         let sequence = bp.checksum_words()[3];
         let claimed = claim_txg != 0 && sequence <= header.claim_block_seq.get();
@@ -345,7 +345,7 @@ pub(crate) fn intent_log(walk: &mut Walk<'_>, dataset: u32, objset: &ObjsetPhys,
             break;
         }
         claim_pointer(walk, dataset, LOG, &bp);
-        count += 1;
+        (last.0, count) = (sequence, count + 1);
         if count > LOG_BLOCKS_MAX {
             let name = named(&walk.names, dataset).to_owned();
             unread(walk, || format!("{name}: an intent log without an end"));
@@ -360,6 +360,7 @@ pub(crate) fn intent_log(walk: &mut Walk<'_>, dataset: u32, objset: &ObjsetPhys,
                 // A block goes on after what was claimed of it where the data of a record never got to the disk.
                 break 'log;
             }
+            last.1 = record.seq;
             if claim_txg == 0 || record.kind != RecordKind::Write {
                 continue;
             }
@@ -374,5 +375,11 @@ pub(crate) fn intent_log(walk: &mut Walk<'_>, dataset: u32, objset: &ObjsetPhys,
             break;
         }
         bp = next;
+    }
+    if limited && last != (header.claim_block_seq.get(), last_record) {
+        let name = named(&walk.names, dataset).to_owned();
+        walk.findings.add(FindingKind::Structure, || {
+            format!("{name}: its intent log ends before what was claimed of it")
+        });
     }
 }
