@@ -14,6 +14,7 @@ use std::time::Duration;
 use acceptance::{SHAPES, Session, Shape, engine, judge};
 use format::label::DATA_AT;
 use format::scan::Bookmark;
+use format::zap::Value;
 use fs::{Accounts, Filesystem, FsError, NewObject, Who, mode};
 use pool::props::space::Owner;
 use rt::mem::Holder;
@@ -425,4 +426,66 @@ fn nothing_gets_a_name_where_it_would_be_lost() {
     session.close().unwrap();
     judge(&images, engine::POOL, 0, 0);
     assert_verified(&images);
+}
+
+/// A delete queue of which blocks are lost: what they lead to stays, and so does the pool.
+///
+/// Seen red: the first sync failed, each time that the pool was opened.
+#[test]
+fn a_damaged_delete_queue_costs_what_stands_in_it_and_nothing_else() {
+    const FILES: u64 = 12;
+    let (images, mut session) = Session::create(&SHAPES[0], RECORD);
+    let pool = session.pool().clone();
+    pool.set_freeing(100, false).unwrap();
+    let dataset = pool.dataset(engine::POOL).unwrap();
+    let objset = &dataset.objset;
+    let queue = dmu::Zap::open(objset, 1).unwrap().get_u64(b"DELETE_QUEUE").unwrap().unwrap();
+    let zap = dmu::Zap::open(objset, queue).unwrap();
+    // So many that it has several leaves; of objects that are not there.
+    for number in 1 << 20..(1 << 20) + 3000 {
+        objset.put_at_sync(&zap, format!("{number:x}").into_bytes(), Value::u64(number));
+    }
+    for file in 0..FILES {
+        put(session.filesystem(), &format!("f{file}"), 300);
+    }
+    pool.sync().unwrap();
+    let all = used_by_user(session.filesystem());
+    // Of the leaves every second one.
+    let pointer = |block| Bookmark { objset: dataset.object, object: queue, level: 0, block };
+    let leaves = (1..).step_by(2).map_while(|block| pool.pointer_at(pointer(block)).unwrap());
+    let lost: Vec<_> = leaves.flat_map(|bp| bp.dvas().collect::<Vec<_>>()).collect();
+    assert!(lost.len() >= 6, "{lost:?}");
+    drop((zap, dataset, pool));
+    session.close().unwrap();
+    drop(session);
+    let file = std::fs::File::options().write(true).open(images.disk(0)).unwrap();
+    lost.iter().for_each(|dva| file.write_all_at(&[0x5a; 512], DATA_AT + dva.offset).unwrap());
+
+    let mut session =
+        Session::open_freeing(images.path(), engine::POOL, engine::POOL, Some(100)).unwrap();
+    let fs = session.filesystem();
+    put(fs, "new", 1);
+    session.pool().sync().unwrap();
+    // Some of them find their place in the queue, others do not; all are freed, those that are in use when they are not.
+    for file in 0..FILES {
+        let name = format!("f{file}").into_bytes();
+        let object = fs.lookup(fs.root(), &name).unwrap().unwrap().object;
+        fs.hold(object).unwrap();
+        if file % 2 == 0 {
+            fs.let_go(object).unwrap();
+        }
+        fs.unlink(fs.root(), &name).unwrap();
+        session.pool().sync().unwrap();
+        if file % 2 == 1 {
+            fs.let_go(object).unwrap();
+        }
+    }
+    let first = session.pool().txg();
+    for more in 0..60 {
+        put(fs, &format!("more{more}"), 1);
+        session.pool().sync().unwrap();
+    }
+    let left = used_by_user(fs);
+    assert!(left < all / 20, "{left} of {all} are left after txg {first}");
+    session.close().unwrap();
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use acceptance::{SHAPES, Session, engine, judge};
+use format::zap::Value;
 use fs::{Filesystem, FsError, NewObject, Refusal, Who, make_filesystem, mode};
 use pool::props::space::Owner;
 use pool::{Counted, PoolError, Stored};
@@ -57,6 +58,35 @@ fn used(session: &Session, name: &str, owner: Owner, id: u64) -> (u64, u64) {
     let found = pool::dsl::lookup::find(session.pool().mos(), name).unwrap();
     let accounts = fs::Accounts::of(session.pool(), &found).unwrap().unwrap();
     (accounts.used(owner, false, id).unwrap(), accounts.used(owner, true, id).unwrap())
+}
+
+/// As OpenZFS counts: what was wrong before stays as wrong as it was, whatever the number wraps to.
+#[test]
+fn counters_of_a_user_that_are_off_are_counted_on() {
+    let (_images, mut session) = Session::create(&SHAPES[0], 128 << 10);
+    let fs = make(&session, "tank/a", &[]);
+    let (root, who) = (fs.root(), (1000, 100));
+    let one = fs.create_with(root, b"one", &file(who), &noise(1, MIB as usize)).unwrap();
+    let (true_bytes, objects) = used(&session, "tank/a", Owner::User, who.0);
+    assert!(true_bytes > MIB && objects == 1);
+    let objset = session.pool().dataset("tank/a").unwrap().objset.clone();
+    let zap = dmu::Zap::open(&objset, format::objset::USERUSED_OBJECT).unwrap();
+    objset.put_at_sync(&zap, b"3e8".to_vec(), Value::u64(100));
+    objset.put_at_sync(&zap, b"obj-3e8".to_vec(), Value::u64(0));
+    fs.change_attrs(one, |attrs| attrs.set_mode(0o600)).unwrap();
+    assert_eq!(used(&session, "tank/a", Owner::User, who.0), (100, 0));
+    fs.truncate(one, 0).unwrap();
+    let (bytes, objects) = used(&session, "tank/a", Owner::User, who.0);
+    assert!(bytes > u64::MAX - 2 * MIB && objects == 0, "{bytes:#x} {objects}");
+    fs.unlink(root, b"one").unwrap();
+    let gone = used(&session, "tank/a", Owner::User, who.0);
+    assert_eq!(gone, (100u64.wrapping_sub(true_bytes), u64::MAX));
+    // what comes to nothing is no entry
+    fs.create_with(root, b"two", &file(who), &noise(1, MIB as usize)).unwrap();
+    assert_eq!(used(&session, "tank/a", Owner::User, who.0), (100, 0));
+    assert_eq!(zap.get(b"obj-3e8").unwrap(), None);
+    drop((fs, zap, objset));
+    session.close().unwrap();
 }
 
 #[test]
@@ -118,6 +148,64 @@ fn users_and_groups_are_stopped_at_their_quotas() {
     let error = fill(session.filesystem(), "z", (1, 80), 100).1;
     assert_eq!(error, "tank/a: Disk quota exceeded");
     drop(session);
+    judge(&images, engine::POOL, 0, 1);
+}
+
+/// Whoever is refused again and again costs the others no sync for each time.
+#[test]
+fn who_has_no_quota_left_does_not_keep_the_pool_syncing() {
+    let (_images, mut session) = Session::create(&SHAPES[0], 128 << 10);
+    let fs = make(&session, "tank/a", &[]);
+    fs.set_quota(Owner::User, true, 7, 3).unwrap();
+    assert_eq!(fill(&fs, "u", (7, 1), 100).0, 3);
+    let other = fs.create(fs.root(), b"other", &file((9, 1))).unwrap();
+    let (before, start) = (session.pool().txg(), rt::time::now());
+    for turn in 0..200 {
+        fs.write(other, turn, b"x").unwrap();
+        let refused = fs.create(fs.root(), b"one more", &file((7, 1))).unwrap_err();
+        assert_eq!(refused.to_string(), "tank/a: Disk quota exceeded");
+    }
+    let syncs = session.pool().txg() - before;
+    assert!(syncs <= 10 + 2 * start.elapsed().as_secs(), "{syncs}");
+    // By the next count there is room again.
+    clear(&fs, "u", 1);
+    session.pool().sync().unwrap();
+    fs.create(fs.root(), b"one more", &file((7, 1))).unwrap();
+    session.close().unwrap();
+}
+
+/// Extended attributes that have an object of their own are charged as files are.
+#[test]
+fn attributes_count_for_the_quota() {
+    let (images, mut session) = Session::create(&SHAPES[0], 128 << 10);
+    let fs = make(&session, "tank/a", &[]);
+    let root = fs.root();
+    let give = |to: u64, i: u64| {
+        let value = noise(i, 64 << 10);
+        fs.set_xattr(to, format!("user.{i}").as_bytes(), Some(&value))
+    };
+    // bytes
+    let mine = fs.create(root, b"mine", &file((7, 1))).unwrap();
+    fs.set_quota(Owner::User, false, 7, 2 * MIB).unwrap();
+    let refused = (0..100).find_map(|i| give(mine, i).err()).unwrap();
+    assert_eq!(refused.to_string(), "tank/a: Disk quota exceeded");
+    let (bytes, _) = used(&session, "tank/a", Owner::User, 7);
+    assert!((2 * MIB..2 * MIB + BEYOND).contains(&bytes), "{bytes}");
+    // what stands with the file itself is part of it; and what goes, goes
+    fs.set_xattr(mine, b"user.small", Some(b"x")).unwrap();
+    for i in 0..8 {
+        fs.set_xattr(mine, format!("user.{i}").as_bytes(), None).unwrap();
+    }
+    session.pool().sync().unwrap();
+    give(mine, 0).unwrap();
+    // objects: the file, its hidden directory, and one for each
+    let theirs = fs.create(root, b"theirs", &file((8, 1))).unwrap();
+    session.pool().sync().unwrap();
+    fs.set_quota(Owner::User, true, 8, 4).unwrap();
+    assert!((0..4).map(|i| give(theirs, i).is_ok()).eq([true, true, false, false]));
+    assert_eq!(used(&session, "tank/a", Owner::User, 8).1, 4);
+    give(theirs, 1).unwrap();
+    session.close().unwrap();
     judge(&images, engine::POOL, 0, 1);
 }
 

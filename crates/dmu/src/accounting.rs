@@ -32,6 +32,8 @@ pub(crate) fn create(object: &Arc<Object>, tx: &Tx<'_>) -> Result<()> {
 }
 
 /// Adds the differences (bytes, objects) to the entries.
+///
+/// A counter that is off, as pools of others have them, is no reason to stop: it wraps, as with OpenZFS.
 pub(crate) fn apply(
     object: &Arc<Object>,
     tx: &Tx<'_>,
@@ -41,12 +43,20 @@ pub(crate) fn apply(
     let zap = Zap::of(object.clone())?;
     let count = objset_flags & ObjsetFlags::USEROBJACCOUNTING_COMPLETE != 0;
     for (id, (bytes, objects)) in deltas {
-        if *bytes != 0 {
-            zap.increment(tx, format!("{id:x}").as_bytes(), *bytes)?;
-        }
-        if count && *objects != 0 {
-            zap.increment(tx, format!("obj-{id:x}").as_bytes(), *objects)?;
+        add(&zap, tx, format!("{id:x}").as_bytes(), *bytes)?;
+        if count {
+            add(&zap, tx, format!("obj-{id:x}").as_bytes(), *objects)?;
         }
     }
     Ok(())
+}
+
+fn add(zap: &Zap, tx: &Tx<'_>, name: &[u8], delta: i64) -> Result<()> {
+    if delta == 0 {
+        return Ok(());
+    }
+    match zap.get_u64(name)?.unwrap_or(0).wrapping_add_signed(delta) {
+        0 => zap.remove(tx, name).map(|_| ()),
+        now => zap.put_u64(tx, name, now),
+    }
 }

@@ -64,6 +64,16 @@ pub enum DmuError {
     },
 }
 
+impl DmuError {
+    /// Is it an error of devices that may be back later?
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            DmuError::Block { source, .. } | DmuError::Store(source) => store::may_pass(source),
+            _ => false,
+        }
+    }
+}
+
 impl From<StoreError> for DmuError {
     fn from(e: StoreError) -> Self {
         DmuError::Store(Box::new(e))

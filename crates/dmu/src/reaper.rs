@@ -32,6 +32,8 @@ pub type Kin = dyn Fn(&Objset, &Arc<Object>) -> Result<Option<Vec<u64>>> + Send 
 struct Dying {
     object: Arc<Object>,
     kin: Vec<u64>,
+    /// It stands in the ZAP.
+    entered: bool,
 }
 
 /// What a writer has doomed in a txg that is not synced yet.
@@ -44,8 +46,12 @@ struct Known {
     queue: Zap,
     kin: Box<Kin>,
     dying: VecDeque<Dying>,
-    /// Where entries begin that are not known; `None`: all are.
+    /// What devices do not give just now: tried again in the next txg in which anything else is changed.
+    later: Vec<Dying>,
+    /// Where entries begin that are not known; `None`: all are, or what is there is damaged.
     rest: Option<Cursor>,
+    /// Of those, too, devices give nothing just now.
+    rest_later: bool,
     /// What cannot be freed as the pool is: it stays in the ZAP, and out of sight.
     stalled: Vec<Arc<Object>>,
 }
@@ -66,7 +72,27 @@ pub(crate) struct Reaper {
 impl Reaper {
     /// Is something left for the next sync, whatever txg it is of?
     fn waits(&self) -> bool {
-        self.known.lock().as_ref().is_some_and(|k| !k.dying.is_empty() || k.rest.is_some())
+        let waits = |k: &Known| !k.dying.is_empty() || k.rest.is_some() && !k.rest_later;
+        self.known.lock().as_ref().is_some_and(waits)
+    }
+}
+
+impl Known {
+    fn new(queue: Zap, kin: Box<Kin>, rest: Option<Cursor>) -> Known {
+        let (dying, later, stalled) = Default::default();
+        Known { queue, kin, dying, later, rest, rest_later: false, stalled }
+    }
+
+    /// Has a number stand in the ZAP. If its place there is damaged it does not: then a crash, or a close before its end,
+    /// costs the space of the object, and nothing else.
+    fn enter(&self, tx: &Tx<'_>, number: u64) -> bool {
+        self.queue.add_int(tx, number).is_ok()
+    }
+
+    /// Is it somewhere else already?
+    fn has(&self, number: u64) -> bool {
+        let later = self.later.iter().map(|dying| &dying.object);
+        self.stalled.iter().chain(later).any(|object| object.number() == number)
     }
 }
 
@@ -77,8 +103,7 @@ impl Objset {
         let mut known = self.reaper.known.lock();
         if known.is_none() {
             let rest = (queue.count()? > 0).then_some(Cursor::START);
-            let (dying, stalled) = Default::default();
-            *known = Some(Known { queue, kin, dying, rest, stalled });
+            *known = Some(Known::new(queue, kin, rest));
             self.reaper.ready.store(true, Ordering::Release);
         }
         Ok(())
@@ -101,7 +126,7 @@ impl Objset {
         }
         let object = self.object(number)?;
         object.doom(tx)?;
-        let fresh = Fresh { txg: tx.txg(), dying: Dying { object, kin } };
+        let fresh = Fresh { txg: tx.txg(), dying: Dying { object, kin, entered: false } };
         self.reaper.fresh.lock().push(fresh);
         Ok(())
     }
@@ -142,101 +167,109 @@ impl Objset {
             now
         };
         for (_, number) in entering {
-            known.queue.add_int(tx, number)?;
+            if !known.enter(tx, number) {
+                self.reaper.orphans.lock().remove(&number);
+            }
         }
+        known.dying.extend(known.later.drain(..));
+        known.rest_later = false;
         while left > 0
-            && let Some(dying) = self.next(known, tx)?
+            && let Some(mut dying) = self.next(known, tx)
         {
-            match self.shorten(tx, known, &dying, &mut left)? {
-                Step::Gone => drop(known.queue.remove_int(tx, dying.object.number())?),
+            match self.shorten(tx, known, &mut dying, &mut left)? {
+                Step::Gone => {}
                 Step::Shorter => known.dying.push_front(dying),
+                Step::Later => known.later.push(dying),
                 Step::Stalled => known.stalled.push(dying.object),
             }
         }
-        for dying in fresh {
-            let step = self.shorten(tx, known, &dying, &mut left)?;
-            let was_orphan = self.reaper.orphans.lock().remove(&dying.object.number());
-            match step {
-                Step::Gone if was_orphan => {
-                    known.queue.remove_int(tx, dying.object.number())?;
-                }
+        for mut dying in fresh {
+            dying.entered = self.reaper.orphans.lock().remove(&dying.object.number());
+            match self.shorten(tx, known, &mut dying, &mut left)? {
                 Step::Gone => {}
-                Step::Shorter | Step::Stalled => {
-                    known.queue.add_int(tx, dying.object.number())?;
+                Step::Shorter if known.dying.len() < KNOWN_MAX || !dying.entered => {
+                    known.dying.push_back(dying);
                 }
-            }
-            match step {
-                Step::Shorter if known.dying.len() < KNOWN_MAX => known.dying.push_back(dying),
                 Step::Shorter => known.rest = Some(Cursor::START),
+                Step::Later => known.later.push(dying),
                 Step::Stalled => known.stalled.push(dying.object),
-                Step::Gone => {}
             }
         }
         Ok(left)
     }
 
     /// The next object to free, from memory or from the ZAP.
-    fn next(&self, known: &mut Known, tx: &Tx<'_>) -> Result<Option<Dying>> {
+    fn next(&self, known: &mut Known, tx: &Tx<'_>) -> Option<Dying> {
         loop {
             if let Some(dying) = known.dying.pop_front() {
-                return Ok(Some(dying));
+                return Some(dying);
             }
-            let Some(from) = known.rest else { return Ok(None) };
-            let (entries, rest) = known.queue.list(from, BATCH)?;
-            known.rest = (rest != Cursor::END).then_some(rest);
-            for number in entries.iter().filter_map(|entry| entry.value.as_u64()) {
-                if let Some(dying) = self.left_over(known, tx, number)? {
-                    known.dying.push_back(dying);
+            let from = known.rest?;
+            match known.queue.list(from, BATCH) {
+                Ok((entries, rest)) => {
+                    known.rest = (rest != Cursor::END).then_some(rest);
+                    for number in entries.iter().filter_map(|entry| entry.value.as_u64()) {
+                        known.dying.extend(self.left_over(known, tx, number));
+                    }
                 }
+                Err(error) if error.may_pass() => {
+                    known.rest_later = true;
+                    return None;
+                }
+                // What comes behind stays, and costs the others nothing.
+                Err(_) => known.rest = None,
             }
         }
     }
 
     /// An object that stands in the ZAP and is not known.
-    fn left_over(&self, known: &Known, tx: &Tx<'_>, number: u64) -> Result<Option<Dying>> {
-        if known.stalled.iter().any(|object| object.number() == number)
-            || self.reaper.orphans.lock().contains(&number)
-        {
-            return Ok(None);
+    fn left_over(&self, known: &Known, tx: &Tx<'_>, number: u64) -> Option<Dying> {
+        if known.has(number) || self.reaper.orphans.lock().contains(&number) {
+            return None;
         }
         // An entry without an object: only a damaged pool has one, and it stays as it is.
-        let Ok(object) = self.any_object(number) else { return Ok(None) };
-        let kin = match (known.kin)(self, &object) {
-            Ok(Some(kin)) => kin,
-            Ok(None) | Err(_) => return Ok(None),
-        };
-        Ok(object.doom_at_sync(tx).then_some(Dying { object, kin }))
+        let object = self.any_object(number).ok()?;
+        let kin = (known.kin)(self, &object).ok()??;
+        object.doom_at_sync(tx).then_some(Dying { object, kin, entered: true })
     }
 
-    /// Frees about `left` blocks of a dying object.
+    /// Frees about `left` blocks of a dying object. What is not gone then stands in the ZAP.
     fn shorten(
         &self,
         tx: &Tx<'_>,
         known: &mut Known,
-        dying: &Dying,
+        dying: &mut Dying,
         left: &mut u64,
     ) -> Result<Step> {
-        let object = &dying.object;
-        match object.left(*left) {
-            // What cannot be walked cannot be freed; the pool goes on.
-            Err(_) => Ok(Step::Stalled),
+        let (object, number) = (dying.object.clone(), dying.object.number());
+        let step = match object.left(*left) {
             Ok(Left::All(blocks)) => {
+                // First the entry: one that outlives its object is that of whoever gets the number next.
+                let removed =
+                    if dying.entered { known.queue.remove_int(tx, number) } else { Ok(true) };
+                if let Err(error) = removed {
+                    return Ok(Step::after(&error));
+                }
                 object.end(tx)?;
                 let many = (*left).max(1);
                 for number in &dying.kin {
                     self.end_kin(tx, known, *number, many)?;
                 }
                 *left = left.saturating_sub(blocks + 1);
-                Ok(Step::Gone)
+                return Ok(Step::Gone);
             }
             Ok(Left::More(tail)) => {
                 if *left > 0 {
                     object.shorten(tx, tail.first)?;
                 }
                 *left = left.saturating_sub(tail.blocks);
-                Ok(Step::Shorter)
+                Step::Shorter
             }
-        }
+            // What cannot be walked cannot be freed; the pool goes on.
+            Err(error) => Step::after(&error),
+        };
+        dying.entered = dying.entered || known.enter(tx, number);
+        Ok(step)
     }
 
     /// Frees what goes with an object: at once, or by itself if it is large.
@@ -248,15 +281,22 @@ impl Objset {
         if object.synced().as_ref().is_none_or(|dnode| DnodePhys::max_block(dnode) < many) {
             return object.end(tx);
         }
-        known.queue.add_int(tx, number)?;
-        known.dying.push_back(Dying { object, kin: Vec::new() });
+        let entered = known.enter(tx, number);
+        known.dying.push_back(Dying { object, kin: Vec::new(), entered });
         Ok(())
     }
 }
 
-#[derive(PartialEq, Eq)]
 enum Step {
     Gone,
     Shorter,
+    Later,
     Stalled,
+}
+
+impl Step {
+    /// What becomes of an object that was kept from going.
+    fn after(error: &DmuError) -> Step {
+        if error.may_pass() { Step::Later } else { Step::Stalled }
+    }
 }

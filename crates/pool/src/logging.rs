@@ -259,7 +259,7 @@ impl PoolSpaceMaps {
     /// Puts the changes of earlier txgs into a metaslab's own map.
     fn flush_one(&self, cx: &Appending<'_>, of: (u32, u64), delta: &Delta) -> Result<()> {
         let Some(summary) = cx.allocator.summary(of.0, of.1)? else { return Ok(()) };
-        // It is loaded now, with all that the logs have for it.
+        // It is loaded now, with all that the logs have for it, and nobody loads it again.
         self.forget(of.0, of.1);
         let (allocs, frees) = (delta.allocs.iter().collect(), delta.frees.iter().collect());
         let mut changes = Pending { allocs, frees };

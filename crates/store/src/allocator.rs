@@ -5,11 +5,12 @@
 //! block. Leases rotate over the top-level vdevs; copies of one block come from leases on different
 //! vdevs or, failing that, different metaslabs.
 //!
-//! Lock order: a lease, then the books, then nothing (see ARCHITECTURE.md).
+//! Lock order: a lease, then the books, then nothing (see ARCHITECTURE.md); none of them while a space map is read
+//! (`maps`).
 
 use format::{BlkPtr, Dva};
 use rt::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use rt::sync::{Arc, Mutex, Weak};
+use rt::sync::{Arc, Condvar, Mutex, Weak};
 
 use crate::error::{Result, StoreError};
 use crate::hold::Hold;
@@ -18,9 +19,12 @@ use crate::ranges::RangeSet;
 use crate::read::Store;
 
 mod log;
+mod maps;
 #[cfg(test)]
 mod tests;
 mod tops;
+
+use maps::Found;
 
 /// Bytes of a lease, at most.
 const LEASE_MAX: u64 = 2 << 20;
@@ -35,7 +39,8 @@ const COPIES: usize = 3;
 
 /// Where the space maps of metaslabs come from: objects of the MOS, which the store cannot see.
 pub trait SpaceMaps: Send + Sync {
-    /// Plays back the space map of metaslab `index` of top-level vdev `top` into `into`.
+    /// Plays back the space map of metaslab `index` of top-level vdev `top` into `into`. Meanwhile nobody else does
+    /// anything with this metaslab, and whoever asks for it waits.
     fn load(&self, top: u32, index: u64, into: &mut Metaslab) -> Result<()>;
 }
 
@@ -61,6 +66,8 @@ pub struct TopSpace {
 struct Slab {
     allocated: u64,
     loaded: Option<Box<Metaslab>>,
+    /// Somebody loads it, with this ticket.
+    loading: Option<u64>,
 }
 
 struct TopBooks {
@@ -77,6 +84,8 @@ struct Books {
     next_top: usize,
     /// Where it stood before the passes of the txg.
     pass_top: usize,
+    /// The next ticket of who loads a metaslab.
+    tickets: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -98,7 +107,6 @@ struct Ask<'a> {
     granule: u64,
     /// Metaslabs with other copies.
     taken: &'a [u64],
-    maps: &'a Mutex<Option<Arc<dyn SpaceMaps>>>,
 }
 
 /// Of the blocks of at least so many bytes, each so-manieth is refused a place of its own.
@@ -111,6 +119,8 @@ struct Forced {
 /// The allocator of a writable pool.
 pub struct Allocator {
     books: Mutex<Books>,
+    /// Somebody has loaded a metaslab, or has failed to.
+    loaded: Condvar,
     leases: Vec<[Mutex<Option<Lease>>; COPIES]>,
     /// What blocks of intent logs are cut from.
     log_lease: Mutex<Option<Lease>>,
@@ -136,7 +146,8 @@ impl Allocator {
         let usable = tops.iter().filter(|space| space.usable).count();
         let tops = tops.into_iter().map(|space| TopBooks::new(space, false));
         Allocator {
-            books: Mutex::new(Books { tops: tops.collect(), next_top: 0, pass_top: 0 }),
+            books: Mutex::new(Books { tops: tops.collect(), next_top: 0, pass_top: 0, tickets: 0 }),
+            loaded: Condvar::default(),
             leases: (0..workers).map(|_| Default::default()).collect(),
             log_lease: Mutex::default(),
             maps: Mutex::new(None),
@@ -218,17 +229,28 @@ impl Allocator {
             return Err(none);
         }
         self.settle(slot.take());
-        for _ in 0..ATTEMPTS {
+        let mut attempts = 0;
+        while attempts < ATTEMPTS {
             let max = self.lease_max[worker].load(Ordering::Relaxed);
-            if let Some(lease) = self.lease((copy, max), psize, avoid, asize_of)? {
-                let asize = asize_of(lease.top, psize);
-                let dva = Dva { vdev: lease.top, offset: lease.start, asize, gang: false };
-                *slot = Some(Lease { cursor: lease.start + asize, ..lease });
-                return Ok(dva);
+            match self.lease((copy, max), psize, avoid, asize_of) {
+                Ok(Some(lease)) => {
+                    let asize = asize_of(lease.top, psize);
+                    let dva = Dva { vdev: lease.top, offset: lease.start, asize, gang: false };
+                    let lease = Lease { cursor: lease.start + asize, ..lease };
+                    self.settle(slot.replace(lease));
+                    return Ok(dva);
+                }
+                Ok(None) => {
+                    // Others may sit on what is missing here.
+                    drop(slot);
+                    self.settle_all();
+                    attempts += 1;
+                }
+                Err(missing) => {
+                    drop(slot);
+                    self.load(missing)?;
+                }
             }
-            // Others may sit on what is missing here.
-            drop(slot);
-            self.settle_all();
             slot = self.leases[worker][copy].lock();
         }
         self.too_large.fetch_min(psize, Ordering::Relaxed);
@@ -254,7 +276,7 @@ impl Allocator {
         psize: u64,
         avoid: &[Dva],
         asize_of: AsizeOf<'_>,
-    ) -> Result<Option<Lease>> {
+    ) -> Found<Option<Lease>> {
         let books = &mut *self.books.lock();
         let count = books.tops.len();
         let free: u64 = books.tops.iter().map(TopBooks::available).sum();
@@ -281,8 +303,7 @@ impl Allocator {
                 let granule = asize_of(top, 512);
                 // Whole blocks of this size, so that no sliver is left behind.
                 let want = max.min(share).max(least).next_multiple_of(least);
-                let (taken, maps) = (&taken[..], &self.maps);
-                let ask = Ask { copy, least, want, granule, taken, maps };
+                let ask = Ask { copy, least, want, granule, taken: &taken };
                 if let Some(lease) = books_of_top.lease(&ask)? {
                     books.next_top = (index + 1) % count;
                     return Ok(Some(lease));
@@ -358,30 +379,25 @@ impl Allocator {
         &self,
         dva: Dva,
         what: &'static str,
-        change: impl FnOnce(&mut Metaslab, u64, u64) -> std::result::Result<(), MapError>,
+        change: impl Fn(&mut Metaslab, u64, u64) -> std::result::Result<(), MapError>,
     ) -> Result<()> {
-        let books = &mut *self.books.lock();
         let wrong = MapError { what, start: dva.offset, len: dva.asize };
-        let wrong = || StoreError::Map { top: dva.vdev, source: wrong };
-        let top = books.tops.iter_mut().find(|t| t.space.top == dva.vdev).ok_or_else(wrong)?;
-        let index = dva.offset >> top.space.ms_shift;
-        let slab = top.load(index, &self.maps)?.ok_or_else(wrong)?;
-        let loaded = slab.loaded.as_mut().ok_or_else(wrong)?;
-        change(loaded, dva.offset, dva.asize)
-            .map_err(|source| StoreError::Map { top: dva.vdev, source })?;
-        slab.allocated = loaded.allocated();
-        Ok(())
+        let changed = self.with_books(|books| {
+            let Some(slab) = books.slab_at(dva)? else { return Ok(Err(wrong)) };
+            let Some(loaded) = slab.loaded.as_mut() else { return Ok(Err(wrong)) };
+            let changed = change(loaded, dva.offset, dva.asize);
+            slab.allocated = loaded.allocated();
+            Ok(changed)
+        })?;
+        changed.map_err(|source| StoreError::Map { top: dva.vdev, source })
     }
 
     /// Is all of one allocation allocated, as the space maps have it?
     pub fn is_allocated(&self, dva: Dva) -> Result<bool> {
-        let books = &mut *self.books.lock();
-        let Some(top) = books.tops.iter_mut().find(|t| t.space.top == dva.vdev) else {
-            return Ok(false);
-        };
-        let index = dva.offset >> top.space.ms_shift;
-        let slab = top.load(index, &self.maps)?.and_then(|slab| slab.loaded.as_ref());
-        Ok(slab.is_some_and(|slab| slab.is_allocated(dva.offset, dva.asize)))
+        self.with_books(|books| {
+            let slab = books.slab_at(dva)?.and_then(|slab| slab.loaded.as_ref());
+            Ok(slab.is_some_and(|slab| slab.is_allocated(dva.offset, dva.asize)))
+        })
     }
 
     /// Calls `append` for every metaslab with pending changes: top, index, the metaslab (for its
@@ -420,11 +436,12 @@ impl Allocator {
 
     /// A metaslab as it is now; `None`: there is no such metaslab.
     pub fn summary(&self, top: u32, index: u64) -> Result<Option<SlabSummary>> {
-        let mut books = self.books.lock();
-        let Some(top) = books.tops.iter_mut().find(|t| t.space.top == top) else { return Ok(None) };
-        let ashift = top.space.ashift;
-        let slab = top.load(index, &self.maps)?.and_then(|slab| slab.loaded.as_ref());
-        Ok(slab.map(|slab| SlabSummary::of(slab, ashift)))
+        self.with_books(|books| {
+            let Some(top) = books.top(top) else { return Ok(None) };
+            let ashift = top.space.ashift;
+            let slab = top.slab(index)?.and_then(|slab| slab.loaded.as_ref());
+            Ok(slab.map(|slab| SlabSummary::of(slab, ashift)))
+        })
     }
 
     /// The allocated ranges of a loaded metaslab, in order, without the changes that
@@ -450,27 +467,6 @@ impl Allocator {
             slot.lock().as_ref().map(|lease| (lease.top, lease.end - lease.cursor))
         };
         self.leases.iter().flatten().filter_map(left).collect()
-    }
-
-    /// Calls `each` for every top-level vdev that takes data with the number of its free pieces by the
-    /// power of two of their length.
-    pub(crate) fn free_pieces(&self, mut each: impl FnMut(u32, &[u64; 64])) -> Result<()> {
-        let mut books = self.books.lock();
-        for top in books.tops.iter_mut().filter(|top| top.space.usable) {
-            let mut all = [0; 64];
-            let size = 1u64 << top.space.ms_shift;
-            for index in 0..top.slabs.len() {
-                if top.slabs[index].allocated >= size {
-                    continue;
-                }
-                let slab =
-                    top.load(index as u64, &self.maps)?.and_then(|slab| slab.loaded.as_ref());
-                let counts = slab.map_or(&[0; 64], |slab| slab.free_pieces());
-                all.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-            }
-            each(top.space.top, &all);
-        }
-        Ok(())
     }
 
     /// From now on, until that is dropped or broken, nothing that is freed is handed out.
@@ -586,10 +582,8 @@ impl SlabSummary {
 
 impl TopBooks {
     fn new(space: TopSpace, coming: bool) -> TopBooks {
-        let slabs = (0..space.ms_count).map(|i| Slab {
-            allocated: space.allocated.get(i as usize).copied().unwrap_or(0),
-            loaded: None,
-        });
+        let allocated = |i: u64| space.allocated.get(i as usize).copied().unwrap_or(0);
+        let slabs = (0..space.ms_count).map(|i| Slab::new(allocated(i)));
         TopBooks { slabs: slabs.collect(), space, active: [0; COPIES], coming }
     }
 
@@ -606,25 +600,6 @@ impl TopBooks {
         self.slabs.iter().map(|s| size - s.allocated.min(size)).sum()
     }
 
-    fn load(
-        &mut self,
-        index: u64,
-        maps: &Mutex<Option<Arc<dyn SpaceMaps>>>,
-    ) -> Result<Option<&mut Slab>> {
-        let (top, shift) = (self.space.top, self.space.ms_shift);
-        let Some(slab) = self.slabs.get_mut(index as usize) else { return Ok(None) };
-        if slab.loaded.is_none() {
-            let mut ms = Metaslab::empty(index << shift, 1 << shift);
-            let maps = maps.lock().clone();
-            if let Some(maps) = maps {
-                maps.load(top, index, &mut ms)?;
-            }
-            slab.allocated = ms.allocated();
-            slab.loaded = Some(Box::new(ms));
-        }
-        Ok(Some(slab))
-    }
-
     /// Metaslabs that are loaded, and of which a good part is free in one piece.
     fn emptied(&self) -> Vec<u64> {
         let good = (1u64 << self.space.ms_shift) / EMPTIED_PART;
@@ -634,7 +609,7 @@ impl TopBooks {
         emptied.map(|(index, _)| index).collect()
     }
 
-    fn lease(&mut self, ask: &Ask<'_>) -> Result<Option<Lease>> {
+    fn lease(&mut self, ask: &Ask<'_>) -> Found<Option<Lease>> {
         let count = self.slabs.len() as u64;
         // Copies start in different thirds, so that they meet only when space is short.
         let active = self.active[ask.copy];
@@ -660,13 +635,13 @@ impl TopBooks {
     }
 
     /// A lease of `least` bytes or more of a metaslab.
-    fn lease_in(&mut self, index: u64, least: u64, ask: &Ask<'_>) -> Result<Option<Lease>> {
+    fn lease_in(&mut self, index: u64, least: u64, ask: &Ask<'_>) -> Found<Option<Lease>> {
         let size = 1u64 << self.space.ms_shift;
         let Some(slab) = self.slabs.get(index as usize) else { return Ok(None) };
         if ask.taken.contains(&index) || size - slab.allocated.min(size) < least {
             return Ok(None);
         }
-        let Some(slab) = self.load(index, ask.maps)? else { return Ok(None) };
+        let Some(slab) = self.slab(index)? else { return Ok(None) };
         let Some(ms) = slab.loaded.as_mut() else { return Ok(None) };
         let Some((start, len)) = ms.lease(least, ask.want) else { return Ok(None) };
         // Whole granules only, so that no sliver is ever too small for a sector.

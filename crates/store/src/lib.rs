@@ -28,7 +28,7 @@ pub use cache::{Block, Bytes, Cache};
 pub use error::{Result, StoreError};
 pub use fits::{Fit, Fits};
 pub use flight::Flight;
-pub use gate::Gate;
+pub use gate::{Gate, may_pass};
 pub use hold::Hold;
 pub use metaslab::{DEFER_TXGS, MapError, Metaslab, Pending};
 pub use pieces::Part;

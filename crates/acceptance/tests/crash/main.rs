@@ -13,14 +13,17 @@
 
 mod check;
 mod faults;
+mod forged;
 mod fsyncs;
 mod gone;
+mod in_sync;
 mod left;
 mod opened;
 mod rig;
 mod scans;
 mod story;
 mod streams;
+mod waiting;
 
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};

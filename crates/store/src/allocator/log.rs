@@ -6,7 +6,7 @@
 
 use format::Dva;
 
-use super::{Allocator, AsizeOf, Ask, Lease};
+use super::{Allocator, AsizeOf, Ask, Found, Lease};
 use crate::error::{Result, StoreError};
 
 /// Bytes of a lease for log blocks, at most.
@@ -19,15 +19,29 @@ impl Allocator {
     /// [`StoreError::NoSpace`] if no free region is as large.
     pub(crate) fn log_take(&self, psize: u64, asize_of: AsizeOf<'_>) -> Result<Dva> {
         let mut slot = self.log_lease.lock();
-        if let Some(lease) = slot.as_mut() {
-            let asize = asize_of(lease.top, psize);
-            if lease.end - lease.cursor >= asize {
-                let offset = lease.cursor;
-                lease.cursor += asize;
-                return Ok(Dva { vdev: lease.top, offset, asize, gang: false });
+        loop {
+            if let Some(lease) = slot.as_mut() {
+                let asize = asize_of(lease.top, psize);
+                if lease.end - lease.cursor >= asize {
+                    let offset = lease.cursor;
+                    lease.cursor += asize;
+                    return Ok(Dva { vdev: lease.top, offset, asize, gang: false });
+                }
+            }
+            self.log_rest(slot.take());
+            match self.log_lease_for(psize, asize_of) {
+                Ok(Some(lease)) => *slot = Some(lease),
+                Ok(None) => return Err(StoreError::NoSpace { asize: asize_of(0, psize) }),
+                Err(missing) => {
+                    drop(slot);
+                    self.load(missing)?;
+                    slot = self.log_lease.lock();
+                }
             }
         }
-        self.log_rest(slot.take());
+    }
+
+    fn log_lease_for(&self, psize: u64, asize_of: AsizeOf<'_>) -> Found<Option<Lease>> {
         let books = &mut *self.books.lock();
         let count = books.tops.len();
         for on_log in [true, false] {
@@ -38,18 +52,15 @@ impl Allocator {
                     continue;
                 }
                 let number = top.space.top;
-                let (asize, granule) = (asize_of(number, psize), asize_of(number, 512));
-                let want = LOG_LEASE_MAX.max(asize).next_multiple_of(asize);
-                let (taken, maps) = (&[][..], &self.maps);
-                let ask = Ask { copy: 0, least: asize, want, granule, taken, maps };
+                let (least, granule) = (asize_of(number, psize), asize_of(number, 512));
+                let want = LOG_LEASE_MAX.max(least).next_multiple_of(least);
+                let ask = Ask { copy: 0, least, want, granule, taken: &[] };
                 if let Some(lease) = top.lease(&ask)? {
-                    let offset = lease.start;
-                    *slot = Some(Lease { cursor: offset + asize, ..lease });
-                    return Ok(Dva { vdev: number, offset, asize, gang: false });
+                    return Ok(Some(lease));
                 }
             }
         }
-        Err(StoreError::NoSpace { asize: asize_of(0, psize) })
+        Ok(None)
     }
 
     /// What is left of a lease goes back; what was cut from it stays taken.

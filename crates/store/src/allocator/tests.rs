@@ -1,5 +1,9 @@
 //! What the allocator gives, keeps back and takes again.
 
+use std::time::Duration;
+
+use rt::sync::Condvar;
+
 use super::*;
 
 fn allocator(tops: u32) -> Allocator {
@@ -124,4 +128,108 @@ fn a_block_is_freed_once() {
     a.settle_all();
     a.free_dva(dva).unwrap();
     assert!(matches!(a.free_dva(dva), Err(StoreError::Map { .. })));
+}
+
+/// Space maps whose disks answer when they are told to.
+#[derive(Default)]
+struct Slow {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    asked: Vec<(u32, u64)>,
+    answers: bool,
+    /// Nobody told them to: who should have waits for the map himself.
+    gave_up: bool,
+}
+
+impl Slow {
+    fn wait_until(&self, done: impl Fn(&Waiting) -> bool) -> bool {
+        let mut state = self.state.lock();
+        let start = rt::time::now();
+        while !done(&state) && start.elapsed() < Duration::from_secs(2) {
+            state = self.changed.wait_timeout(state, Duration::from_millis(100)).0;
+        }
+        done(&state)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
+        let out = change(&mut self.state.lock());
+        self.changed.notify_all();
+        out
+    }
+}
+
+impl SpaceMaps for Slow {
+    /// Who asks first learns of one block.
+    fn load(&self, top: u32, index: u64, into: &mut Metaslab) -> Result<()> {
+        let first = self.change(|state| {
+            state.asked.push((top, index));
+            state.asked.len() == 1
+        });
+        if !self.wait_until(|state| state.answers) {
+            self.change(|state| state.gave_up = true);
+        }
+        if first {
+            into.load_alloc(into.start, 4096).unwrap();
+        }
+        Ok(())
+    }
+}
+
+fn with_slow_maps() -> (Arc<Allocator>, Arc<Slow>) {
+    let (allocator, slow) = (Arc::new(allocator(1)), Arc::new(Slow::default()));
+    allocator.set_space_maps(slow.clone());
+    (allocator, slow)
+}
+
+const FIRST: Dva = Dva { vdev: 0, offset: 0, asize: 4096, gang: false };
+
+#[test]
+fn only_who_needs_a_map_waits_for_it() {
+    let (allocator, slow) = with_slow_maps();
+    let worker = {
+        let allocator = allocator.clone();
+        rt::thread::spawn("worker", move || allocator.allocate(0, 0, 4096, &[], &plain).unwrap())
+    };
+    let log = {
+        let allocator = allocator.clone();
+        rt::thread::spawn("log", move || allocator.log_take(4096, &plain).unwrap())
+    };
+    assert!(slow.wait_until(|state| !state.asked.is_empty()));
+    // What status, list and iostat ask, and who ends a txg.
+    assert_eq!((allocator.allocated(), allocator.allocated_by_top()), (0, vec![(0, 0)]));
+    assert_eq!(
+        (allocator.size(), allocator.memory_bytes(), allocator.is_dirty()),
+        (3 << 24, 0, false)
+    );
+    assert_eq!((allocator.resting(), allocator.leased()), (vec![(0, 0)], vec![]));
+    let _hold = allocator.hold();
+    allocator.txg_done();
+    allocator.settle_all();
+    assert!(!slow.change(|state| std::mem::replace(&mut state.answers, true) || state.gave_up));
+    let dvas = [worker.join(), log.join()];
+    assert!(dvas[0].offset != dvas[1].offset && dvas.iter().all(|dva| dva.offset != 0), "{dvas:?}");
+    // Both may have begun in the same one; each was loaded once.
+    let asked = slow.change(|state| state.asked.clone());
+    assert!(allocator.is_allocated(FIRST).unwrap() && asked == [(0, 0)], "{asked:?}");
+}
+
+/// A map that is read while its vdev goes, and another comes that has its number, is not that one's.
+#[test]
+fn the_map_of_a_vdev_that_has_gone_is_nobody_s() {
+    let (allocator, slow) = with_slow_maps();
+    let reader = {
+        let allocator = allocator.clone();
+        rt::thread::spawn("reader", move || allocator.is_allocated(FIRST).unwrap())
+    };
+    assert!(slow.wait_until(|state| !state.asked.is_empty()));
+    let space = allocator.books.lock().tops[0].space.clone();
+    allocator.set_tops(vec![]);
+    allocator.set_tops(vec![space]);
+    slow.change(|state| state.answers = true);
+    assert!(!reader.join(), "it is allocated there");
+    assert!(!slow.change(|state| state.gave_up));
 }

@@ -69,7 +69,7 @@ impl TopBooks {
     /// It has more metaslabs than before, all of them free.
     fn grow(&mut self, ms_count: u64) {
         let more = ms_count.saturating_sub(self.space.ms_count);
-        self.slabs.extend((0..more).map(|_| Slab { allocated: 0, loaded: None }));
+        self.slabs.extend((0..more).map(|_| Slab::new(0)));
         self.space.ms_count += more;
     }
 
