@@ -22,6 +22,11 @@ std::uint64_t number(const std::string &word) {
   return out;
 }
 
+// Has nobody written to the file between the two?
+bool is_unchanged(const thumper_stat &now, const thumper_stat &then) {
+  return now.size == then.size && now.mtime == then.mtime && now.mtime_nanos == then.mtime_nanos;
+}
+
 std::string whole(const std::string &at) {
   int fd = open(at.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) throw std::runtime_error(at + ": " + std::strerror(errno));
@@ -76,15 +81,18 @@ Ticket Ticket::read(const std::string &at) {
   return ticket;
 }
 
-void Ticket::undo(thumper_client *client) const {
+void Ticket::undo(thumper_client *client, const thumper_stat *left) const {
   auto who = person.subject();
+  thumper_stat now{}, emptied{};
+  auto goes = [&] { return names(now) && (!left || is_unchanged(now, *left)); };
   int error = 0;
   // Emptied too: who may write a file may not always remove it. What nobody may write can be removed all the same.
   auto *file = thumper_open(client, &who, path.c_str(), THUMPER_WRITE, 0, &error);
   if (!file && error != -EACCES) return;
-  thumper_stat stat{};
-  if (file && thumper_stat_open(file, &stat) == 0 && names(stat)) thumper_truncate_open(file, 0);
-  if (thumper_stat_path(client, &who, path.c_str(), 0, &stat) == 0 && names(stat)) {
+  if (file && thumper_stat_open(file, &now) == 0 && goes() && thumper_truncate_open(file, 0) == 0) {
+    if (left && thumper_stat_open(file, &emptied) == 0) left = &emptied;
+  }
+  if (thumper_stat_path(client, &who, path.c_str(), 0, &now) == 0 && goes()) {
     thumper_unlink(client, &who, path.c_str());
   }
   thumper_close(file, 0);

@@ -30,8 +30,9 @@ struct Ticket {
     return file.device == device && file.object == object && file.generation == generation;
   }
 
-  // Takes away what there is of the file.
-  void undo(thumper_client *client) const;
+  // Takes away what there is of the file; where `left` is given, only if it still is as it was left: whoever has emptied it
+  // since, and written it anew, has the same file.
+  void undo(thumper_client *client, const thumper_stat *left = nullptr) const;
 };
 
 // Undoes the copy whose ticket is still there, if it is; the ticket goes.

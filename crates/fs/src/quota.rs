@@ -2,9 +2,12 @@
 //!
 //! The sync counts what each uses; what was written since then is noted here, and where that could
 //! go beyond a quota the txg is synced first, so that the count decides and no estimate: as in
-//! OpenZFS, who has used less than his quota may make one more change, who has not may not.
+//! OpenZFS, who has used less than his quota may make one more change, who has not may not. Whoever
+//! goes on asking all the same is refused by the last count: a sync for each of his attempts would
+//! be at the cost of all others.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use dmu::Zap;
 use format::ObjectType;
@@ -13,10 +16,16 @@ use format::master_node::MASTER_NODE_OBJECT;
 use format::znode::{Pflags, Znode};
 use pool::props::space::Owner;
 use rt::sync::Mutex;
+use rt::time::{Instant, now};
 
 use crate::accounts::{quota_of, quota_zaps, used_key, used_object};
 use crate::error::{FsError, Refusal, Result, shown};
 use crate::filesystem::Filesystem;
+
+/// Syncs for one whose quota is used up, to see whether he has freed something, at most, in [`SYNCS_WITHIN`].
+const SYNCS_MAX: u32 = 8;
+/// By then a txg has ended by itself, as a rule.
+const SYNCS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Whom a change is charged to: the ids of user, group and project, as far as they pay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,17 +68,33 @@ pub(crate) fn check_project(dir: &Znode, name: &[u8], object: &Znode) -> Result<
     }
 }
 
+/// What has a quota: bytes of an owner, or with `true` his objects.
+type Key = (Owner, bool, u64);
+
 /// One limit that a change meets: whose, the quota, and how much the change takes of it.
-type Limit = ((Owner, bool, u64), u64, u64);
+type Limit = (Key, u64, u64);
 
 /// What one owner has changed since the last sync, at most: bytes, or objects.
-type Unsynced = BTreeMap<(Owner, bool, u64), u64>;
+type Unsynced = BTreeMap<Key, u64>;
+
+/// What limits say of a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Each has used less than his quota.
+    Within,
+    /// This one might have used more since the last sync.
+    InDoubt,
+    /// He had by the last sync.
+    Full(Key),
+}
 
 /// The quotas of an open file system.
 #[derive(Default)]
 pub(crate) struct Quotas {
     /// Changes that no sync has counted, by the txg after which one has.
     unsynced: Mutex<BTreeMap<u64, Unsynced>>,
+    /// Syncs for those whose quota was used up: since when, and how many.
+    syncs: Mutex<BTreeMap<Key, (Instant, u32)>>,
 }
 
 impl Filesystem {
@@ -126,18 +151,37 @@ impl Filesystem {
         if limits.is_empty() {
             return Ok(());
         }
-        if !self.is_within(&limits, true)? {
+        let syncs = match self.standing(&limits, true)? {
+            Standing::Within => return Ok(()),
+            Standing::InDoubt => true,
+            Standing::Full(key) => self.may_sync_for(key)?,
+        };
+        if syncs {
             self.pool.sync()?;
-            if !self.is_within(&limits, false)? {
-                return Err(FsError::QuotaExceeded { name: self.name() });
-            }
         }
-        Ok(())
+        match self.standing(&limits, !syncs)? {
+            Standing::Within => Ok(()),
+            _ => Err(FsError::QuotaExceeded { name: self.name() }),
+        }
+    }
+
+    /// May a sync show that somebody has quota again, and has he not had too many for that? It is counted.
+    fn may_sync_for(&self, key: Key) -> Result<bool> {
+        // Where nothing was changed since, nothing was freed.
+        let mut unsynced = self.pool.txg() + 1..=self.pool.open_txg()?;
+        if !unsynced.any(|txg| self.objset.is_dirty(txg)) {
+            return Ok(false);
+        }
+        let mut syncs = self.shared.quotas.syncs.lock();
+        syncs.retain(|_, (since, _)| since.elapsed() < SYNCS_WITHIN);
+        let (_, count) = syncs.entry(key).or_insert_with(|| (now(), 0));
+        *count = count.saturating_add(1);
+        Ok(*count <= SYNCS_MAX)
     }
 
     /// Has each used less than his quota? If so, the change is noted. `careful`: with all that was
     /// changed since the last sync.
-    fn is_within(&self, limits: &[Limit], careful: bool) -> Result<bool> {
+    fn standing(&self, limits: &[Limit], careful: bool) -> Result<Standing> {
         let mut unsynced = self.shared.quotas.unsynced.lock();
         // What was noted for a txg that is on disk is counted by now.
         *unsynced = unsynced.split_off(&(self.pool.txg() + 1));
@@ -150,8 +194,11 @@ impl Filesystem {
             let used = used.unwrap_or(0);
             let noted: u64 = unsynced.values().filter_map(|noted| noted.get(key)).sum();
             let might = used.saturating_add(noted).saturating_add(*amount);
-            if used >= *quota || careful && noted > 0 && might > *quota {
-                return Ok(false);
+            if used >= *quota {
+                return Ok(Standing::Full(*key));
+            }
+            if careful && noted > 0 && might > *quota {
+                return Ok(Standing::InDoubt);
             }
         }
         // The open txg may be frozen before the change enters it: then the next one holds it.
@@ -159,6 +206,6 @@ impl Filesystem {
         for (key, _, amount) in limits {
             *noted.entry(*key).or_default() += *amount;
         }
-        Ok(true)
+        Ok(Standing::Within)
     }
 }

@@ -191,7 +191,9 @@ impl Filesystem {
         if attrs.kind() != mode::FILE {
             return Ok(());
         }
-        if attrs.xattrs.is_some() || attrs.xattr_object.is_some() {
+        // Looked for first: what has none is not changed, which not everybody may.
+        let has_any = attrs.xattrs.is_some() || attrs.xattr_object.is_some();
+        if has_any && self.xattr(number, CAPABILITIES)?.is_some() {
             match self.set_xattr(number, CAPABILITIES, None) {
                 Ok(()) | Err(FsError::NoAttribute { .. }) => {}
                 Err(error) => return Err(error),

@@ -14,6 +14,7 @@ use crate::locks::Locked;
 use crate::names::NAME_MAX;
 use crate::new::{NewObject, Who};
 use crate::protected::Change;
+use crate::quota::Payers;
 
 /// The longest value kept with the system attributes, in bytes.
 const SA_VALUE_MAX: usize = 32 << 10;
@@ -153,7 +154,42 @@ impl Filesystem {
     ) -> Result<()> {
         check_attribute(name)?;
         self.permit_to(number, Change::Attributes)?;
-        self.change_xattr(self.lock(number), number, name, value, must_be, |_| ())
+        let lock = self.lock(number);
+        if let Some(value) = value.filter(|_| self.dataset.has_user_quotas()) {
+            self.charge_xattr(number, name, value)?;
+        }
+        self.change_xattr(lock, number, name, value, must_be, |_| ())
+    }
+
+    /// Refuses a value that gets an object of its own, if one who pays for that has no more quota. What stands in the list is
+    /// part of the file, as with OpenZFS. To be called with the object's lock, outside of any txg.
+    fn charge_xattr(&self, number: u64, name: &[u8], value: &[u8]) -> Result<()> {
+        let attrs = self.attrs(number)?;
+        let mut list = self.xattr_list(number, &attrs)?;
+        list.put(name, Value::ByteArray(value.to_vec()));
+        if self.fits(number, value, &list)? {
+            return Ok(());
+        }
+        let objects = match attrs.xattr_object {
+            // The directory, too.
+            None => 2,
+            Some(dir) => u64::from(self.lookup(dir, name)?.is_none()),
+        };
+        self.charge(Payers::of(&attrs), value.len() as u64, objects)
+    }
+
+    /// The extended attributes that stand with the system attributes.
+    fn xattr_list(&self, number: u64, attrs: &Attrs) -> Result<NvList> {
+        match &attrs.xattrs {
+            Some(packed) => NvList::parse(packed).map_err(|e| self.damaged(number, e)),
+            None => Ok(NvList::new()),
+        }
+    }
+
+    /// May a value stand in a list that has it?
+    fn fits(&self, number: u64, value: &[u8], list: &NvList) -> Result<bool> {
+        let packed = list.to_xdr().map_err(|e| self.damaged(number, e))?;
+        Ok(self.xattr_sa() && value.len() <= SA_VALUE_MAX && packed.len() <= SA_LIST_MAX)
     }
 
     /// Sets an extended attribute of an object that is locked, by a name that can be, and in the same change other
@@ -170,10 +206,7 @@ impl Filesystem {
         let tx = self.enter(value.map_or(0, |v| v.len() as u64))?;
         let object = self.object(number)?;
         let mut attrs = self.attrs_of(&object)?;
-        let mut list = match &attrs.xattrs {
-            Some(packed) => NvList::parse(packed).map_err(|e| self.damaged(number, e))?,
-            None => NvList::new(),
-        };
+        let mut list = self.xattr_list(number, &attrs)?;
         let had = list.remove(name).is_some();
         let in_dir = match attrs.xattr_object {
             Some(dir) => self.lookup(dir, name)?,
@@ -192,11 +225,9 @@ impl Filesystem {
         if let Some(value) = value {
             let mut with = list.clone();
             with.put(name, Value::ByteArray(value.to_vec()));
-            let packed = with.to_xdr().map_err(|e| self.damaged(number, e))?;
-            if self.xattr_sa() && value.len() <= SA_VALUE_MAX && packed.len() <= SA_LIST_MAX {
-                list = with;
-            } else {
-                self.put_hidden(&tx, number, &mut attrs, name, value)?;
+            match self.fits(number, value, &with)? {
+                true => list = with,
+                false => self.put_hidden(&tx, number, &mut attrs, name, value)?,
             }
         }
         attrs.xattrs = if list.is_empty() {

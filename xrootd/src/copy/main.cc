@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 
 #include "failure.hh"
 #include "source.hh"
@@ -71,7 +72,12 @@ void copy(const Words &words) {
   const char *ticket = std::getenv("XRD_CPTARGET");
   if (!ticket) throw Failure(EINVAL, "XRD_CPTARGET is not set: xrootd starts this, with libXrdThumper as ofs.osslib");
   thumper::Target target(ticket);
-  thumper::Source source(words.from);
+  // What is under way when xrootd ends stays so, and all that it needs: it goes with the process.
+  auto let_go = [](thumper::Source *source) {
+    if (!ended) delete source;
+  };
+  std::unique_ptr<thumper::Source, decltype(let_go)> held(new thumper::Source(words.from, ended), let_go);
+  thumper::Source &source = *held;
   auto said = std::chrono::steady_clock::now();
   std::uint64_t done = 0;
   std::size_t length = 0;
@@ -105,5 +111,7 @@ int main(int count, char **words) {
   } catch (const std::exception &error) {
     std::fprintf(stderr, "thumper-xrdtpc: %s\n", error.what());
   }
+  // Answers that are still to come would be waited for.
+  if (ended) _exit(number);
   return number;
 }

@@ -7,6 +7,7 @@
 #include <XrdCl/XrdClXRootDResponses.hh>
 
 #include <algorithm>
+#include <chrono>
 #include <sstream>
 
 #include "failure.hh"
@@ -17,6 +18,8 @@ namespace {
 
 constexpr std::size_t piece_bytes = 1 << 20;
 constexpr std::size_t pieces_under_way = 8;
+// How soon it is seen that nobody wants the file any more: a signal wakes nobody who waits for an answer.
+constexpr auto look = std::chrono::milliseconds(200);
 
 void check(const XrdCl::XRootDStatus &status, const std::string &what) {
   if (status.IsOK()) return;
@@ -56,9 +59,18 @@ struct Source::Slot : XrdCl::ResponseHandler {
     std::unique_lock<std::mutex> held(lock);
     came.wait(held, [this] { return !under_way; });
   }
+
+  // The same; false: it has ended before.
+  bool wait_until(const volatile std::sig_atomic_t &ended) {
+    std::unique_lock<std::mutex> held(lock);
+    while (!came.wait_for(held, look, [this] { return !under_way; })) {
+      if (ended) return false;
+    }
+    return true;
+  }
 };
 
-Source::Source(const std::string &url) : url_(url) {
+Source::Source(const std::string &url, const volatile std::sig_atomic_t &ended) : url_(url), ended_(ended) {
   auto *env = XrdCl::DefaultEnv::GetEnv();
   // What the environment says (XRD_..) goes before these.
   env->PutInt("ConnectionWindow", 20);
@@ -102,7 +114,7 @@ const char *Source::next(std::size_t &length) {
   if (taken_ == size_) return nullptr;
   Slot &slot = *slots_[at_];
   at_ = (at_ + 1) % slots_.size();
-  slot.wait();
+  if (!slot.wait_until(ended_)) throw Failure(ECANCELED, "xrootd has ended");
   check(slot.status, "reading " + shown());
   if (slot.got != slot.asked) {
     throw Failure(EIO, shown() + " ended at " + std::to_string(slot.offset + slot.got) + " bytes, of " +

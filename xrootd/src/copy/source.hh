@@ -9,6 +9,7 @@
 #include <XrdCl/XrdClFile.hh>
 
 #include <condition_variable>
+#include <csignal>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -19,8 +20,8 @@ namespace thumper {
 
 class Source {
  public:
-  // Throws Failure, as all here.
-  explicit Source(const std::string &url);
+  // Throws Failure, as all here; what is read is not waited for any more as soon as `ended` is not 0.
+  Source(const std::string &url, const volatile std::sig_atomic_t &ended);
   ~Source();
 
   std::uint64_t size() const { return size_; }
@@ -38,6 +39,7 @@ class Source {
   std::string shown() const;
 
   std::string url_;
+  const volatile std::sig_atomic_t &ended_;
   XrdCl::File file_;
   std::uint64_t size_ = 0, asked_ = 0, taken_ = 0;
   std::vector<std::unique_ptr<Slot>> slots_;

@@ -466,11 +466,30 @@ fn names_that_nobody_could_use_are_refused() {
         (b"user.a\0b", b"small", 22),
         (b"user.a\0b", &large, 22),
         (&long[..255], &large, 0),
+        (b"user.", b"small", 22),
+        (b"user.b", &[7; 65_537], 7),
+        (b"user.b", &[7; 65_536], 0),
     ] {
         let set = client.set_xattr(&ROOT, path, name, Some(value));
         assert_eq!(errno(set), expected, "{}", name.escape_ascii());
     }
-    assert_eq!(client.xattrs(&ROOT, path).unwrap(), [&long[..255]]);
+    assert_eq!(client.xattrs(&ROOT, path).unwrap(), [&b"user.b"[..], &long[..255]]);
+    // A name that nothing can have is told as such, and not as one that is not there.
+    let long = [&b"/dir/"[..], &[b'x'; 256]].concat();
+    let inside = [&long[..], b"/y"].concat();
+    for path in [&long[..], &inside] {
+        for done in [
+            client.open(&ROOT, path, NEW, 0o644).map(drop),
+            client.open(&ROOT, path, READ, 0).map(drop),
+            client.stat(&ROOT, path, true).map(drop),
+            client.unlink(&ROOT, path),
+            client.rmdir(&ROOT, path),
+            client.rename(&ROOT, path, b"/z"),
+            client.rename(&ROOT, b"/d", path),
+        ] {
+            assert_eq!(errno(done), 36, "{}", path.escape_ascii());
+        }
+    }
     drop(client);
     site.end();
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use acceptance::mounts::Tidy;
+use rustix::fs::OFlags;
 use testkit::{Ran, tool};
 
 use crate::served::{judged, run_by, run_in, serve, serve_by, stage, wanted};
@@ -294,6 +295,32 @@ fn quotas_and_full_pools_are_told_as_such() {
     let served = serve(&stage, "tank", "m");
     let error = (0..400).find_map(|i| fs::write(served.at(&format!("f{i}")), &chunk).err());
     assert_eq!(error.unwrap().raw_os_error(), Some(28));
+    served.unmount(&stage);
+    judged(&stage);
+}
+
+/// Backups read so: what they have read looks as if nobody had.
+#[test]
+fn who_reads_without_a_trace_leaves_none() {
+    if !wanted("times of access in a mount") {
+        return;
+    }
+    let stage = stage(256 << 20, "-O atime=on -O relatime=off");
+    let served = serve(&stage, "tank", "m");
+    let long_ago = fs::FileTimes::new().set_accessed(std::time::UNIX_EPOCH);
+    for (name, flags, leaves_a_trace) in
+        [("hidden", OFlags::NOATIME, false), ("seen", OFlags::empty(), true)]
+    {
+        let path = served.at(name);
+        fs::write(&path, name).unwrap();
+        File::options().write(true).open(&path).unwrap().set_times(long_ago).unwrap();
+        let flags = flags | OFlags::RDONLY;
+        let file = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
+        let mut text = String::new();
+        File::from(file).read_to_string(&mut text).unwrap();
+        assert_eq!(text, name);
+        assert_eq!(fs::metadata(&path).unwrap().atime() != 0, leaves_a_trace, "{name}");
+    }
     served.unmount(&stage);
     judged(&stage);
 }

@@ -1,10 +1,13 @@
 //! Third-party copies by root://: a server fetches another's file at a client's word.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use client::{Client, Subject};
+use client::{Client, Open, Subject};
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::{Ran, noise};
 
 use crate::gate::{Gate, ROOT, Site, hand_over, tool, until, xrdcp};
@@ -13,6 +16,8 @@ use crate::people::{as_user, keytab};
 /// A client does not wait for a server that is gone.
 const HASTE: [(&str, &str); 3] =
     [("XRD_CONNECTIONWINDOW", "2"), ("XRD_CONNECTIONRETRY", "1"), ("XRD_STREAMERRORWINDOW", "1")];
+
+const NEW: Open = Open { write: true, create: true, new: true, ..Open::READ };
 
 fn between(words: &[&str], from: &str, to: &str) -> Ran {
     tool("xrdcp", &[&["--tpc", "only"], words, &[from, to]].concat(), &HASTE)
@@ -158,9 +163,9 @@ fn copies_that_fail_leave_nothing() {
         let mut words = vec!["60", "xrdcp", "--tpc", "only"];
         let (source, url) = (from.url("/x"), to.number(&target));
         words.extend([source.as_str(), &url]);
-        let mut copy = std::process::Command::new("timeout");
-        copy.args(&words).envs(HASTE).stdout(std::process::Stdio::null());
-        let mut copy = copy.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let mut copy = Command::new("timeout");
+        copy.args(&words).envs(HASTE).stdout(Stdio::null());
+        let mut copy = copy.stderr(Stdio::piped()).spawn().unwrap();
         while size(&client, &at).unwrap_or(0) == 0 {
             assert!(copy.try_wait().unwrap().is_none(), "{what}: it ended: {}", to.log());
             rt::time::sleep(Duration::from_millis(1));
@@ -169,8 +174,7 @@ fn copies_that_fail_leave_nothing() {
             "source" => from = reopened(from, || open("from2", "from")),
             "server" => to = reopened(to, || open("to2", "to")),
             _ => {
-                let pid = rustix::process::Pid::from_child(&copy);
-                rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+                kill_process(Pid::from_child(&copy), Signal::TERM).unwrap();
             }
         }
         let said = copy.wait_with_output().unwrap();
@@ -194,6 +198,64 @@ fn copies_that_fail_leave_nothing() {
     let ran = tool(program.to_str().unwrap(), &["root://localhost//x", "/x"], &[]);
     assert!(ran.status == 22 && ran.err.contains("XRD_CPTARGET is not set"), "{ran}");
     drop((from, to, client));
+    site.end();
+}
+
+/// A copy program whose xrootd has ended: its file is taken away at once, and not any more when somebody has written it anew.
+#[test]
+fn a_copy_that_outlives_its_server_takes_nothing_of_others_away() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let from = site.gate("from", &site.osslib("pool=tank"));
+    xrdcp(&[&site.file("data", &noise(1, 160 << 20)), &from.url("/x")]);
+    let (ticket, source) = (site.path("ticket"), from.url("/x"));
+    let program = site.path("thumper-xrdtpc");
+    for is_written_anew in [true, false] {
+        let stat = client.open(&ROOT, b"/to", NEW, 0o644).unwrap().stat().unwrap();
+        let (device, object, generation) = (stat.device, stat.object, stat.generation);
+        let socket = site.socket();
+        let socket = socket.display();
+        let words = format!("{socket} tank /to {device} {object} {generation} 1 0 0 ");
+        fs::write(&ticket, words.replace(' ', "\0")).unwrap();
+        // In place of xrootd: it ends when there is nothing more to read.
+        let mut server = Command::new("sh");
+        server.args(["-c", "\"$0\" \"$1\" /to >/dev/null & echo $!; read _"]);
+        server.arg(&program).arg(&source).env("XRD_CPTARGET", &ticket);
+        server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut server = server.spawn().unwrap();
+        let mut copier = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut copier).unwrap();
+        let copier = Pid::from_raw(copier.trim().parse().unwrap()).unwrap();
+        let start = rt::time::now();
+        while size(&client, "/to") == Some(0) {
+            assert!(start.elapsed() < Duration::from_secs(60), "no copy begins: {}", from.log());
+            rt::time::sleep(Duration::from_millis(1));
+        }
+        // Either hangs: who reads, or who is asked.
+        match is_written_anew {
+            true => kill_process(copier, Signal::STOP).unwrap(),
+            false => from.signal(Signal::STOP),
+        }
+        drop(server.stdin.take());
+        server.wait().unwrap();
+        if is_written_anew {
+            client.put(&ROOT, b"/to", Open { new: false, ..NEW }, 0o644, &[7; 4096], true).unwrap();
+            kill_process(copier, Signal::CONT).unwrap();
+        }
+        // Its words end with it.
+        let start = rt::time::now();
+        let mut said = String::new();
+        server.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(said.contains("xrootd has ended"), "{said}");
+        assert!(start.elapsed() < Duration::from_secs(10), "it waits for who does not answer");
+        assert_eq!(size(&client, "/to"), is_written_anew.then_some(4096));
+        assert!(!ticket.exists());
+        match is_written_anew {
+            true => client.unlink(&ROOT, b"/to").unwrap(),
+            false => from.signal(Signal::CONT),
+        }
+    }
+    drop((from, client));
     site.end();
 }
 

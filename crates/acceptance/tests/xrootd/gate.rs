@@ -11,6 +11,7 @@ use std::time::Duration;
 use acceptance::{Server, assert_verified, client_library, thumper};
 use client::{Client, Options, Subject};
 use rt::sync::Arc;
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::{Images, Ran, TempDir, free_port, fresh_images, temp_dir, tool};
 use verbs::host::Names;
 
@@ -113,15 +114,20 @@ impl Site {
         Ran::of(thumper(&self.path("pools")).args(words)).expect_ok().out
     }
 
+    /// Where the pool's server listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.server.as_ref().unwrap().socket()
+    }
+
     /// A client of our own.
     pub(crate) fn client(&self, tree: &str) -> Arc<Client> {
-        Client::connect(Options::new(self.server.as_ref().unwrap().socket(), tree)).unwrap()
+        Client::connect(Options::new(self.socket(), tree)).unwrap()
     }
 
     /// The line that loads the plug-in, as docs/xrootd.md has it; `words` say which tree, and what else.
     pub(crate) fn osslib(&self, words: &str) -> String {
         let dir = self.aside.path().display();
-        let socket = self.server.as_ref().unwrap().socket();
+        let socket = self.socket();
         let socket = socket.display();
         format!("ofs.osslib +cksio +xattr {dir}/libXrdThumper.so {words} socket={socket}\n")
     }
@@ -230,6 +236,11 @@ impl Gate {
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Starts it anew, as it was, after [`Gate::kill`].

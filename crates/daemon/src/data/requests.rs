@@ -11,7 +11,7 @@ use super::broken;
 use super::handles::{Handle, Session};
 use super::lane::Supply;
 use super::reads::{Bulk, read, read_all};
-use super::tree::{Parent, Place, Result, again, denied, fail, shown, told};
+use super::tree::{Found, Parent, Place, Result, again, denied, fail, shown, told};
 
 /// Entries of one answer, at most.
 const ENTRIES_MAX: usize = 256;
@@ -22,6 +22,8 @@ const FILE_SYSTEMS: u64 = u64::MAX;
 const FILE_SYSTEMS_MAX: u64 = 1 << 20;
 /// How a file is opened that is put as a whole.
 const PUT: Open = Open { read: false, write: true, create: true, truncate: true, ..Open::READ };
+/// The longest value of an extended attribute, in bytes: Linux takes none that is longer.
+const VALUE_MAX: usize = 64 << 10;
 /// Permissions and set-id and sticky bits.
 const PERMISSIONS: u32 = 0o7777;
 
@@ -174,6 +176,7 @@ pub(super) fn answer(
             }
         }
         Request::SetXattr { who, of, name, value } => {
+            check_attribute(&name, value.as_deref())?;
             let file = changeable(session, &who, &of)?;
             if !name.starts_with(b"user.") && who.uid != 0 {
                 return fail(code::PERM, "only attributes called user.* can be changed");
@@ -256,6 +259,17 @@ fn disarm(place: &Place) -> Result<()> {
     place.fs.disarm(place.object).map_err(told)
 }
 
+/// Refuses an attribute that nobody could set through a mount.
+fn check_attribute(name: &[u8], value: Option<&[u8]>) -> Result<()> {
+    if [&b"user."[..], b"trusted.", b"security."].contains(&name) {
+        return fail(code::INVAL, format!("{}: Invalid argument", shown(name)));
+    }
+    match value.is_some_and(|value| value.len() > VALUE_MAX) {
+        true => fail(code::TOOBIG, format!("{}: Argument list too long", shown(name))),
+        false => Ok(()),
+    }
+}
+
 /// Is the attribute none of his business?
 fn is_hidden(name: &[u8], who: &Subject) -> bool {
     who.uid != 0 && name.starts_with(b"trusted.")
@@ -294,16 +308,17 @@ fn open(
     mode: u32,
 ) -> Result<(Handle, Stat, u64)> {
     // Kept first, and then asked about: what is asked about stays what it is.
-    let (mut handle, is_new) = again(|| match session.tree.find(who, path, true) {
-        Ok(_) if how.new && how.create => {
-            fail(code::EXIST, format!("{}: File exists", shown(path)))
-        }
-        Ok(found) => Ok((Handle::of(&session.tree, found)?, false)),
-        Err(failure) if failure.errno == code::NOENT && how.create => {
-            make_file(session, who, path, how, mode)
-        }
-        Err(failure) => Err(failure),
-    })?;
+    let Opening { mut handle, is_new, digests } =
+        again(|| match session.tree.find(who, path, true) {
+            Ok(_) if how.new && how.create => {
+                fail(code::EXIST, format!("{}: File exists", shown(path)))
+            }
+            Ok(found) => Opening::of(session, found, how),
+            Err(failure) if failure.errno == code::NOENT && how.create => {
+                make_file(session, who, path, how, mode)
+            }
+            Err(failure) => Err(failure),
+        })?;
     let place = handle.place.clone();
     let kept_since_ms = session.tree.kept_since(&place);
     if ![0, kept_since_ms].contains(&how.kept_since_ms) {
@@ -351,7 +366,7 @@ fn open(
         }
         attrs = place.attrs()?;
     }
-    if how.digests && how.write && session.tree.makes_digests(&place)? {
+    if digests {
         place.fs.watch(place.object).map_err(told)?;
         handle.digests = true;
     }
@@ -359,14 +374,38 @@ fn open(
     Ok((handle, stat, kept_since_ms))
 }
 
-/// Makes a file; that it is new. One that somebody else has just made is as good, if it need not be new.
+/// A file that is about to be open.
+struct Opening {
+    handle: Handle,
+    is_new: bool,
+    /// Its digests are to be made.
+    digests: bool,
+}
+
+impl Opening {
+    fn of(session: &Session, found: Found, how: Open) -> Result<Opening> {
+        let digests = makes_digests(session, &found.place, how)?;
+        Ok(Opening { handle: Handle::of(&session.tree, found)?, is_new: false, digests })
+    }
+}
+
+/// Are digests to be made of what is opened in this file system? To be asked before anything is made or emptied: where the
+/// pools have gone, the next server is asked for all of it.
+fn makes_digests(session: &Session, of: &Place, how: Open) -> Result<bool> {
+    match how.digests && how.write {
+        true => session.tree.makes_digests(of),
+        false => Ok(false),
+    }
+}
+
+/// Makes a file. One that somebody else has just made is as good, if it need not be new.
 fn make_file(
     session: &Session,
     who: &Subject,
     path: &[u8],
     how: Open,
     mode: u32,
-) -> Result<(Handle, bool)> {
+) -> Result<Opening> {
     let (dir, above, name) = match session.tree.parent(who, path) {
         Err(failure) if failure.errno == code::NOENT && how.parents => {
             let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
@@ -378,10 +417,16 @@ fn make_file(
     if !access::may(who, &above, WRITE | THROUGH) {
         return denied(path);
     }
+    let digests = makes_digests(session, &dir, how)?;
     let new = made_in(&above, mode::FILE | mode & PERMISSIONS, who);
     match dir.fs.create_held(dir.object, name, &new) {
-        Ok(object) => Ok((Handle::held(Place { fs: dir.fs, object }), true)),
-        Err(FsError::Exists { .. }) if !how.new => Ok((held(session, who, path)?, false)),
+        Ok(object) => {
+            let handle = Handle::held(Place { fs: dir.fs, object });
+            Ok(Opening { handle, is_new: true, digests })
+        }
+        Err(FsError::Exists { .. }) if !how.new => {
+            Opening::of(session, session.tree.find(who, path, true)?, how)
+        }
         Err(error) => Err(told(error)),
     }
 }
@@ -573,3 +618,6 @@ fn stat_of(place: &Place, object: &Object, attrs: &Attrs) -> Result<Stat> {
         ctime: time(attrs.ctime),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -169,6 +169,9 @@ impl Tree {
 
     /// The same, and its type bits of the mode, as far as the entry tells.
     fn step(&self, dir: &Place, name: &[u8]) -> Result<Option<(Place, u32)>> {
+        if name.len() > fs::NAME_MAX {
+            return fail(code::NAMETOOLONG, format!("{}: File name too long", shown(name)));
+        }
         if let Some(place) = self.below(dir, name)? {
             return Ok(Some((place, mode::DIR)));
         }
@@ -299,4 +302,4 @@ fn names(path: &[u8]) -> Result<impl Iterator<Item = &[u8]>> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -11,18 +11,22 @@ use super::*;
 
 const ROOT: Who = Who { uid: 0, gid: 0 };
 
-/// A pool on one image in a directory, held.
-fn held(dir: &std::path::Path) -> (Arc<Held>, Local) {
-    let disk = dir.join("disk");
-    File::create(&disk).unwrap().set_len(64 << 20).unwrap();
+/// The pool `tank` on one image in a directory, held.
+pub(in super::super) fn held(dir: &std::path::Path) -> (Arc<Held>, Local) {
     let held = Arc::new(Held::default());
     let mut engine = Local::new(StateFile::new(dir.join("pools"))).holding(held.clone());
-    let devices = vec![disk];
+    create_pool(&mut engine, "tank", &dir.join("disk"));
+    (held, engine)
+}
+
+/// One more on an image.
+pub(in super::super) fn create_pool(engine: &mut Local, name: &str, disk: &std::path::Path) {
+    File::create(disk).unwrap().set_len(64 << 20).unwrap();
+    let devices = vec![disk.to_path_buf()];
     let group = Group { kind: GroupKind::Single, class: Class::Normal, devices };
     let layout = Layout { groups: vec![group], ..Layout::default() };
-    let request = pools::Create { name: "tank".into(), layout, ..pools::Create::default() };
+    let request = pools::Create { name: name.into(), layout, ..pools::Create::default() };
     engine.pool_create(&request).unwrap();
-    (held, engine)
 }
 
 fn create(engine: &mut Local, name: &str) {
@@ -39,7 +43,7 @@ fn create(engine: &mut Local, name: &str) {
     engine.dataset_create(&request).unwrap();
 }
 
-fn close(held: &Held, engine: &Local) {
+pub(in super::super) fn close(held: &Held, engine: &Local) {
     let failed = held.close(engine.state());
     assert!(failed.is_empty(), "{failed:?}");
 }

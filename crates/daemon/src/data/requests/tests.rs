@@ -1,0 +1,80 @@
+use std::time::Duration;
+
+use pool::props::space::Owner;
+use rt::time::sleep;
+
+use super::super::handles::Sessions;
+use super::super::tree::tests::{close, create_pool, held};
+use super::*;
+use crate::peer::Peer;
+
+const MIB: u64 = 1 << 20;
+
+/// The pools are taken from the server when a request has passed the last question that may fail by that, and before it has
+/// made anything: whoever asked is not sent to the next server, which has the file.
+#[test]
+fn what_is_made_when_the_pools_go_is_not_made_by_the_next_server_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (held, mut engine) = held(dir.path());
+    // It is closed before `tank` is, and not as long as somebody changes it.
+    create_pool(&mut engine, "first", &dir.path().join("other"));
+    let first = held.system("first").unwrap().unwrap().fs.clone();
+    let system = held.system("tank").unwrap().unwrap();
+    assert!(system.makes_digests);
+    let fs = &system.fs;
+    let pool = fs.pool();
+    let peer = Peer { pid: 0, uid: 0, gid: 0 };
+    let session = &*Sessions::new(held.clone(), Vec::new()).begin(peer, "tank").unwrap();
+    // Who may go beyond his quota waits for a sync, and that for who is in its txg.
+    fs.set_quota(Owner::User, false, 0, MIB).unwrap();
+    let file = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+    let other = fs.create_with(fs.root(), b"other", &file, &[0; MIB as usize]).unwrap();
+    fs.truncate(other, 0).unwrap();
+    let in_tank = pool.admit(fs.dataset(), 0).unwrap();
+    let in_first = first.pool().admit(first.dataset(), 0).unwrap();
+    let before = pool.open_txg().unwrap();
+    std::thread::scope(|scope| {
+        let how = Open { write: true, create: true, new: true, digests: true, ..Open::READ };
+        let opened = scope.spawn(move || {
+            open(session, &Subject::ROOT, b"new", how, 0o644).map(|(handle, ..)| handle.digests)
+        });
+        while pool.open_txg().unwrap() == before {
+            sleep(Duration::from_millis(1));
+        }
+        let closed = scope.spawn(|| close(&held, &engine));
+        while held.pool("tank").is_some() {
+            sleep(Duration::from_millis(1));
+        }
+        drop(in_tank);
+        assert_eq!(opened.join().unwrap().map_err(|failure| failure.text), Ok(true));
+        assert!(fs.lookup(fs.root(), b"new").unwrap().is_some());
+        drop(in_first);
+        closed.join().unwrap();
+    });
+}
+
+/// Nothing that a write takes away is taken from what has nothing of the kind.
+#[test]
+fn who_may_append_may_do_so_whatever_attributes_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (held, engine) = held(dir.path());
+    let fs = held.system("tank").unwrap().unwrap().fs.clone();
+    let peer = Peer { pid: 0, uid: 0, gid: 0 };
+    let session = Sessions::new(held.clone(), Vec::new()).begin(peer, "tank").unwrap();
+    let file = NewObject::of(mode::FILE | 0o644, Who { uid: 7, gid: 7 });
+    let number = fs.create_with(fs.root(), b"log", &file, b"one, ").unwrap();
+    fs.set_xattr(number, b"user.any", Some(b"x")).unwrap();
+    let protect = |attrs: &mut Attrs| attrs.flags |= format::znode::Pflags::APPENDONLY;
+    fs.change_attrs(number, protect).unwrap();
+    let who = Subject { uid: 7, gid: 7, groups: Vec::new() };
+    let (handle, ..) = open(&session, &who, b"log", Open { write: true, ..Open::READ }, 0).unwrap();
+    let goal = Goal { handle: Arc::new(handle), offset: 5 };
+    let mut bulk = fs.buffers_for(5, 3);
+    bulk[0].copy_from_slice(b"two");
+    write(&goal, bulk).unwrap();
+    let mut text = [0; 8];
+    fs.read(number, 0, &mut text).unwrap();
+    assert_eq!(&text, b"one, two");
+    drop((goal, session, fs));
+    close(&held, &engine);
+}
