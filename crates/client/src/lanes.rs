@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rt::sync::{Arc, Condvar, Mutex};
+use rt::sync::{Arc, Condvar, Mutex, MutexGuard};
 use rt::time::{Instant, now};
 use wire::{Answer, ENDING, Hello, Reply, Request, Session, Way, encode};
 
@@ -55,6 +55,8 @@ pub struct Client {
 
 #[derive(Default)]
 struct State {
+    /// The process whose connections these are.
+    process: u32,
     idle: Vec<Lane>,
     /// Connections that are there, idle or not.
     count: usize,
@@ -170,10 +172,21 @@ impl Client {
         Ok((reply, count))
     }
 
+    /// The state, for a call that begins. After a fork the connections are the other process's: what comes on them is for that
+    /// one, and what it has open is its own. So this one begins anew, without a word.
+    fn state(&self) -> MutexGuard<'_, State> {
+        let (mut state, process) = (self.state.lock(), std::process::id());
+        if state.process != process {
+            let epoch = state.epoch + 1;
+            *state = State { process, epoch, ..State::default() };
+        }
+        state
+    }
+
     /// Asks within the session of `epoch` for what cannot fail in a way that matters, if there is a server; with `waits` it
     /// is done then.
     pub(crate) fn tell_in(&self, epoch: u64, request: &Request, waits: bool) {
-        if epoch != self.state.lock().epoch {
+        if epoch != self.state().epoch {
             return;
         }
         let Ok(frame) = framed(request, &[]) else { return };
@@ -200,7 +213,7 @@ impl Client {
         bulk: &[u8],
     ) -> Option<Arc<Begun>> {
         let frame = framed(request, bulk).ok()?;
-        let mut state = self.state.lock();
+        let mut state = self.state();
         if state.begun.len() >= self.cores {
             // Nobody may come for one whose answer has long been there.
             let old = state.begun.iter().position(|begun| begun.since.elapsed() > LONG)?;
@@ -351,7 +364,7 @@ impl Client {
     fn take(&self, patience: Duration) -> Result<Lane> {
         let start = now();
         let lanes_max = self.options.lanes_max.max(1);
-        let mut state = self.state.lock();
+        let mut state = self.state();
         loop {
             if !state.is_in_doubt
                 && let Some(lane) = state.idle.pop()

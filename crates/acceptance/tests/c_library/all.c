@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "thumper.h"
@@ -163,6 +164,42 @@ static int nonsense(const thumper_client *client, const char *socket) {
   return 0;
 }
 
+/* All of a file's bytes are `letter`, again and again. */
+static int all_are(thumper_file *file, char letter) {
+  static char got[4096];
+  for (int time = 0; time < 300; time++) {
+    CHECK(thumper_read(file, got, sizeof got, 0) == sizeof got);
+    for (size_t i = 0; i < sizeof got; i++) CHECK(got[i] == letter);
+  }
+  return 0;
+}
+
+/* After a fork each process has what it asks for, and what one closes the other has still open. */
+static int forked(thumper_client *client) {
+  int error = 0, status = 1;
+  char bytes[4096];
+  thumper_file *files[2];
+  for (int i = 0; i < 2; i++) {
+    const char *path = i ? "/fork-b" : "/fork-a";
+    memset(bytes, 'A' + i, sizeof bytes);
+    CHECK(thumper_put(client, NULL, path, 0, 0644, bytes, sizeof bytes, 0) == 0);
+    CHECK((files[i] = thumper_open(client, NULL, path, THUMPER_READ | THUMPER_WRITE, 0, &error)) != NULL);
+  }
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    int wrong = all_are(files[1], 'B');
+    for (int i = 0; i < 2; i++) wrong |= thumper_close(files[i], 0) != 0;
+    thumper_disconnect(client);
+    _exit(wrong);
+  }
+  CHECK(all_are(files[0], 'A') == 0);
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  CHECK(all_are(files[0], 'A') == 0 && thumper_write(files[0], "x", 1, 0) == 1);
+  for (int i = 0; i < 2; i++) CHECK(thumper_close(files[i], 1) == 0);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   int error = 1;
   if (argc != 3) return 2;
@@ -170,7 +207,8 @@ int main(int argc, char **argv) {
   CHECK(thumper_abi() == THUMPER_ABI);
   thumper_client *client = thumper_connect(argv[1], argv[2], 4, 10000, &error);
   CHECK(client && error == 0);
-  if (whole_files(client) || open_files(client) || names(client) || attributes(client) || nonsense(client, argv[1]))
+  if (whole_files(client) || open_files(client) || names(client) || attributes(client) || nonsense(client, argv[1]) ||
+      forked(client))
     return 1;
   thumper_disconnect(client);
   return 0;
