@@ -293,7 +293,7 @@ impl FoundPool {
         let mut uberblocks: Vec<Uberblock> =
             candidates.iter().flat_map(|c| c.labels.uberblocks.iter().copied()).collect();
         sort_uberblocks(&mut uberblocks);
-        let txg = uberblocks.first().map_or(u64::MAX, |uberblock| uberblock.txg.get());
+        let txg = newest(&uberblocks);
         let mut members: Vec<Member> = Vec::new();
         let mut duplicates = Vec::new();
         for candidate in candidates {
@@ -315,6 +315,11 @@ impl FoundPool {
         members.sort_by_key(|m| order(m).unwrap_or(usize::MAX));
         let suspects = BTreeMap::new();
         Some(FoundPool { members, duplicates, suspects, config, root, uberblocks })
+    }
+
+    /// The txg of its newest uberblock: labels ahead of it do not count.
+    fn txg(&self) -> u64 {
+        newest(&self.uberblocks)
     }
 
     /// Looks among devices without a label for leaves that are missing.
@@ -440,7 +445,8 @@ impl FoundPool {
                 None => Arc::new(LeafQueue::for_writing(WriteFile::open(path)?, pool.clone())),
             };
             let labels = Labels::read(&*device);
-            let now = labels.member(u64::MAX).map(|config| (config.pool_guid, config.label));
+            // As it was found: half of its labels may be ahead of the pool, and name it otherwise.
+            let now = labels.member(self.txg()).map(|config| (config.pool_guid, config.label));
             if now != Some((self.guid(), member.config.label)) {
                 let name = path.display().to_string();
                 return Err(VdevError::Changed { device: name, guid: member.guid });
@@ -449,6 +455,11 @@ impl FoundPool {
         }
         WriteTree::open(root, devices)
     }
+}
+
+/// The txg of the first of them; without one every label counts.
+fn newest(uberblocks: &[Uberblock]) -> u64 {
+    uberblocks.first().map_or(u64::MAX, |uberblock| uberblock.txg.get())
 }
 
 impl Member {

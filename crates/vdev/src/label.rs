@@ -325,7 +325,7 @@ impl LabelStep<'_> {
         let tree = self.leaves.tree();
         let before = FlushFailures::of(tree, 0);
         let batch = Batch::new();
-        let (mut started, mut written) = (Vec::new(), Vec::new());
+        let (mut started, mut leaves) = (Vec::new(), Vec::new());
         for (index, leaf) in tree.leaves().iter().enumerate() {
             let Some(device) = self.leaves.writer(index) else { continue };
             let pieces = match pieces(device, leaf) {
@@ -335,27 +335,36 @@ impl LabelStep<'_> {
                     return Err(error.into());
                 }
             };
-            let result = match device.write_queue() {
+            let mut results = Vec::new();
+            match device.write_queue() {
                 Some(queue) => {
                     for (at, bytes) in &pieces {
                         queue.start_write(&batch, Class::SyncWrite, *at, &[IoSlice::new(bytes)]);
                         started.push(index);
                     }
-                    Ok(())
                 }
-                None => pieces.iter().try_for_each(|(at, bytes)| device.write_at(*at, bytes)),
-            };
-            match result {
-                Ok(()) => written.push(index),
-                Err(error) => self.failed(index, error),
+                None => {
+                    let write = |(at, bytes): &(u64, Vec<u8>)| device.write_at(*at, bytes);
+                    results.extend(pieces.iter().map(write));
+                }
             }
+            leaves.push((index, results));
         }
         for (index, outcome) in started.into_iter().zip(batch.wait()) {
-            let Err(error) = outcome.result else { continue };
-            // A leaf fails once, however many of its labels do.
-            if let Some(place) = written.iter().position(|leaf| *leaf == index) {
-                written.remove(place);
-                self.failed(index, error);
+            let of_leaf = leaves.iter_mut().find(|(leaf, _)| *leaf == index);
+            of_leaf.into_iter().for_each(|(_, results)| results.push(outcome.result.clone()));
+        }
+        let mut written = Vec::new();
+        for (index, results) in leaves {
+            // One label is enough to find it by; the others are errors all the same.
+            let taken = results.iter().any(|result| result.is_ok());
+            if taken {
+                written.push(index);
+            }
+            match results.into_iter().find_map(|result| result.err()) {
+                Some(error) if !taken => self.failed(index, error),
+                Some(_) => tree.leaves()[index].errors.add_write(),
+                None => {}
             }
         }
         // A flush that is given up, or refused beside one that was, has no answer yet for anybody's counter.

@@ -35,8 +35,8 @@ pub enum LeafState {
     Online,
     /// No device has its label.
     Missing,
-    /// There is a device at its path, whose labels are unreadable or another's. Its bytes are
-    /// tried when all else failed, and only where a checksum decides.
+    /// There is a device at its path, whose labels are unreadable or another's, or it is too short for what it should have.
+    /// Its bytes are tried when all else failed, and only where a checksum decides.
     BadLabel,
     /// The config says that it is offline, faulted or removed: it may lack recent blocks.
     /// Treated as [`LeafState::BadLabel`] when read.
@@ -312,12 +312,13 @@ impl Tree {
     ) -> Result<Top> {
         let layout = layout_of(config)?;
         let mut slots = Vec::new();
+        let (of, least) = ((id, config.guid), least_asize(config, layout.as_ref()));
         if config.kind == VdevKind::Raidz {
             for child in &config.children {
-                slots.push(self.add_slot((id, config.guid), child, found)?);
+                slots.push(self.add_slot(of, child, least, found)?);
             }
         } else {
-            let slot = self.add_slot((id, config.guid), config, found)?;
+            let slot = self.add_slot(of, config, least, found)?;
             // Leaves of what cannot be read are listed, though no block is on them.
             slots.extend(layout.map(|_| slot));
         }
@@ -329,12 +330,13 @@ impl Tree {
         Ok(Top { config: config.clone(), id, layout, slots, queued, lost })
     }
 
-    /// Adds the leaves below `child`, which all hold the same bytes. Those that are still being
+    /// Adds the leaves below `child`, which all hold the same bytes: `least` of them or more. Those that are still being
     /// filled come last.
     fn add_slot(
         &mut self,
         (top, top_guid): (u32, u64),
         child: &VdevConfig,
+        least: u64,
         found: &mut BTreeMap<u64, Found>,
     ) -> Result<Vec<usize>> {
         let mut slot = Vec::new();
@@ -348,7 +350,9 @@ impl Tree {
             let retired = config.offline || config.faulted || config.removed;
             let state = match &found {
                 None => LeafState::Missing,
-                Some(found) if !found.labelled => LeafState::BadLabel,
+                Some(found) if !found.labelled || is_short(&*found.device, least) => {
+                    LeafState::BadLabel
+                }
                 Some(_) if retired => LeafState::Retired,
                 Some(_) => LeafState::Online,
             };
@@ -461,6 +465,19 @@ fn layout_of(config: &VdevConfig) -> Result<Option<Layout>> {
         Some(geometry) => Ok(Some(Layout::Raidz(geometry))),
         None => Err(wrong("nparity", nparity, "1 to 3 and below the number of children")),
     }
+}
+
+/// Bytes that each child of a top-level vdev must have for what can be allocated: its metaslabs, and no more.
+fn least_asize(config: &VdevConfig, layout: Option<&Layout>) -> u64 {
+    let top = config.top.unwrap_or_default();
+    let shift = u32::try_from(top.metaslab_shift).ok().filter(|shift| *shift < u64::BITS);
+    let used = shift.map_or(top.asize, |shift| top.asize >> shift << shift);
+    layout.map_or(0, |layout| layout.child_asize(used))
+}
+
+/// Is a device shorter than a leaf? Its labels are at its end, and so where blocks of others may lie.
+fn is_short(device: &dyn Device, least: u64) -> bool {
+    format::label::leaf_asize(device.size()).unwrap_or(0) < least
 }
 
 /// Refuses trees that are too wide or too deep, and children that are not where their ids say:

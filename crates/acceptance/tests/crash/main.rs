@@ -17,6 +17,7 @@ mod forged;
 mod fsyncs;
 mod gone;
 mod in_sync;
+mod labels;
 mod left;
 mod opened;
 mod rig;
