@@ -117,6 +117,26 @@ fn there_is_one_server_and_a_dead_one_is_no_hindrance() {
     drop(server.stop());
 }
 
+/// Seen red: the file was gone, with a socket in its place.
+#[test]
+fn what_is_no_socket_is_not_taken_for_one() {
+    let site = Site::new();
+    drop(site.noise("letter", 1, 100));
+    let (letter, link) = (site.aside.path().join("letter"), site.aside.path().join("link"));
+    std::os::unix::fs::symlink(&letter, &link).unwrap();
+    let kept = fs::read(&letter).unwrap();
+    for name in ["letter", "link"] {
+        // Should it come to listen, it ends.
+        let mut command = std::process::Command::new(tool::program("timeout", "coreutils"));
+        command.arg("10").arg(thumper_path()).args(["serve", "-s", name]);
+        command.env("THUMPER_STATE", site.state());
+        let ran = Ran::of(command.current_dir(site.aside.path()));
+        let told = ran.err.contains("cannot listen at '") && ran.err.contains("File exists");
+        assert!(ran.status == 1 && told, "{ran}");
+    }
+    assert!(fs::read(&letter).unwrap() == kept && link.is_symlink());
+}
+
 /// Killed at any time, it has on disk what its commands had acknowledged.
 #[test]
 fn what_was_acknowledged_outlives_the_server() {

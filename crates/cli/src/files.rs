@@ -109,7 +109,9 @@ pub(crate) fn ls(door: &mut Door<'_>, words: &[OsString]) -> Ran {
 /// A line of `ls -l`, with numbers for owners and the time to the minute.
 fn long_line(file: &FileReport, zone: &jiff::tz::TimeZone) -> Vec<u8> {
     let mut out = mode_text(file.kind, file.mode).into_bytes();
-    for (number, width) in [(file.links, 4), (file.uid, 6), (file.gid, 6)] {
+    // A space before each: what is wider than its column moves the others.
+    for (number, width) in [(file.links, 3), (file.uid, 5), (file.gid, 5)] {
+        out.push(b' ');
         right(&mut out, number.to_string().as_bytes(), width);
     }
     let size = match file.kind {
@@ -118,7 +120,8 @@ fn long_line(file: &FileReport, zone: &jiff::tz::TimeZone) -> Vec<u8> {
         }
         _ => file.size.to_string(),
     };
-    right(&mut out, size.as_bytes(), 15);
+    out.push(b' ');
+    right(&mut out, size.as_bytes(), 14);
     out.extend_from_slice(format!(" {} ", time_text(file.mtime, zone)).as_bytes());
     out.extend_from_slice(&file.name);
     if let Some(target) = &file.target {
@@ -338,5 +341,8 @@ mod tests {
             String::from_utf8(line).unwrap(),
             "lrwxrwxrwx   1     0   100              5 2024-05-01 00:00 name -> there\n"
         );
+        let many = FileReport { links: 40_000, uid: 100_000, gid: 4_294_967_294, ..file };
+        let line = String::from_utf8(long_line(&many, &jiff::tz::TimeZone::UTC)).unwrap();
+        assert!(line.starts_with("lrwxrwxrwx 40000 100000 4294967294 "), "{line}");
     }
 }

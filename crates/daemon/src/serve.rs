@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -166,7 +166,7 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     signals.forever().next();
     notify("STOPPING=1");
     // Whoever comes now is his own again.
-    drop(std::fs::remove_file(&options.socket));
+    drop(clear(&options.socket));
     held.end();
     let start = rt::time::now();
     while doors.commands() > 0 && start.elapsed() < PATIENCE {
@@ -203,14 +203,21 @@ fn take_place(socket: &Path) -> Result<File, ServeError> {
 /// Binds the socket, of which the lock is taken, over what a server that was killed left of its own.
 fn listen(socket: &Path) -> Result<UnixListener, ServeError> {
     let fail = |error| ServeError::Listen(socket.into(), error);
-    match std::fs::remove_file(socket) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(fail(error)),
-        _ => {}
-    }
+    clear(socket).map_err(fail)?;
     let listener = UnixListener::bind(socket).map_err(fail)?;
     // Whoever connects is asked for by the kernel (`peer`).
     std::fs::set_permissions(socket, Permissions::from_mode(0o666)).map_err(fail)?;
     Ok(listener)
+}
+
+/// Removes the socket, if there is one. Whatever else has its name is somebody's, and stays.
+fn clear(socket: &Path) -> std::io::Result<()> {
+    match socket.symlink_metadata() {
+        Ok(meta) if meta.file_type().is_socket() => std::fs::remove_file(socket),
+        Ok(_) => Err(rustix::io::Errno::EXIST.into()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Has the system allow as many files as it can: each connection is one, and there must be some left for disks.

@@ -3,7 +3,9 @@
 //! The one idea: a mount ends when the kernel says so. Whoever wants it to end asks the kernel to unmount, as
 //! umount(8) does, and waits; threads that serve are never stopped from here.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -70,6 +72,8 @@ pub enum MountError {
 /// A file system that is mounted.
 pub struct Mounted {
     dir: PathBuf,
+    /// What it is in the kernel's list; nothing if that was not to be had.
+    this: Option<There>,
     fs: Arc<Filesystem>,
     /// Whatever its properties say.
     read_only: bool,
@@ -99,7 +103,7 @@ pub fn mount(
         return Err(MountError::Host(needed.into()));
     }
     let dir = dir.canonicalize().map_err(host)?;
-    if !dir.is_dir() {
+    if !dir.metadata().map_err(host)?.is_dir() {
         return Err(MountError::Host(format!("{}: Not a directory", dir.display())));
     }
     let live = Arc::new(Filesystem::open(pool, name)?);
@@ -119,12 +123,13 @@ pub fn mount(
     })?;
     let (ended, end) = mpsc::bounded(1);
     live.mounted();
-    let (fs, on, this) = (live.clone(), dir.clone(), uppermost(&dir));
+    let this = mounted_on(&dir).into_iter().rev().find(|there| there.name.is_some());
+    let (fs, on, ours) = (live.clone(), dir.clone(), this.clone());
     let served = rt::thread::spawn("mount", move || {
         let result = session.run();
         // The kernel may not have ended it, and nobody answers there any more. What was mounted there since, after it was
         // taken away lazily, stays.
-        if result.is_err() && this.is_some() && uppermost(&on) == this {
+        if result.is_err() && ours.is_some() && mounted_on(&on).pop() == ours {
             drop(unmount_as(&on, true));
         }
         opened.end(&fs);
@@ -134,7 +139,7 @@ pub fn mount(
     });
     read_ahead(&dir);
     let read_only = options.read_only;
-    Ok(Mounted { dir, fs: live, read_only, served, end, _memory: memory })
+    Ok(Mounted { dir, this, fs: live, read_only, served, end, _memory: memory })
 }
 
 /// Lets the kernel ask for more at once where somebody reads on: its own limit is far below a record. Who is not
@@ -170,18 +175,31 @@ impl Mounted {
     /// which are served on.
     ///
     /// # Errors
-    /// Files are in use; no permission.
+    /// Files are in use, or something is mounted over it; it is not there any more; no permission.
     pub fn unmount(&self, lazily: bool) -> Result<(), MountError> {
+        self.is_uppermost()?;
         unmount_as(&self.dir, lazily)
+    }
+
+    /// What the kernel is asked to do with a directory it does with the uppermost of what is mounted there, whose ever
+    /// that is.
+    fn is_uppermost(&self) -> Result<(), MountError> {
+        let Some(this) = &self.this else { return Ok(()) };
+        let mut there = mounted_on(&self.dir);
+        match there.pop() {
+            // Once it has ended, its device may be that of another.
+            Some(last) if last == *this && !self.has_ended(Duration::ZERO) => Ok(()),
+            _ if there.contains(this) => Err(MountError::Busy(self.dir.clone())),
+            _ => Err(MountError::NotOurs(self.dir.clone())),
+        }
     }
 
     /// Has the kernel obey the properties as they are now; files stay open.
     ///
     /// # Errors
-    /// No permission: only root may. It is not there any more.
+    /// No permission: only root may. Something is mounted over it. It is not there any more.
     pub fn remount(&self) -> Result<(), MountError> {
-        // Somebody else may have mounted something over it.
-        source_of(&self.dir).ok_or_else(|| MountError::NotOurs(self.dir.clone()))?;
+        self.is_uppermost()?;
         let flags = attach::flags(&self.fs.mount_props()?, self.read_only);
         let remount = |flags: MsFlags| {
             let none = None::<&Path>;
@@ -230,39 +248,44 @@ fn unmount_as(dir: &Path, lazily: bool) -> Result<(), MountError> {
 }
 
 /// What is mounted on a directory.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct There {
     /// Its device, as long as it is mounted nobody else's.
-    device: String,
+    device: Vec<u8>,
     /// What of ours it is.
     name: Option<String>,
 }
 
-/// The uppermost of what is mounted on a directory.
-fn uppermost(dir: &Path) -> Option<There> {
-    let list = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+/// What is mounted on a directory, the uppermost last; nothing if the kernel does not tell.
+fn mounted_on(dir: &Path) -> Vec<There> {
+    std::fs::read("/proc/self/mountinfo").map(|list| listed(&list, dir)).unwrap_or_default()
+}
+
+/// What the kernel's list has on a directory. Names in it are bytes: anybody may mount something on what is no UTF-8.
+fn listed(list: &[u8], dir: &Path) -> Vec<There> {
     let kind = format!("fuse.{SUBTYPE}");
-    let mut found = list.lines().filter_map(|line| {
-        let (before, after) = line.split_once(" - ")?;
-        let mut before = before.split(' ').skip(2);
-        let (device, on) = (before.next()?, unescaped(before.nth(1)?));
-        let mut after = after.split(' ');
+    let found = list.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut words = line.split(|byte| *byte == b' ');
+        let (device, on) = (words.nth(2)?, unescaped(words.nth(1)?));
+        // How many words come before the dash differs.
+        let mut after = words.skip_while(|word| *word != b"-").skip(1);
         let (this, name) = (after.next()?, after.next()?);
-        let name = (this == kind).then(|| unescaped(name));
-        (Path::new(&on) == dir).then(|| There { device: device.into(), name })
+        let text = || String::from_utf8_lossy(&unescaped(name)).into_owned();
+        let name = (this == kind.as_bytes()).then(text);
+        (OsStr::from_bytes(&on) == dir).then(|| There { device: device.into(), name })
     });
-    found.next_back()
+    found.collect()
 }
 
 /// What of ours is mounted on a directory: the uppermost, if there are several.
 fn source_of(dir: &Path) -> Option<String> {
-    uppermost(dir)?.name
+    mounted_on(dir).pop()?.name
 }
 
 /// A word of the list of mounts: spaces and the like stand there as three octal digits.
-fn unescaped(word: &str) -> String {
+fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut rest = word.as_bytes();
+    let mut rest = word;
     while let Some((first, after)) = rest.split_first() {
         let digits = after.get(..3).and_then(|d| str::from_utf8(d).ok());
         match digits.and_then(|d| u8::from_str_radix(d, 8).ok()).filter(|_| *first == b'\\') {
@@ -276,7 +299,7 @@ fn unescaped(word: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 #[cfg(test)]
@@ -285,7 +308,25 @@ mod tests {
 
     #[test]
     fn words_of_the_list_of_mounts_are_read() {
-        assert_eq!(unescaped(r"/mnt/a\040b\134c"), "/mnt/a b\\c");
-        assert_eq!(unescaped(r"/plain\x"), r"/plain\x");
+        assert_eq!(unescaped(br"/mnt/a\040b\134c"), b"/mnt/a b\\c");
+        assert_eq!(unescaped(br"/plain\x"), br"/plain\x");
+    }
+
+    /// Seen red: with one name in it that is no text nothing was mounted anywhere.
+    #[test]
+    fn the_list_of_mounts_is_read_whatever_is_in_it() {
+        let list = b"30 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+            31 30 0:50 / /mnt/\xff rw shared:7 - tmpfs none rw\n\
+            32 30 0:51 / /mnt/a\\040b rw shared:8 master:1 - fuse.thumper tank/a\\040b rw\n\
+            33 30 0:52 / /mnt/\xff rw - fuse.thumper tank rw\n\
+            34 32 0:53 / /mnt/a\\040b rw - tmpfs none rw\n";
+        let there = |device: &str, name: Option<&str>| There {
+            device: device.into(),
+            name: name.map(str::to_string),
+        };
+        let at = |dir: &[u8]| listed(list, Path::new(OsStr::from_bytes(dir)));
+        assert_eq!(at(b"/mnt/a b"), [there("0:51", Some("tank/a b")), there("0:53", None)]);
+        assert_eq!(at(b"/mnt/\xff"), [there("0:50", None), there("0:52", Some("tank"))]);
+        assert_eq!(at(b"/mnt"), []);
     }
 }

@@ -229,6 +229,9 @@ fn scaled(what: &str, row: &Rebuilt, files: u64) -> Rebuilt {
 /// # Errors
 /// What kept it from being done.
 pub fn run(used: u64, seed: u64, tell: &mut dyn FnMut(&Rebuilt)) -> Done<Vec<Rebuilt>> {
+    if used == 0 {
+        return Err("no bytes of files: there would be nothing to rebuild".into());
+    }
     let eleven = Shape { vdevs: vec![11], used, rounds: 0 };
     let scattered = Shape { rounds: 3, ..eleven.clone() };
     let many = Shape { vdevs: vec![17, 16], used, rounds: 0 };
@@ -301,6 +304,13 @@ pub fn svg(rows: &[Rebuilt]) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    /// Seen red: the rows before the last were told, and then it was divided by nothing.
+    #[test]
+    fn nothing_is_not_rebuilt() {
+        let error = run(0, 1, &mut |row| panic!("{row:?}")).unwrap_err();
+        assert!(error.starts_with("no bytes of files"), "{error}");
+    }
 
     #[test]
     fn what_is_used_is_filled_in_the_order_of_the_disks() {

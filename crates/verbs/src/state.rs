@@ -221,6 +221,13 @@ impl StateFile {
         &self.path
     }
 
+    /// A file beside the list: its name and this, so that no list is its own helper, whatever it is called.
+    fn beside(&self, end: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(end);
+        name.into()
+    }
+
     fn fail(&self, why: impl ToString) -> Error {
         Error::State { path: self.path.display().to_string(), why: why.to_string() }
     }
@@ -248,13 +255,15 @@ impl StateFile {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(parent).map_err(|e| self.fail(e))?;
-        let lock = File::create(self.path.with_extension("lock")).map_err(|e| self.fail(e))?;
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true);
+        let lock = options.open(self.beside(".lock")).map_err(|e| self.fail(e))?;
         lock.lock().map_err(|e| self.fail(e))?;
         let mut state = self.load()?;
         let before = state.clone();
         let result = change(&mut state);
         if state != before {
-            let new = self.path.with_extension("new");
+            let new = self.beside(".new");
             let mut file = File::create(&new).map_err(|e| self.fail(e))?;
             file.write_all(state.to_text().as_bytes()).map_err(|e| self.fail(e))?;
             file.sync_all().map_err(|e| self.fail(e))?;
@@ -330,6 +339,20 @@ mod tests {
             Path::new("/s/thumper/pools")
         );
         assert_eq!(path(&[("HOME", "/h")]), Path::new("/h/.local/state/thumper/pools"));
+    }
+
+    /// Seen red: a list called `x.lock` was its own lock, and was empty after the first change.
+    #[test]
+    fn a_list_of_any_name_is_kept() {
+        let dir = std::env::temp_dir().join(format!("thumper-names-{}", std::process::id()));
+        for name in ["pools.lock", "pools.new", "pools"] {
+            let file = StateFile::new(dir.join(name));
+            for guid in 1..4 {
+                file.change(|state| state.remember(known(&format!("p{guid}"), guid))).unwrap();
+            }
+            assert_eq!(file.load().unwrap().pools.len(), 3, "{name}");
+        }
+        fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]

@@ -16,7 +16,7 @@ use client::{Client, Open, Options, Subject};
 use rt::sync::atomic::{AtomicBool, Ordering};
 use testkit::Ran;
 
-use crate::served::{judged, wanted};
+use crate::served::{cover, judged, uncover, wanted};
 
 /// A pool with file systems of every kind, on `$A/t`, and its server.
 fn site() -> (Stage, Tidy, Server) {
@@ -156,7 +156,8 @@ fn files_of_a_served_pool_are_where_its_file_systems_are() {
     assert!(stage.ok("zfs mount").out.contains("tank/a/b "));
     assert_eq!(std::fs::read_to_string(below.join("kept")).unwrap(), "kept");
     drop(stage.ok("zpool export tank"));
-    assert!(!below.exists() && !top.exists());
+    // The one was made for it, the other was named.
+    assert!(!below.exists() && top.read_dir().unwrap().next().is_none());
     drop(stage.ok("zpool import -N -d $D tank"));
     assert_eq!(stage.ok("zfs mount").out, "");
     drop(stage.ok("zfs mount -a"));
@@ -276,6 +277,59 @@ fn what_is_mounted_after_a_lazy_unmount_stays() {
     assert_eq!(stage.ok("zfs get -Ho value mounted tank/a/b").out.trim(), "yes");
     std::fs::write(below.join("file"), "there").unwrap();
     assert_eq!(stage.ok("cat tank/a/b:/file").out, "there");
+    drop(server.stop());
+}
+
+/// Seen red: what somebody else had mounted over it was unmounted; that the kernel obeyed no property was not told.
+#[test]
+fn what_others_have_mounted_over_it_stays() {
+    if !wanted("a server leaves alone what is mounted over its mounts") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let below = stage.aside("t/a/b");
+    cover(&below);
+    for words in ["zfs unmount tank/a/b", "zfs unmount -f tank/a/b", "zfs rename tank/a/b tank/a/c"]
+    {
+        let ran = stage.run(words);
+        assert!(ran.status == 1 && ran.err.contains("pool or dataset is busy"), "{ran}");
+    }
+    let ran = stage.run("zfs set exec=off tank/a");
+    let told = "property may be set but unable to remount filesystem\n";
+    assert!(ran.status == 1 && ran.err.starts_with("cannot remount 'tank/a/b'"), "{ran}");
+    assert!(ran.err.ends_with(told) && !mounted(&below).contains("noexec"), "{ran}");
+    assert!(mounted(&stage.aside("t/a")).contains("noexec"));
+    uncover(&below);
+    drop(stage.ok("zfs set exec=off tank/a"));
+    assert!(mounted(&below).contains("noexec"));
+    drop(stage.ok("zfs unmount tank/a/b"));
+    drop(server.stop());
+}
+
+/// Seen red: it was removed, and with it what its owner had said of it.
+#[test]
+fn directories_that_were_named_are_not_removed() {
+    if !wanted("directories of the administrator stay when nothing is mounted on them any more") {
+        return;
+    }
+    let (stage, _tidy, server) = site();
+    let own = stage.aside("own");
+    let theirs = std::fs::Permissions::from_mode(0o750);
+    std::fs::create_dir(&own).unwrap();
+    std::fs::set_permissions(&own, theirs).unwrap();
+    std::os::unix::fs::chown(&own, Some(1234), None).unwrap();
+    for words in ["set mountpoint=legacy tank/own", "destroy -r tank/own"] {
+        drop(stage.run("zfs create tank/own"));
+        drop(stage.ok("zfs set mountpoint=$A/own tank/own"));
+        drop(stage.ok("zfs create tank/own/below"));
+        assert!(own.join("below").exists());
+        drop(stage.ok(&format!("zfs {words}")));
+        // What is below has its place from above, and was made by us.
+        assert!(std::fs::read_dir(&own).unwrap().next().is_none(), "{words}");
+        let meta = own.metadata().unwrap();
+        assert_eq!((meta.uid(), meta.mode() & 0o7777), (1234, 0o750), "{words}");
+        drop(stage.run("zfs destroy -r tank/own"));
+    }
     drop(server.stop());
 }
 

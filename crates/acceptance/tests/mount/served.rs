@@ -1,5 +1,6 @@
 //! A file system that is mounted for a test.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -114,6 +115,16 @@ impl Served {
         assert!(status.success() && out.is_empty() && err.is_empty(), "{status}: {out}{err}");
     }
 
+    /// The next line that it complains in.
+    pub(crate) fn said(&mut self) -> String {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        let err = self.child.stderr.as_mut().unwrap();
+        while line.last() != Some(&b'\n') && err.read(&mut byte).unwrap() == 1 {
+            line.extend(byte);
+        }
+        String::from_utf8(line).unwrap()
+    }
+
     /// Kills who serves it, without a warning. What is left of the mount refuses all.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -146,6 +157,20 @@ impl Drop for Served {
 pub(crate) fn judged(stage: &Stage) {
     judge(&stage.images, "tank", 0, 1);
     acceptance::assert_verified(stage.images.path(), "tank");
+}
+
+/// Mounts something over a directory, as somebody else may.
+pub(crate) fn cover(dir: &Path) {
+    let words = ["-t", "tmpfs", "theirs"].map(OsStr::new);
+    drop(Ran::of(Command::new("mount").args(words).arg(dir)).expect_ok());
+    std::fs::write(dir.join("theirs"), "theirs").unwrap();
+}
+
+/// Takes it away: it must be there still.
+#[track_caller]
+pub(crate) fn uncover(dir: &Path) {
+    assert_eq!(std::fs::read_to_string(dir.join("theirs")).unwrap(), "theirs");
+    drop(Ran::of(Command::new("umount").arg(dir)).expect_ok());
 }
 
 /// A program in a directory, which must end with 0.

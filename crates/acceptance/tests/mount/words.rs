@@ -10,7 +10,7 @@ use acceptance::mounts::Tidy;
 use rustix::fs::OFlags;
 use testkit::{Ran, tool};
 
-use crate::served::{judged, run_by, run_in, serve, serve_by, stage, wanted};
+use crate::served::{cover, judged, run_by, run_in, serve, serve_by, stage, uncover, wanted};
 
 #[test]
 fn what_cannot_be_mounted_is_refused() {
@@ -67,6 +67,44 @@ fn a_signal_ends_it_in_peace() {
         assert_eq!(stage.ok(&format!("cat tank:/{signal}")).out, signal);
     }
     judged(&stage);
+}
+
+/// Seen red: what somebody else had mounted over it was unmounted in its place, and the process went on for ever.
+#[test]
+fn a_signal_ends_what_is_ours_and_nothing_that_is_mounted_over_it() {
+    if !wanted("the end of a mount that another one hides") {
+        return;
+    }
+    let stage = stage(256 << 20, "");
+    let _tidy = Tidy(stage.aside("m"));
+    let mut served = serve(&stage, "tank", "m");
+    fs::write(served.at("file"), "kept").unwrap();
+    cover(&served.dir);
+    drop(Ran::of(Command::new("kill").args(["-TERM", &served.pid().to_string()])).expect_ok());
+    assert!(served.said().ends_with("is in use: waiting for a moment\n"));
+    uncover(&served.dir);
+    // It has waited for that, or for whoever unmounts it.
+    drop(stage.run("unmount $A/m"));
+    served.ended();
+    assert_eq!(stage.ok("cat tank:/file").out, "kept");
+    judged(&stage);
+}
+
+/// Seen red: it was no directory, or, as long as the kernel took it for one, was left below the new one.
+#[test]
+fn what_a_killed_one_has_left_is_no_hindrance() {
+    if !wanted("a mount where a killed one was") {
+        return;
+    }
+    let stage = stage(256 << 20, "");
+    let _tidy = Tidy(stage.aside("m"));
+    serve(&stage, "tank", "m").kill();
+    let served = serve(&stage, "tank", "m");
+    fs::write(served.at("file"), "new").unwrap();
+    served.unmount(&stage);
+    assert_eq!(stage.ok("cat tank:/file").out, "new");
+    // Nothing is left below it.
+    assert!(fs::read_dir(stage.aside("m")).unwrap().next().is_none());
 }
 
 /// A process that does not outlive a test that fails.

@@ -13,6 +13,7 @@ use rt::sync::mpsc;
 use super::Here;
 use super::files::fs_error;
 use super::filesystems::pool_of;
+use super::places::clear_remains;
 use super::session::{For, Session, locate, open};
 use crate::mounts::{Mount, News, Unmount};
 use crate::{Doing, Error, Result, Why};
@@ -46,6 +47,7 @@ pub(super) fn mount(here: &Here, request: &Mount, tell: &mut dyn FnMut(News)) ->
     let reading = request.read_only || name.contains('@');
     let mode = if reading { For::Reading } else { For::Writing };
     let session = open(here, pool_of(name), &request.dirs, mode)?;
+    clear_remains(&request.dir);
     let options = Options { read_only: reading, ..Options::default() };
     let mounted = fuse::mount(&session.pool, name, &request.dir, &options)
         .map_err(|e| mount_error("mount", name.clone(), e))?;
@@ -86,9 +88,10 @@ fn serve(
             continue;
         }
         match mounted.unmount(false) {
-            Ok(()) => return mounted.wait(),
+            // Until it has ended: it may be mounted elsewhere, too, and is served there.
+            Ok(()) => {}
             // It was unmounted just now.
-            Err(MountError::NotOurs(_)) => {}
+            Err(MountError::NotOurs(_)) if mounted.has_ended(BUSY_MAX) => return,
             Err(_) => {
                 tell(News::Busy(mounted.dir().to_path_buf()));
                 drop(mounted.unmount(true));

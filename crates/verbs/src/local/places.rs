@@ -3,7 +3,7 @@
 //! The one idea: whatever is inside something goes before it and comes after it, and what is in use stays, unless it
 //! is taken lazily. Which file systems belong where is told by [`super::placing`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,6 +27,8 @@ const NAMES_FOR: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Places {
     mounts: Mutex<BTreeMap<String, Mounted>>,
+    /// Directories on which something was mounted that had its place from above or by default.
+    unchosen: Mutex<BTreeSet<PathBuf>>,
     /// One command at a time changes what is mounted.
     pub(super) changing: Mutex<()>,
 }
@@ -45,6 +47,15 @@ pub(super) fn cannot_unmount(what: &Path, why: Why) -> Error {
     Error::cannot(Doing::File("unmount", what.display().to_string()), why)
 }
 
+/// Takes away the mount that a process that was killed has left on a directory. (Attributes may come from the kernel's
+/// cache.)
+pub(super) fn clear_remains(dir: &Path) {
+    if dir.read_dir().is_err_and(|e| e.kind() == std::io::ErrorKind::NotConnected) {
+        // Whoever mounts there is told why he cannot.
+        drop(fuse::unmount(dir, true));
+    }
+}
+
 impl Places {
     /// What is mounted, and where. What somebody else has unmounted is let go.
     pub(super) fn list(&self) -> Vec<(String, PathBuf)> {
@@ -53,16 +64,20 @@ impl Places {
         mounts.iter().map(|(name, mounted)| (name.clone(), mounted.dir().into())).collect()
     }
 
-    /// Mounts a file system on a directory, which is made if it is not there.
-    pub(super) fn add(&self, pool: &Arc<Pool>, name: &str, dir: &Path) -> Result<()> {
+    /// Mounts a file system on a directory, which is made if it is not there. `unchosen`: its place is from above or by
+    /// default.
+    pub(super) fn add(
+        &self,
+        pool: &Arc<Pool>,
+        name: &str,
+        dir: &Path,
+        unchosen: bool,
+    ) -> Result<()> {
         if let Some((other, _)) = self.list().iter().find(|(_, on)| on == dir) {
             let why = format!("'{other}' is mounted on {}", dir.display());
             return Err(cannot_mount(name, Why::Host(why)));
         }
-        if dir.read_dir().is_err_and(|e| e.kind() == std::io::ErrorKind::NotConnected) {
-            // A server that was killed has left its mount there. (Attributes may come from the kernel's cache.)
-            drop(fuse::unmount(dir, true));
-        }
+        clear_remains(dir);
         if dir.symlink_metadata().is_err() {
             std::fs::create_dir_all(dir).map_err(|e| {
                 let why = format!("failed to create mountpoint: {}", without_code(&e));
@@ -74,8 +89,25 @@ impl Places {
         let options = Options { read_only, names_for, threads: THREADS, ..Options::default() };
         let mounted = fuse::mount(pool, name, dir, &options);
         let mounted = mounted.map_err(|e| mount_error("mount", name.into(), e))?;
+        match unchosen {
+            true => drop(self.unchosen.lock().insert(mounted.dir().into())),
+            false => drop(self.unchosen.lock().remove(mounted.dir())),
+        }
         self.mounts.lock().insert(name.into(), mounted);
         Ok(())
+    }
+
+    /// Has nobody chosen the directory for what was mounted there last?
+    pub(super) fn is_unchosen(&self, dir: &Path) -> bool {
+        self.unchosen.lock().contains(dir)
+    }
+
+    /// Removes a directory on which nothing is mounted any more: as OpenZFS leaves none behind that nobody has chosen.
+    /// One with something in it stays.
+    pub(super) fn clean(&self, dir: &Path) {
+        if self.unchosen.lock().remove(dir) {
+            drop(std::fs::remove_dir(dir));
+        }
     }
 
     fn remove(&self, name: &str, dir: &Path, lazily: bool) -> Result<()> {
@@ -124,14 +156,21 @@ impl Places {
         (gone, errors)
     }
 
-    /// Has the kernel obey the properties of these as they are now. What it does not take it takes when they are mounted
-    /// anew.
-    pub(super) fn remount(&self, wanted: &dyn Fn(&str) -> bool) {
+    /// Has the kernel obey the properties of these as they are now, and tells where it does not. From who is not root
+    /// it takes nothing before they are mounted anew.
+    pub(super) fn remount(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<Error> {
+        if !rustix::process::geteuid().is_root() {
+            return Vec::new();
+        }
         // Held over calls into the kernel: nobody who serves it takes this lock.
         let mounts = self.mounts.lock();
-        for (_, mounted) in mounts.iter().filter(|(name, _)| wanted(name)) {
-            drop(mounted.remount());
-        }
+        let wanted = mounts.iter().filter(|(name, _)| wanted(name));
+        let failed = wanted.filter_map(|(name, mounted)| match mounted.remount() {
+            // Somebody has unmounted it.
+            Err(_) if mounted.has_ended(Duration::ZERO) => None,
+            done => done.err().map(|error| mount_error("remount", name.clone(), error)),
+        });
+        failed.collect()
     }
 
     /// File systems have other names, and stay where they are.

@@ -38,6 +38,8 @@ struct Due {
     canmount: u64,
     /// Has it its place from the data set that was asked for, or is it that one?
     follows: bool,
+    /// It has its place from above or by default: nobody has chosen the directory.
+    unchosen: bool,
 }
 
 impl Due {
@@ -61,11 +63,13 @@ fn moves((key, value): &Changed<'_>) -> bool {
 
 /// Why a file system that was just made is not mounted. It is there all the same.
 pub(super) fn not_mounted(error: Error) -> Error {
+    with_note(error, "filesystem successfully created, but not mounted")
+}
+
+/// An error with what has been done in spite of it.
+fn with_note(error: Error, note: &str) -> Error {
     match error {
-        Error::Cannot { doing, why } => {
-            let why = format!("{why}\nfilesystem successfully created, but not mounted");
-            Error::cannot(doing, Why::Host(why))
-        }
+        Error::Cannot { doing, why } => Error::cannot(doing, Why::Host(format!("{why}\n{note}"))),
         other => other,
     }
 }
@@ -113,17 +117,19 @@ impl Local {
                     Some((_, Source::Inherited(from))) => is_below(name, from),
                     _ => true,
                 };
-            Due { name: dataset.name, place, canmount, follows }
+            let source = dataset.property(&Key::Native(Prop::Mountpoint)).map(|(_, source)| source);
+            let unchosen = matches!(source, Some(Source::Default | Source::Inherited(_)));
+            Due { name: dataset.name, place, canmount, follows, unchosen }
         };
         let mut all: Vec<Due> = report.datasets.into_iter().map(due).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
     }
 
-    fn place(&self, places: &Places, name: &str, dir: &Path) -> Result<()> {
+    fn place(&self, places: &Places, name: &str, dir: &Path, unchosen: bool) -> Result<()> {
         let pool = self.here.held.as_ref().and_then(|held| held.pool(pool_of(name)));
         let pool = pool.ok_or_else(|| cannot_mount(name, Why::NoPool))?;
-        places.add(&pool, name, dir)
+        places.add(&pool, name, dir, unchosen)
     }
 
     /// Mounts what is below a data set, or in a pool, and wanted, as far as it is not and is to be by itself.
@@ -167,7 +173,7 @@ impl Local {
         missing.sort_by_key(|due| due.by_itself());
         for one in missing {
             if let Some(dir) = one.by_itself()
-                && let Err(error) = self.place(places, &one.name, dir)
+                && let Err(error) = self.place(places, &one.name, dir, one.unchosen)
             {
                 errors.push(error);
             }
@@ -197,19 +203,16 @@ impl Local {
         for (old, _) in &gone {
             let name = if changed.is_ok() { now(old) } else { old.clone() };
             // What has no place any more, or is gone, stays away.
-            if let Ok(Due { place: Place::At(dir), canmount, .. }) = self.due_alone(&name)
+            if let Ok(Due { place: Place::At(dir), canmount, unchosen, .. }) = self.due_alone(&name)
                 && canmount != CANMOUNT_OFF
-                && let Err(error) = self.place(places, &name, &dir)
+                && let Err(error) = self.place(places, &name, &dir, unchosen)
             {
                 errors.push(error);
             }
         }
         let there = places.list();
-        for (_, dir) in gone.iter().rev().filter(|(_, dir)| !there.iter().any(|(_, on)| on == dir))
-        {
-            // As OpenZFS leaves no empty directory behind; one with something in it stays.
-            drop(std::fs::remove_dir(dir));
-        }
+        let left = gone.iter().rev().filter(|(_, dir)| !there.iter().any(|(_, on)| on == dir));
+        left.for_each(|(_, dir)| places.clean(dir));
         match changed {
             Ok(_) if !errors.is_empty() => Err(errors.remove(0)),
             changed => changed,
@@ -260,11 +263,17 @@ impl Local {
             let is_kernels = |(key, _): &Changed<'_>| {
                 OF_KERNEL.iter().any(|prop| prop.name().as_bytes() == *key)
             };
-            if let Some(places) = self.places().filter(|_| properties.iter().any(is_kernels)) {
-                let _alone = places.changing.lock();
-                places.remount(&doomed);
-            }
-            return changed;
+            let Some(places) = self.places().filter(|_| properties.iter().any(is_kernels)) else {
+                return changed;
+            };
+            let _alone = places.changing.lock();
+            return match places.remount(&doomed).into_iter().next() {
+                Some(error) if changed.is_ok() => {
+                    let note = "property may be set but unable to remount filesystem";
+                    Err(with_note(error, note))
+                }
+                _ => changed,
+            };
         }
         let mut homeless = Vec::new();
         for name in names {
@@ -302,6 +311,7 @@ impl Local {
         };
         let _alone = places.changing.lock();
         let due = self.due_alone(name)?;
+        let unchosen = due.unchosen;
         if places.list().iter().any(|(there, _)| there == name) {
             return Err(cannot_mount(name, Why::Mounted));
         }
@@ -311,7 +321,7 @@ impl Local {
             Due { place: Place::Legacy, .. } => return Err(cannot_mount(name, Why::LegacyPlace)),
             Due { place: Place::At(dir), .. } => dir,
         };
-        self.place(places, name, &dir)?;
+        self.place(places, name, &dir, unchosen)?;
         Ok(Vec::new())
     }
 
@@ -361,7 +371,7 @@ impl Local {
             None => Ok(Vec::new()),
             Some(error) => {
                 for (name, dir) in gone {
-                    drop(self.place(places, &name, &dir));
+                    drop(self.place(places, &name, &dir, places.is_unchosen(&dir)));
                 }
                 Err(error)
             }

@@ -3,6 +3,8 @@
 //! A line for each: the guid of the pool, the txg, and the pointer to the object set of its MOS, in hex.
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read, Write as _};
 use std::path::Path;
 
 use format::blkptr::BlkPtr;
@@ -22,6 +24,16 @@ fn failed(file: &Path, why: String) -> Error {
     Error::cannot(Doing::Open(file.display().to_string()), Why::Host(why))
 }
 
+/// A file that nobody has anything in: a new one, or one that a search has left that was interrupted.
+fn empty(file: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    let open = options.write(true).create(true).truncate(false).open(file)?;
+    match open.metadata()?.len() {
+        0 => Ok(open),
+        _ => Err(rustix::io::Errno::EXIST.into()),
+    }
+}
+
 /// Searches the disks of pools, and writes what was found into a new file.
 pub(super) fn search(
     pools: &[FoundPool],
@@ -30,7 +42,7 @@ pub(super) fn search(
 ) -> Result<()> {
     let told = |error: std::io::Error| failed(file, error.to_string());
     // Before hours of reading: can it be kept at all?
-    std::fs::File::options().write(true).create_new(true).open(file).map_err(told)?;
+    let mut open = empty(file).map_err(told)?;
     let mut text = String::new();
     for found in pools {
         let tree = found.open_tree().map_err(|error| failed(file, error.to_string()))?;
@@ -41,15 +53,14 @@ pub(super) fn search(
             text.push('\n');
         }
     }
-    std::fs::write(file, text).map_err(told)
+    open.write_all(text.as_bytes()).map_err(told)
 }
 
 /// The roots in the file that may be this pool's, newest first, but those of txgs that have an uberblock.
 pub(super) fn read(found: &FoundPool, file: &Path) -> Result<Vec<Uberblock>> {
-    use std::io::Read;
     let told = |error: std::io::Error| failed(file, error.to_string());
     let mut text = String::new();
-    let open = std::fs::File::open(file).map_err(told)?;
+    let open = File::open(file).map_err(told)?;
     open.take(FILE_MAX).read_to_string(&mut text).map_err(told)?;
     let mut roots = Vec::new();
     for (line, number) in text.lines().zip(1..) {
@@ -100,4 +111,23 @@ fn parse(line: &str) -> Option<(u64, Uberblock)> {
         *word = u64::from_str_radix(hex.get(16 * at..16 * at + 16)?, 16).ok()?;
     }
     (words.next().is_none()).then(|| (guid, Uberblock::new(txg, 0, 0, BlkPtr::from_words(root))))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Seen red: after a search that was interrupted the next one found its file in its way.
+    #[test]
+    fn a_file_with_nothing_in_it_is_taken() {
+        let file = std::env::temp_dir().join(format!("thumper-roots-{}", std::process::id()));
+        for text in ["", "roots"] {
+            empty(&file).unwrap().write_all(text.as_bytes()).unwrap();
+        }
+        let error = failed(&file, empty(&file).unwrap_err().to_string()).to_string();
+        assert!(error.contains("File exists"), "{error}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "roots");
+        std::fs::remove_file(file).unwrap();
+    }
 }

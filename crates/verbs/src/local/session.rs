@@ -106,8 +106,7 @@ impl Located {
         let before = pool.members.len();
         pool.members.retain(|member| {
             let path = member.candidate.shown_path();
-            let named = path.is_some_and(|path| path.ends_with(name.trim_start_matches("./")));
-            !(named || Ok(member.guid) == name.parse())
+            !(path.is_some_and(|path| is_called(&path, name)) || Ok(member.guid) == name.parse())
         });
         pool.members.len() < before
     }
@@ -126,6 +125,12 @@ impl Located {
         let members = self.found().into_iter().flat_map(|pool| &pool.members);
         members.filter_map(|member| member.candidate.path.clone()).collect()
     }
+}
+
+/// Is it the end of the path? Nothing is the end of every path, and names none.
+fn is_called(path: &Path, name: &str) -> bool {
+    let name = name.trim_start_matches("./");
+    !name.is_empty() && path.ends_with(name)
 }
 
 /// Finds the devices of a pool: one that is held, remembered ones, or those in `places`.
@@ -501,4 +506,26 @@ pub(crate) fn pool_error(doing: Doing, error: PoolError) -> Error {
         other => Why::Damaged(other.to_string()),
     };
     Error::cannot(doing, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seen red: a comma at the end of a list of disks named them all.
+    #[test]
+    fn disks_are_named_by_ends_of_their_paths() {
+        let path = Path::new("/pool/m1.img");
+        for (name, is_it) in [
+            ("/pool/m1.img", true),
+            ("./pool/m1.img", true),
+            ("m1.img", true),
+            ("1.img", false),
+            ("/", false),
+            ("./", false),
+            ("", false),
+        ] {
+            assert_eq!(is_called(path, name), is_it, "{name}");
+        }
+    }
 }
