@@ -149,7 +149,7 @@ fn a_claimed_log_is_replayed_to_where_it_was_claimed_or_not_at_all() {
     pool.close().unwrap();
     drop(pool);
     assert_eq!(header(&set), claimed, "all of it is still to be replayed");
-    let said = check::verified(&set, &rig::all(&set)).unwrap_err().to_string();
+    let said = check::verified(&set, &rig::all(&set)).unwrap_err();
     assert!(said.contains("its intent log ends before what was claimed of it"), "{said}");
 
     // The disk gives what it had.
