@@ -149,7 +149,8 @@ pub struct Cat {
 pub struct Get {
     /// What.
     pub places: Vec<Place>,
-    /// Where to: a file or directory of the host.
+    /// Where to: a file or directory of the host. A file is replaced when the new one is whole; a device, a pipe or what
+    /// a process has open takes the bytes.
     pub to: PathBuf,
     /// Directories with all that is in them.
     pub recursive: bool,
@@ -165,7 +166,8 @@ pub struct Get {
 /// Copies files into a pool.
 #[derive(Clone, Debug)]
 pub struct Put {
-    /// What: files and directories of the host.
+    /// What: files and directories of the host. Without `recursive`, a device or a pipe, or a link to one, is what comes
+    /// out of it.
     pub from: Vec<PathBuf>,
     /// Where to.
     pub to: Place,
@@ -184,7 +186,7 @@ pub struct Mkdir {
     pub places: Vec<Place>,
     /// Parents that are missing are made too, and one that is there is fine.
     pub parents: bool,
-    /// Permissions, if not those of 0777 without the umask's.
+    /// Permissions, if not those of 0777 without the umask's; missing parents get those, and let their owner in.
     pub mode: Option<u32>,
     /// Where to look for pools.
     pub dirs: Vec<PathBuf>,

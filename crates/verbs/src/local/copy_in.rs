@@ -1,9 +1,11 @@
 //! `put`: trees of the host into a data set, with modes, owners, times, links, holes and extended
 //! attributes, where cp would put them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Read};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -13,7 +15,9 @@ use fs::{Filesystem, FsError, NewObject, Volume, Who, mode};
 use rustix::fs::SeekFrom;
 
 use super::Here;
-use super::copying::{CHUNK, Failed, without_code};
+use super::copying::{
+    CHUNK, Failed, is_descriptor, means_directory, refuse_descriptors, without_code,
+};
 use super::files::{fs_error, open_session, opened, shown};
 use super::session::{For, Session};
 use crate::files::{Copied, Put};
@@ -25,6 +29,8 @@ struct CopyIn<'a> {
     recursive: bool,
     /// Objects of files with several names, by device and inode of the host.
     linked: BTreeMap<(u64, u64), u64>,
+    /// The same objects, to see whether one of them is overwritten.
+    shared: BTreeSet<u64>,
     /// Directories whose entries are being copied, each in the one before: no level costs any of the stack.
     way: Vec<Entered>,
     copied: Copied,
@@ -42,6 +48,7 @@ struct Entered {
 }
 
 pub(super) fn put(here: &Here, request: &Put) -> Result<(Copied, Vec<Error>)> {
+    refuse_descriptors(here, "read", request.from.iter().map(PathBuf::as_path))?;
     let session = open_session(here, &request.to, &request.dirs, For::Writing)?;
     let fail = |e| fs_error("open", &request.to.dataset, e);
     if let Some(volume) = Volume::open(&session.pool, &request.to.dataset).map_err(fail)? {
@@ -55,7 +62,9 @@ pub(super) fn put(here: &Here, request: &Put) -> Result<(Copied, Vec<Error>)> {
         Err(FsError::NotFound { .. }) => None,
         Err(e) => return Err(fail(e)),
     };
-    if into.is_none() && request.from.len() > 1 {
+    let is_dir = |from: &PathBuf| from.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    let misnamed = means_directory(&request.to.path) && !request.from.iter().all(is_dir);
+    if into.is_none() && (request.from.len() > 1 || misnamed) {
         let doing = Doing::File("write to", shown(&request.to));
         return Err(Error::cannot(doing, Why::NotDirectory));
     }
@@ -63,6 +72,7 @@ pub(super) fn put(here: &Here, request: &Put) -> Result<(Copied, Vec<Error>)> {
         fs,
         recursive: request.recursive,
         linked: BTreeMap::new(),
+        shared: BTreeSet::new(),
         way: Vec::new(),
         copied: Copied::default(),
         errors: Vec::new(),
@@ -76,7 +86,8 @@ pub(super) fn put(here: &Here, request: &Put) -> Result<(Copied, Vec<Error>)> {
         if name.is_empty() {
             copy.children(from, dir, None);
         } else {
-            copy.entry(from, dir, name);
+            let stands_for_bytes = copy.stands_for_bytes(from);
+            copy.entry(from, dir, name, stands_for_bytes);
         }
         copy.all_below();
     }
@@ -97,7 +108,7 @@ fn put_volume(session: Session, volume: Volume, request: &Put) -> Result<(Copied
         let place = from.to_string_lossy().into_owned();
         Error::cannot(Doing::File("read", place), Why::Host(without_code(&e)))
     };
-    let file = File::open(from).map_err(unread)?;
+    let mut file = File::open(from).map_err(unread)?;
     let meta = file.metadata().map_err(unread)?;
     if meta.is_dir() {
         return Err(Error::cannot(doing(), Why::IsDirectory));
@@ -108,7 +119,8 @@ fn put_volume(session: Session, volume: Volume, request: &Put) -> Result<(Copied
     }
     let (mut at, mut buf) = (0, vec![0; CHUNK]);
     loop {
-        let got = file.read_at(&mut buf, at).map_err(unread)?;
+        // A pipe has no places to read at.
+        let got = file.read(&mut buf).map_err(unread)?;
         if got == 0 {
             break;
         }
@@ -127,18 +139,27 @@ impl CopyIn<'_> {
         while let Some(last) = self.way.last_mut() {
             if let Some(name) = last.names.next() {
                 let (from, dir) = (last.from.join(&name), last.number);
-                self.entry(&from, dir, name.as_bytes());
+                self.entry(&from, dir, name.as_bytes(), false);
             } else if let Some(Entered { from, number, meta: Some(meta), .. }) = self.way.pop()
-                && let Err(failed) = self.finish(&from, number, &meta)
+                && let Err(failed) = self.finish(&from, number, &meta, meta.mode())
             {
                 self.failed(&from, failed);
             }
         }
     }
 
+    /// Does what somebody named stand for the bytes that come out of it? Without `-r` a device, a pipe and a link to
+    /// one do, and what a process has open.
+    fn stands_for_bytes(&self, from: &Path) -> bool {
+        let there = std::fs::metadata(from);
+        let has_bytes =
+            |there: Metadata| !there.is_dir() && (!there.is_file() || is_descriptor(from));
+        !self.recursive && there.is_ok_and(has_bytes)
+    }
+
     /// Copies an entry; of a directory what is in it comes next.
-    fn entry(&mut self, from: &Path, dir: u64, name: &[u8]) {
-        if let Err(failed) = self.try_entry(from, dir, name) {
+    fn entry(&mut self, from: &Path, dir: u64, name: &[u8], stands_for_bytes: bool) {
+        if let Err(failed) = self.try_entry(from, dir, name, stands_for_bytes) {
             self.failed(from, failed);
         }
     }
@@ -154,26 +175,60 @@ impl CopyIn<'_> {
                 let why = Why::NotDone("it is a directory (-r not given)".into());
                 Error::cannot(Doing::File("store", place), why)
             }
+            Failed::Unfit(why) => Error::cannot(Doing::File("store", place), Why::NotDone(why)),
         });
     }
 
-    fn try_entry(&mut self, from: &Path, dir: u64, name: &[u8]) -> std::result::Result<(), Failed> {
-        let meta = std::fs::symlink_metadata(from)?;
+    fn try_entry(
+        &mut self,
+        from: &Path,
+        dir: u64,
+        name: &[u8],
+        stands_for_bytes: bool,
+    ) -> std::result::Result<(), Failed> {
+        let (meta, mode) = if stands_for_bytes {
+            let meta = std::fs::metadata(from)?;
+            let mode = mode::FILE | meta.mode() & 0o777;
+            (meta, mode)
+        } else {
+            let meta = std::fs::symlink_metadata(from)?;
+            let mode = meta.mode();
+            (meta, mode)
+        };
         if meta.is_dir() && !self.recursive {
             return Err(Failed::Directory);
         }
+        // What cannot be read must not cost what is there.
+        let is_file = meta.is_file() || stands_for_bytes;
+        let file = if is_file { Some(File::open(from)?) } else { None };
+        let target = if meta.is_symlink() { Some(std::fs::read_link(from)?) } else { None };
+        let target = target.as_ref().map(|target| target.as_os_str().as_bytes());
+        let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+        let rdev = match is_file {
+            true => 0,
+            false => format::znode::device_number(major, minor),
+        };
+        let who = Who { uid: meta.uid().into(), gid: meta.gid().into() };
+        let new = NewObject { target, rdev, ..NewObject::of(mode, who) };
         let old = self.fs.lookup(dir, name)?;
         if let Some(object) = self.linked.get(&(meta.dev(), meta.ino())).copied() {
-            if old.is_some() {
-                self.fs.unlink(dir, name)?;
+            // It may have the name already: without it there would be nothing to link.
+            if old.as_ref().is_none_or(|old| old.object != object) {
+                if old.is_some() {
+                    self.fs.unlink(dir, name)?;
+                }
+                self.fs.link(dir, name, object)?;
             }
-            self.fs.link(dir, name, object)?;
             self.copied.entries += 1;
             return Ok(());
         }
+        if let Some(old) = old.as_ref().filter(|old| self.shared.remove(&old.object)) {
+            // Two sources have one name, and the first is no longer what its other names are to be links to.
+            self.linked.retain(|_, object| *object != old.object);
+        }
         let number = match old {
             Some(entry) if meta.is_dir() && entry.kind == mode::DIR => entry.object,
-            Some(entry) if meta.is_file() && entry.kind == mode::FILE => {
+            Some(entry) if is_file && entry.kind == mode::FILE => {
                 self.fs.truncate(entry.object, 0)?;
                 entry.object
             }
@@ -185,20 +240,21 @@ impl CopyIn<'_> {
             }
             Some(_) => {
                 self.fs.unlink(dir, name)?;
-                self.make(from, &meta, dir, name)?
+                self.fs.create(dir, name, &new)?
             }
-            None => self.make(from, &meta, dir, name)?,
+            None => self.fs.create(dir, name, &new)?,
         };
         if meta.nlink() > 1 && !meta.is_dir() {
             self.linked.insert((meta.dev(), meta.ino()), number);
+            self.shared.insert(number);
         }
-        if meta.is_file() {
-            self.contents(from, number, meta.len())?;
+        if let Some(file) = file {
+            self.contents(file, number, meta.is_file())?;
         } else if meta.is_dir() {
             self.children(from, number, Some(meta));
             return Ok(());
         }
-        self.finish(from, number, &meta)
+        self.finish(from, number, &meta, mode)
     }
 
     /// Attributes, owner, mode and times of what was made.
@@ -207,10 +263,11 @@ impl CopyIn<'_> {
         from: &Path,
         number: u64,
         meta: &Metadata,
+        mode: u32,
     ) -> std::result::Result<(), Failed> {
         self.xattrs(from, number)?;
         self.fs.change_attrs(number, |attrs| {
-            attrs.set_mode(meta.mode());
+            attrs.set_mode(mode);
             attrs.uid = meta.uid().into();
             attrs.gid = meta.gid().into();
             attrs.atime = time(meta.atime(), meta.atime_nsec());
@@ -220,63 +277,81 @@ impl CopyIn<'_> {
         Ok(())
     }
 
-    fn make(
-        &self,
-        from: &Path,
-        meta: &Metadata,
-        dir: u64,
-        name: &[u8],
-    ) -> std::result::Result<u64, Failed> {
-        let who = Who { uid: meta.uid().into(), gid: meta.gid().into() };
-        let target: Option<PathBuf> =
-            if meta.is_symlink() { Some(std::fs::read_link(from)?) } else { None };
-        let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
-        let new = NewObject {
-            target: target.as_ref().map(|t| t.as_os_str().as_bytes()),
-            rdev: format::znode::device_number(major, minor),
-            ..NewObject::of(meta.mode(), who)
-        };
-        Ok(self.fs.create(dir, name, &new)?)
-    }
-
     /// What is in a directory comes next, and then what `meta` says of it.
     fn children(&mut self, from: &Path, number: u64, meta: Option<Metadata>) {
         let mut names = Vec::new();
         match std::fs::read_dir(from) {
-            Ok(entries) => names.extend(entries.filter_map(|e| e.ok().map(|e| e.file_name()))),
+            Ok(entries) => {
+                for entry in entries {
+                    match entry {
+                        Ok(entry) => names.push(entry.file_name()),
+                        Err(e) => self.failed(from, e.into()),
+                    }
+                }
+            }
             Err(e) => self.failed(from, e.into()),
         }
         names.sort();
         self.way.push(Entered { from: from.into(), number, meta, names: names.into_iter() });
     }
 
-    /// The data of a file; what is a hole on the host stays one.
-    fn contents(&mut self, from: &Path, number: u64, size: u64) -> std::result::Result<(), Failed> {
-        let file = File::open(from)?;
+    /// The data of a file to its end; what is a hole on the host stays one. Where bytes only come, they come in order.
+    fn contents(
+        &mut self,
+        mut file: File,
+        number: u64,
+        has_places: bool,
+    ) -> std::result::Result<(), Failed> {
+        if !has_places {
+            let _end = self.pour(number, 0..u64::MAX, |buf, _| file.read(buf))?;
+            return Ok(());
+        }
+        let read = |buf: &mut [u8], at| file.read_at(buf, at);
         let mut at = 0;
-        while at < size {
+        loop {
             let start = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
                 Ok(start) => start,
                 Err(rustix::io::Errno::NXIO) => break,
                 Err(_) => at,
             };
-            let end = rustix::fs::seek(&file, SeekFrom::Hole(start)).unwrap_or(size).min(size);
-            at = start;
-            while at < end {
-                let part = (end - at).min(CHUNK as u64) as usize;
-                let got = file.read_at(&mut self.buf[..part], at)?;
-                if got == 0 {
-                    return Ok(());
-                }
-                self.fs.write(number, at, &self.buf[..got])?;
-                at += got as u64;
-                self.copied.bytes += got as u64;
+            let hole = rustix::fs::seek(&file, SeekFrom::Hole(start));
+            let end = hole.ok().filter(|end| *end > start).unwrap_or(u64::MAX);
+            at = self.pour(number, start..end, read)?;
+            if at < end {
+                break;
             }
         }
+        // The last may be a hole; and files of a kernel hold more than the size that they tell.
+        at = at.max(file.metadata()?.len());
+        let size = self.pour(number, at..u64::MAX, read)?;
         if self.fs.attrs(number)?.size < size {
             self.fs.truncate(number, size)?;
         }
         Ok(())
+    }
+
+    /// Stores a range of what `read` gives, if there is so much; where it ended.
+    fn pour(
+        &mut self,
+        number: u64,
+        range: Range<u64>,
+        mut read: impl FnMut(&mut [u8], u64) -> std::io::Result<usize>,
+    ) -> std::result::Result<u64, Failed> {
+        let mut at = range.start;
+        while at < range.end {
+            let part = (range.end - at).min(CHUNK as u64) as usize;
+            let got = match read(&mut self.buf[..part], at) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                got => got?,
+            };
+            if got == 0 {
+                break;
+            }
+            self.fs.write(number, at, &self.buf[..got])?;
+            at += got as u64;
+            self.copied.bytes += got as u64;
+        }
+        Ok(at)
     }
 
     fn xattrs(&mut self, from: &Path, number: u64) -> std::result::Result<(), Failed> {

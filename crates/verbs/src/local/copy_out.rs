@@ -3,17 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{File, Permissions};
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::vec::IntoIter;
 
 use fs::{Attrs, DirEntry, Filesystem, FsError, Remains, Volume, mode};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
 
 use super::Here;
-use super::copying::{CHUNK, Failed};
+use super::copying::{
+    CHUNK, Failed, Onto, ask_for_close, in_place_of, make_directory, make_file, refuse_descriptors,
+};
 use super::files::{Holder, fs_error, met_before, open_holder, shown, volume_name};
 use super::salvage::salvage_file;
 use crate::files::{Copied, Get, Lost};
@@ -22,13 +25,17 @@ use crate::{Doing, Error, Result, Why};
 /// How attributes are set on the host: made or replaced.
 const SET: XattrFlags = XattrFlags::empty();
 
+/// Bits of a mode that make who runs a file its owner or group.
+const SET_ID: u32 = 0o6000;
+
 struct CopyOut<'a> {
     fs: &'a Filesystem,
     recursive: bool,
     /// What cannot be read is left out.
     salvage: bool,
-    /// It is below the first directory.
-    deep: bool,
+    /// What somebody named on the host. Nothing else that is a link, a device or a pipe is taken for where he meant:
+    /// what is copied may have brought it.
+    named: &'a Path,
     /// Directories that were come upon; all objects, when something is salvaged.
     met: BTreeSet<u64>,
     /// Directories whose entries are being copied, each in the one before: no level costs any of the stack.
@@ -51,6 +58,7 @@ struct Entered {
 
 pub(super) fn get(here: &Here, request: &Get) -> Result<(Copied, Vec<Error>)> {
     let (mut copied, mut errors) = (Copied::default(), Vec::new());
+    refuse_descriptors(here, "write", [request.to.as_path()])?;
     let into = request.to.is_dir();
     if !into && request.places.len() > 1 {
         let doing = Doing::File("write to", request.to.to_string_lossy().into_owned());
@@ -67,7 +75,7 @@ pub(super) fn get(here: &Here, request: &Get) -> Result<(Copied, Vec<Error>)> {
                 };
                 let shown = shown(place);
                 let lost = request.salvage.then_some(&mut copied.lost);
-                match get_volume(&volume, (&to, &shown), lost) {
+                match get_volume(&volume, (&to, &shown), &request.to, lost) {
                     Ok(bytes) => {
                         copied.entries += 1;
                         copied.bytes += bytes;
@@ -88,7 +96,8 @@ pub(super) fn get(here: &Here, request: &Get) -> Result<(Copied, Vec<Error>)> {
                 continue;
             }
         };
-        let last = fs::parts(&place.path).last();
+        // `DIR/..` has no name of its own: what is in it goes into the destination.
+        let last = fs::parts(&place.path).last().filter(|name| *name != b"..");
         let to = match last.filter(|_| into) {
             Some(name) => request.to.join(OsStr::from_bytes(name)),
             None => request.to.clone(),
@@ -97,7 +106,7 @@ pub(super) fn get(here: &Here, request: &Get) -> Result<(Copied, Vec<Error>)> {
             fs: &opened.fs,
             recursive: request.recursive,
             salvage: request.salvage,
-            deep: false,
+            named: &request.to,
             met: BTreeSet::new(),
             way: Vec::new(),
             linked: BTreeMap::new(),
@@ -106,7 +115,7 @@ pub(super) fn get(here: &Here, request: &Get) -> Result<(Copied, Vec<Error>)> {
             buf: vec![0; CHUNK],
         };
         copy.tree(number, &shown(place), &to);
-        if request.salvage && request.recursive && last.is_none() {
+        if request.salvage && request.recursive && number == opened.fs.root() {
             copy.unnamed(&shown(place), &to);
         }
         copied.entries += copy.copied.entries;
@@ -158,7 +167,7 @@ impl CopyOut<'_> {
                 continue;
             }
             let into = to.join("lost+found");
-            let made = std::fs::create_dir_all(&into);
+            let made = self.directory(to).and_then(|()| self.directory(&into));
             if let Err(failed) = made.map_err(Failed::from) {
                 return self.errors.push(failed.told(place, &into));
             }
@@ -181,11 +190,7 @@ impl CopyOut<'_> {
             if !self.recursive {
                 return Err(Failed::Directory);
             }
-            match std::fs::create_dir(to) {
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && self.goes_into(to) => {}
-                other => other?,
-            }
-            self.deep = true;
+            self.directory(to)?;
             let mut entries = match self.fs.read_dir(number) {
                 Err(error) if self.salvage => {
                     self.errors.push(fs_error("read all of", place, error));
@@ -198,108 +203,194 @@ impl CopyOut<'_> {
             self.way.push(Entered { number, attrs, place, to, entries: entries.into_iter() });
             return Ok(());
         }
-        if let Some(first) = self.linked.get(&number) {
-            replace(to)?;
-            std::fs::hard_link(first, to)?;
+        let is_file = attrs.kind() == mode::FILE;
+        if to == self.named
+            && let Some(mut onto) = Onto::named(to, attrs.size)?
+        {
+            if !is_file {
+                return Err(Errno::EXIST.into());
+            }
+            if self.salvage {
+                return Err(Failed::Unfit(NO_FILE.into()));
+            }
+            let segments = self.fs.data_segments(&object, attrs.size)?;
+            let read = |at, buf: &mut [u8]| self.fs.read_open(&object, attrs.size, at, buf);
+            self.copied.bytes += write(&mut onto, attrs.size, &segments, &mut self.buf, read)?;
             self.copied.entries += 1;
             return Ok(());
         }
-        let node = |kind: FileType| -> std::result::Result<(), Failed> {
-            let (major, minor) = format::znode::device_parts(attrs.rdev.unwrap_or(0));
-            let device = rustix::fs::makedev(major, minor);
-            Ok(rustix::fs::mknodat(CWD, to, kind, Mode::from_raw_mode(0o600), device)?)
-        };
-        replace(to)?;
-        match attrs.kind() {
-            mode::FILE => {
-                let read = |at, buf: &mut [u8]| self.fs.read_open(&object, attrs.size, at, buf);
-                self.copied.bytes += if self.salvage {
-                    let from = Remains::of(&object, attrs.size)?;
-                    let to = (&File::create_new(to)?, place);
-                    salvage_file(&from, read, to, &mut self.buf, &mut self.copied.lost)?
-                } else {
-                    let segments = self.fs.data_segments(&object, attrs.size)?;
-                    write_file(to, attrs.size, &segments, &mut self.buf, read)?
-                };
+        if let Some(first) = self.linked.get(&number) {
+            let inode = |path: &Path| path.symlink_metadata().map(|m| (m.dev(), m.ino())).ok();
+            if inode(first) == inode(to) {
+                self.copied.entries += 1;
+                return Ok(());
             }
-            mode::SYMLINK => {
-                let target = attrs.target.clone().unwrap_or_default();
-                symlink(OsStr::from_bytes(&target), to)?;
-            }
-            mode::FIFO => node(FileType::Fifo)?,
-            mode::SOCKET => node(FileType::Socket)?,
-            mode::CHAR => node(FileType::CharacterDevice)?,
-            mode::BLOCK => node(FileType::BlockDevice)?,
-            _ => {}
+            let link = |beside: &Path| Ok(std::fs::hard_link(first, beside)?);
+            in_place_of(to, link, |(), _| Ok(()))?;
+            self.copied.entries += 1;
+            return Ok(());
         }
+        let finished = if is_file {
+            in_place_of(
+                to,
+                |beside| Ok(make_file(beside)?),
+                |file, beside| {
+                    let read = |at, buf: &mut [u8]| self.fs.read_open(&object, attrs.size, at, buf);
+                    self.copied.bytes += if self.salvage {
+                        let from = Remains::of(&object, attrs.size)?;
+                        let lost = &mut self.copied.lost;
+                        salvage_file(&from, read, (&file, place), &mut self.buf, lost)?
+                    } else {
+                        let segments = self.fs.data_segments(&object, attrs.size)?;
+                        let onto = &mut Onto::File(&file);
+                        write(onto, attrs.size, &segments, &mut self.buf, read)?
+                    };
+                    let finished = self.finish(number, &attrs, beside);
+                    ask_for_close(&file)?;
+                    Ok(finished)
+                },
+            )?
+        } else {
+            let node = |beside: &Path| make_node(&attrs, beside);
+            in_place_of(to, node, |(), beside| Ok(self.finish(number, &attrs, beside)))?
+        };
         if attrs.links > 1 {
             self.linked.insert(number, to.to_path_buf());
         }
-        self.finish(number, &attrs, to)
+        finished
     }
 
-    /// Is there a directory to copy into? Where somebody has put a link to one, he means that one; but not below what is
-    /// copied, which may have brought the link itself.
+    /// Makes a directory, if there is none.
+    fn directory(&self, to: &Path) -> std::io::Result<()> {
+        match make_directory(to) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && self.goes_into(to) => Ok(()),
+            made => made,
+        }
+    }
+
+    /// Is there a directory to copy into? Where somebody has named a link to one, he means that one.
     fn goes_into(&self, to: &Path) -> bool {
-        let there = if self.deep { to.symlink_metadata() } else { to.metadata() };
+        let there = if to == self.named { to.metadata() } else { to.symlink_metadata() };
         there.is_ok_and(|there| there.is_dir())
     }
 
-    /// Owner, mode, attributes and times of what was made.
+    /// Owner, attributes, mode and times of what was made. What fails keeps nothing else from it; the first is told.
     fn finish(&mut self, number: u64, attrs: &Attrs, to: &Path) -> std::result::Result<(), Failed> {
+        let given = give(to, attrs);
+        let mut bits = attrs.permissions();
+        if given.is_err() {
+            bits &= !SET_ID;
+        }
         // Only root may give files away; who cannot keeps what he made.
-        if rustix::process::geteuid().is_root() {
-            lchown(to, Some(attrs.uid as u32), Some(attrs.gid as u32))?;
-        }
-        for (name, value) in self.fs.xattrs_of(number, attrs)? {
-            // A host file system may know fewer kinds of names.
-            let _unsupported = rustix::fs::lsetxattr(to, name.as_slice(), &value, SET);
-        }
-        if attrs.kind() != mode::SYMLINK {
-            std::fs::set_permissions(to, Permissions::from_mode(attrs.permissions()))?;
-        }
+        let given = if rustix::process::geteuid().is_root() { given } else { Ok(()) };
+        let set = |xattrs: Vec<(Vec<u8>, Vec<u8>)>| {
+            for (name, value) in xattrs {
+                // A host file system may know fewer kinds of names.
+                let _unsupported = rustix::fs::lsetxattr(to, name.as_slice(), &value, SET);
+            }
+        };
+        let xattrs = self.fs.xattrs_of(number, attrs).map(set);
+        let moded = match attrs.kind() {
+            mode::SYMLINK => Ok(()),
+            _ => std::fs::set_permissions(to, Permissions::from_mode(bits)),
+        };
         let spec = |t: fs::Time| Timespec { tv_sec: t.secs, tv_nsec: i64::from(t.nanos) };
         let times =
             Timestamps { last_access: spec(attrs.atime), last_modification: spec(attrs.mtime) };
-        rustix::fs::utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+        let timed = rustix::fs::utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW);
+        given?;
+        xattrs?;
+        moded?;
+        timed?;
         self.copied.entries += 1;
         Ok(())
     }
 }
 
-/// Copies a volume into a file; the bytes of data. With `lost` what cannot be read is left out, and told there.
+/// Why nothing is salvaged into a device or a pipe.
+const NO_FILE: &str = "it is no file, and --salvage needs one";
+
+/// Gives what was made to its owner.
+fn give(to: &Path, attrs: &Attrs) -> std::io::Result<()> {
+    // The largest number means nobody to the host, and what is larger it does not have.
+    let host = |id: u64| u32::try_from(id).ok().filter(|id| *id != u32::MAX);
+    match (host(attrs.uid), host(attrs.gid)) {
+        (Some(uid), Some(gid)) => lchown(to, Some(uid), Some(gid)),
+        _ => Err(Errno::INVAL.into()),
+    }
+}
+
+/// Makes a link, a pipe, a socket or a device.
+fn make_node(attrs: &Attrs, to: &Path) -> std::result::Result<(), Failed> {
+    let kind = match attrs.kind() {
+        mode::SYMLINK => {
+            let target = attrs.target.clone().unwrap_or_default();
+            return Ok(symlink(OsStr::from_bytes(&target), to)?);
+        }
+        mode::FIFO => FileType::Fifo,
+        mode::SOCKET => FileType::Socket,
+        mode::CHAR => FileType::CharacterDevice,
+        mode::BLOCK => FileType::BlockDevice,
+        // Of a kind that nobody knows the host has none: it is told so.
+        _ => return Err(Errno::INVAL.into()),
+    };
+    let (major, minor) = format::znode::device_parts(attrs.rdev.unwrap_or(0));
+    let device = rustix::fs::makedev(major, minor);
+    Ok(rustix::fs::mknodat(CWD, to, kind, Mode::from_raw_mode(0o600), device)?)
+}
+
+/// Copies a volume into a file, or onto what is `named` and takes its bytes; the bytes of data. With `lost` what cannot
+/// be read is left out, and told there.
 fn get_volume(
     volume: &Volume,
     (to, place): (&Path, &str),
+    named: &Path,
     lost: Option<&mut Vec<Lost>>,
 ) -> std::result::Result<u64, Failed> {
-    replace(to)?;
     let read = |at, buf: &mut [u8]| volume.read(at, buf);
     let mut buf = vec![0; CHUNK];
-    if let Some(lost) = lost {
-        let to = (&File::create_new(to)?, place);
-        return salvage_file(&volume.remains()?, read, to, &mut buf, lost);
+    if to == named
+        && let Some(mut onto) = Onto::named(to, volume.size())?
+    {
+        if lost.is_some() {
+            return Err(Failed::Unfit(NO_FILE.into()));
+        }
+        return write(&mut onto, volume.size(), &volume.data_segments()?, &mut buf, read);
     }
-    let segments = volume.data_segments()?;
-    write_file(to, volume.size(), &segments, &mut buf, read)
+    in_place_of(
+        to,
+        |beside| Ok(make_file(beside)?),
+        |file, _| {
+            let bytes = match lost {
+                Some(lost) => {
+                    salvage_file(&volume.remains()?, read, (&file, place), &mut buf, lost)?
+                }
+                None => {
+                    let (onto, segments) = (&mut Onto::File(&file), volume.data_segments()?);
+                    write(onto, volume.size(), &segments, &mut buf, read)?
+                }
+            };
+            ask_for_close(&file)?;
+            Ok(bytes)
+        },
+    )
 }
 
-/// Makes a file of `size` bytes with data in these segments, as `read` gives them.
-fn write_file(
-    to: &Path,
+/// Writes `size` bytes with data in these segments, as `read` gives them; the bytes of data.
+fn write(
+    onto: &mut Onto<'_>,
     size: u64,
     segments: &[(u64, u64)],
     buf: &mut [u8],
     mut read: impl FnMut(u64, &mut [u8]) -> std::result::Result<usize, FsError>,
 ) -> std::result::Result<u64, Failed> {
-    let file = File::create_new(to)?;
     let mut bytes = 0;
     for (start, len) in segments {
         let (mut at, end) = (*start, start + len);
         while at < end {
             let part = (end - at).min(buf.len() as u64) as usize;
             let got = read(at, &mut buf[..part])?;
-            file.write_all_at(&buf[..got], at)?;
+            onto.write(&buf[..got], at)?;
             at += got as u64;
             bytes += got as u64;
             if got == 0 {
@@ -307,14 +398,6 @@ fn write_file(
             }
         }
     }
-    file.set_len(size)?;
+    onto.end(size)?;
     Ok(bytes)
-}
-
-/// Takes away what is not a directory, so that the new one is no link to the old.
-fn replace(to: &Path) -> std::io::Result<()> {
-    match std::fs::symlink_metadata(to) {
-        Ok(meta) if !meta.is_dir() => std::fs::remove_file(to),
-        _ => Ok(()),
-    }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use fs::{Attrs, DirEntry, Filesystem, FsError, NewObject, Replay, Volume, Who, mode};
 
 use super::Here;
+use super::copying::means_directory;
 use super::session::{For, Session, open, pool_error};
 use crate::files::{Cat, FileKind, FileReport, List, Listed, Mkdir, Move, Place, Time};
 use crate::{Doing, Error, Result, Why};
@@ -360,6 +361,14 @@ fn me() -> Who {
     Who { uid: uid.as_raw().into(), gid: gid.as_raw().into() }
 }
 
+/// What the host keeps from new files. It is read where the host tells it: to ask for it in the other way would change
+/// it for a moment, and for all threads.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let told = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    told.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o022)
+}
+
 /// Changes places one after another, each in its own session.
 pub(super) fn on_each(
     here: &Here,
@@ -383,18 +392,22 @@ pub(super) fn on_each(
 }
 
 pub(super) fn mkdir(here: &Here, request: &Mkdir) -> Result<Vec<Error>> {
-    let bits = request.mode.unwrap_or(0o755);
+    let plain = 0o777 & !umask();
     let make = |fs: &Filesystem, place: &Place| {
-        let new = NewObject::of(mode::DIR | bits, me());
+        let new = NewObject::of(mode::DIR | request.mode.unwrap_or(plain), me());
+        // What is asked of the last is not of those above it; and their owner must get into them.
+        let parent = NewObject::of(mode::DIR | plain | 0o300, me());
         if !request.parents {
             let (dir, name) = fs.resolve_parent(&place.path)?;
             return fs.create(dir, name, &new).map(|_| ());
         }
         let (mut at, mut kind) = (fs.root(), mode::DIR);
-        for part in fs::parts(&place.path) {
+        let mut parts = fs::parts(&place.path).peekable();
+        while let Some(part) = parts.next() {
+            let new = if parts.peek().is_some() { &parent } else { &new };
             (at, kind) = match fs.lookup(at, part)? {
                 Some(entry) => (entry.object, entry.kind),
-                None => (fs.create(at, part, &new)?, mode::DIR),
+                None => (fs.create(at, part, new)?, mode::DIR),
             };
         }
         if kind != mode::DIR {
@@ -428,6 +441,12 @@ pub(super) fn rename(here: &Here, request: &Move) -> Result<Vec<Error>> {
                 Some(number) => (number, name),
                 None => fs.resolve_parent(&request.to.path)?,
             };
+            if into.is_none()
+                && means_directory(&request.to.path)
+                && fs.lookup(dir, name)?.is_some_and(|entry| entry.kind != mode::DIR)
+            {
+                return Err(FsError::NotADirectory { path: String::new() });
+            }
             if request.no_clobber && fs.lookup(to, new_name)?.is_some() {
                 return Ok(());
             }
