@@ -10,17 +10,23 @@
 use crate::error::{DeviceError, Operation, Result};
 use crate::{Device, WriteDevice};
 use rt::sync::atomic::{AtomicU64, Ordering};
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{Advice, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
+use std::num::NonZeroU64;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// The most buffers that one call takes (IOV_MAX on Linux).
 const IOV_MAX: usize = 1024;
 
+/// The largest piece, as aligned, in which the kernel remembers what was read or written; it forgets whole ones only.
+const REMEMBERED_MAX: u64 = 2 << 20;
+
 struct File {
     fd: OwnedFd,
+    /// A disk once more, to be read without reading ahead: see [`File::read_uncached`].
+    uncached: Option<OwnedFd>,
     path: PathBuf,
     name: String,
     size: AtomicU64,
@@ -60,8 +66,9 @@ impl File {
         // The end of either is where its bytes end; nothing here reads or writes at the file's own position.
         let size = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(fail(Operation::Probe))?;
         let is_block_device = kind == FileType::BlockDevice;
-        let size = AtomicU64::new(size);
-        Ok(File { fd, path: path.to_owned(), name, size, sector_size, is_block_device })
+        let uncached = is_block_device.then(|| open_again(&fd)).flatten();
+        let (path, size) = (path.to_owned(), AtomicU64::new(size));
+        Ok(File { fd, uncached, path, name, size, sector_size, is_block_device })
     }
 
     fn size(&self) -> u64 {
@@ -109,6 +116,31 @@ impl File {
     }
 
     fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
+        self.read_vectored_from(&self.fd, offset, bufs)
+    }
+
+    /// What the disk has: the kernel forgets what it remembers of the range, and reads it anew. It would forget what it
+    /// has read ahead, too, and read that twice. What is not written yet it keeps. Of an image file it is as good as
+    /// the disk.
+    fn read_uncached(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
+        let size = bufs.iter().map(|b| b.len() as u64).sum();
+        self.check(Operation::Read, offset, size)?;
+        if self.is_block_device {
+            let start = offset / REMEMBERED_MAX * REMEMBERED_MAX;
+            let len = NonZeroU64::new((offset + size).next_multiple_of(REMEMBERED_MAX) - start);
+            // An error tells of nothing but the descriptor; reading will.
+            let _ =
+                len.map(|len| rustix::fs::fadvise(&self.fd, start, Some(len), Advice::DontNeed));
+        }
+        self.read_vectored_from(self.uncached.as_ref().unwrap_or(&self.fd), offset, bufs)
+    }
+
+    fn read_vectored_from(
+        &self,
+        fd: &OwnedFd,
+        offset: u64,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Result<()> {
         let size = bufs.iter().map(|b| b.len() as u64).sum();
         self.check(Operation::Read, offset, size)?;
         let mut at = offset;
@@ -116,7 +148,7 @@ impl File {
             let mut bufs = bufs;
             skip_empty_mut(&mut bufs);
             while !bufs.is_empty() {
-                match rustix::io::preadv(&self.fd, bufs, at) {
+                match rustix::io::preadv(fd, bufs, at) {
                     Ok(0) => return Err(self.io(Operation::Read, offset, size, Errno::IO)),
                     Ok(n) => {
                         at += n as u64;
@@ -186,6 +218,15 @@ impl File {
             }
         }
     }
+}
+
+/// The same disk by another descriptor, through which the kernel does not read ahead; `None` where there is no /proc.
+fn open_again(fd: &OwnedFd) -> Option<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let again = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    rustix::fs::fadvise(&again, 0, None, Advice::Random).ok()?;
+    Some(again)
 }
 
 /// An empty head would read 0 bytes, which looks like the end of the file.
@@ -279,6 +320,9 @@ macro_rules! device_by_file {
             }
             fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
                 self.0.read_vectored_at(offset, bufs)
+            }
+            fn read_uncached(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
+                self.0.read_uncached(offset, bufs)
             }
         }
     };

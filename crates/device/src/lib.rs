@@ -53,6 +53,11 @@ pub trait Device: Send + Sync {
         Ok(())
     }
 
+    /// As [`Device::read_vectored_at`], for who wants to know what the disk has: not what the system remembers of it.
+    fn read_uncached(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
+        self.read_vectored_at(offset, bufs)
+    }
+
     /// The queue in front of the device, if I/Os to it can be started together with others and be
     /// waited for once; `None` if whoever calls does the I/O.
     fn read_queue(&self) -> Option<&dyn ReadQueue> {
@@ -119,6 +124,9 @@ macro_rules! device_by_handle {
             }
             fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
                 (**self).read_vectored_at(offset, bufs)
+            }
+            fn read_uncached(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
+                (**self).read_uncached(offset, bufs)
             }
             fn read_queue(&self) -> Option<&dyn ReadQueue> {
                 (**self).read_queue()

@@ -59,6 +59,12 @@ impl<D: Device> Device for Part<D> {
         let place = self.place(Operation::Read, offset, size)?;
         self.device.read_vectored_at(place, bufs)
     }
+
+    fn read_uncached(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
+        let size = bufs.iter().map(|buf| buf.len() as u64).sum();
+        let place = self.place(Operation::Read, offset, size)?;
+        self.device.read_uncached(place, bufs)
+    }
 }
 
 impl<D: WriteDevice> WriteDevice for Part<D> {

@@ -14,8 +14,11 @@
 //! I/Os of one class that follow each other and wait together are done as one.
 //!
 //! A write that was given up may still land. So that it never lands on top of a newer one, writes
-//! and flushes to a disk with a lost write fail at once, until the lost write has ended. What was
-//! given up while it still waited in the queue is never done.
+//! and flushes to a disk with a lost write fail at once, until the lost write has ended. So does
+//! everything while each thread has been at the disk for longer than its deadline. What was given up
+//! while it still waited in the queue is never done, and its buffers are given back at once.
+//!
+//! A scan reads what is on the disk, not what the system remembers of it.
 
 mod batch;
 mod device;
@@ -29,8 +32,9 @@ use crate::meter::{Done, Meter};
 use crate::{Device, WriteDevice, WriteFile};
 use batch::Ticket;
 use rt::sync::atomic::{AtomicU64, Ordering};
-use rt::sync::{Arc, Condvar, Mutex};
-use rt::{BufPool, PooledBuf, thread, time};
+use rt::sync::{Arc, Condvar, Mutex, Weak};
+use rt::time::{self, Instant};
+use rt::{BufPool, PooledBuf, thread};
 use schedule::Schedule;
 use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
@@ -131,6 +135,10 @@ impl<D: Device> Io<D> {
         }
     }
 
+    fn is_wanted(&self) -> bool {
+        self.ticket.is_wanted()
+    }
+
     fn operation(&self) -> Operation {
         match &self.action {
             Action::Read(_) => Operation::Read,
@@ -140,7 +148,7 @@ impl<D: Device> Io<D> {
     }
 
     /// Does I/Os that follow each other as one.
-    fn act(device: &D, ios: &mut [Io<D>]) -> Result<()> {
+    fn act(device: &D, class: Class, ios: &mut [Io<D>]) -> Result<()> {
         let Some(first) = ios.first_mut() else { return Ok(()) };
         let at = first.offset;
         match &mut first.action {
@@ -162,7 +170,11 @@ impl<D: Device> Io<D> {
                     Action::Read(Some(buf)) => Some(IoSliceMut::new(buf)),
                     _ => None,
                 });
-                device.read_vectored_at(at, &mut bufs.collect::<Vec<_>>())
+                let mut bufs: Vec<_> = bufs.collect();
+                match class {
+                    Class::Scan => device.read_uncached(at, &mut bufs),
+                    _ => device.read_vectored_at(at, &mut bufs),
+                }
             }
         }
     }
@@ -170,6 +182,8 @@ impl<D: Device> Io<D> {
 
 struct State<D: ?Sized> {
     schedule: Schedule<Io<D>>,
+    /// By thread: when it was asked for what it is doing at the disk.
+    at_disk: Vec<Option<Instant>>,
     alive: usize,
     stop: bool,
 }
@@ -182,20 +196,42 @@ struct Shared<D: ?Sized> {
     /// There is room, or one thread less.
     room: Condvar,
     losses: Arc<Losses>,
+    /// Held by who flushes until a failure is counted: the disk tells of it once, so the next one's flush ends well.
+    flushing: Mutex<()>,
     meter: Meter,
     pool: BufPool,
     device: D,
 }
 
+/// A queue that holds I/Os which nobody waits for any more.
+trait Forgets: Send + Sync {
+    /// Lets go of them.
+    fn forget(&self);
+}
+
 /// What became of I/Os that were given up.
-#[derive(Debug, Default)]
 struct Losses {
+    queue: Weak<dyn Forgets>,
     /// Given up while at the disk, not yet ended.
     running: AtomicU64,
     /// Of those, writes.
     writes: AtomicU64,
     /// All that were ever given up.
     given_up: AtomicU64,
+}
+
+impl Losses {
+    fn of(queue: Weak<dyn Forgets>) -> Arc<Losses> {
+        let (running, writes, given_up) = Default::default();
+        Arc::new(Losses { queue, running, writes, given_up })
+    }
+
+    /// I/Os were given up while they waited in the queue.
+    fn forget(&self) {
+        if let Some(queue) = self.queue.upgrade() {
+            queue.forget();
+        }
+    }
 }
 
 /// What a queue is doing.
@@ -230,19 +266,21 @@ impl<D: Device + 'static> LeafQueue<D> {
     pub fn new(device: D, options: Options, pool: BufPool) -> LeafQueue<D> {
         let name = device.name().to_owned();
         let schedule = Schedule::new(options.threads);
-        let shared = Arc::new(Shared {
+        let (at_disk, alive) = (vec![None; options.threads], options.threads);
+        let shared = Arc::new_cyclic(|shared: &Weak<Shared<D>>| Shared {
             options,
-            state: Mutex::new(State { schedule, alive: options.threads, stop: false }),
+            state: Mutex::new(State { schedule, at_disk, alive, stop: false }),
             work: Condvar::new(),
             room: Condvar::new(),
-            losses: Arc::default(),
+            losses: Losses::of(shared.clone()),
+            flushing: Mutex::default(),
             meter: Meter::new(),
             pool,
             device,
         });
         let start = |n| {
             let shared = shared.clone();
-            thread::spawn(format!("{name}-{n}"), move || shared.serve())
+            thread::spawn(format!("{name}-{n}"), move || shared.serve(n))
         };
         let threads = (0..options.threads).map(start).collect();
         LeafQueue { shared, threads }
@@ -313,26 +351,31 @@ impl<D: Device + 'static> LeafQueue<D> {
             }
             return;
         }
-        if operation != Operation::Read && shared.losses.writes.load(Ordering::Acquire) > 0 {
+        let mut state = shared.state.lock();
+        let lost_write = shared.losses.writes.load(Ordering::Acquire) > 0;
+        if lost_write && operation != Operation::Read || shared.is_lost(&state) {
+            drop(state);
             ios.iter().for_each(|io| io.ticket.refuse());
             return;
         }
         let give_up = time::now() + shared.options.deadline;
+        let is_full = |state: &State<D>| state.schedule.waiting() >= shared.options.waiting_max;
+        let mut forgotten: Option<Vec<Io<D>>> = None;
         // How many the disk will see, about: what follows the one before goes with it.
         let (mut wake, mut start, mut end) = (0, 0, None);
-        let mut state = shared.state.lock();
         for io in ios {
-            if state.schedule.waiting() >= shared.options.waiting_max {
+            if is_full(&state) {
+                forgotten.get_or_insert_with(|| state.schedule.take_out(Io::is_wanted));
                 shared.work.notify_all();
             }
-            while state.schedule.waiting() >= shared.options.waiting_max {
+            while is_full(&state) {
                 let left = give_up.saturating_since(time::now());
                 if left.is_zero() {
                     break;
                 }
                 state = shared.room.wait_timeout(state, left).0;
             }
-            if state.schedule.waiting() >= shared.options.waiting_max {
+            if is_full(&state) {
                 io.ticket.refuse();
                 continue;
             }
@@ -378,11 +421,21 @@ impl<D: Device> Shared<D> {
         ios
     }
 
+    /// Is every thread at the disk with something that has passed its deadline?
+    fn is_lost(&self, state: &State<D>) -> bool {
+        let is_late = |asked: Instant| asked.elapsed() >= self.options.deadline;
+        state.at_disk.iter().all(|asked| asked.is_some_and(is_late))
+    }
+
     /// Does I/Os that follow each other as one, and counts them before anybody hears of their end; `at_once`: they
     /// have not waited.
     fn act(&self, class: Class, ios: &mut [Io<D>], at_once: bool) -> Result<()> {
+        let is_flush = ios.first().is_some_and(|io| io.operation() == Operation::Flush);
+        // Who waits here for a flush that hangs is given up as any other.
+        let flushing = is_flush.then(|| self.flushing.lock());
         let start = time::now();
-        let result = Io::act(&self.device, ios);
+        let result = Io::act(&self.device, class, ios);
+        drop(flushing);
         let (Ok(()), Some(first)) = (&result, ios.first()) else { return result };
         let oldest = ios.iter().map(|io| io.ticket.submitted()).min();
         let queued = oldest.filter(|_| !at_once).map(|oldest| start.saturating_since(oldest));
@@ -412,12 +465,13 @@ impl<D: Device> Shared<D> {
         Ok(())
     }
 
-    /// The life of one thread.
-    fn serve(&self) {
+    /// The life of thread `number`.
+    fn serve(&self, number: usize) {
         let mut state = self.state.lock();
         loop {
             if let Some((class, first)) = state.schedule.pop() {
                 let ios = Self::following(&mut state.schedule, class, first);
+                state.at_disk[number] = ios.iter().map(|io| io.ticket.submitted()).min();
                 drop(state);
                 self.room.notify_all();
                 // Those that nobody waits for any more are not done at all.
@@ -444,6 +498,7 @@ impl<D: Device> Shared<D> {
                 }
                 state = self.state.lock();
                 state.schedule.done(class);
+                state.at_disk[number] = None;
             } else if state.stop {
                 state.alive -= 1;
                 drop(state);
@@ -453,6 +508,15 @@ impl<D: Device> Shared<D> {
                 state = self.work.wait(state);
             }
         }
+    }
+}
+
+impl<D: Device> Forgets for Shared<D> {
+    fn forget(&self) {
+        let forgotten = self.state.lock().schedule.take_out(Io::is_wanted);
+        // What they hold goes when the lock is free.
+        drop(forgotten);
+        self.room.notify_all();
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Place: the reads of `verify`.
 //! The one idea: the block's bytes are found as a reader finds them; then every leaf's piece,
-//! parity included, is compared with what it must be.
+//! parity included, is compared with what it must be. Leaves that are asked one by one are asked for what they have,
+//! whatever the system remembers of them: a sector that has gone bad since is found.
 
 use crate::error::{Result, VdevError};
 use crate::raidz::Columns;
@@ -11,8 +12,10 @@ use crate::rebuild::{generate, is_padded};
 use crate::sizes::Layout;
 use crate::together::Want;
 use crate::tree::{Top, Tree};
+use device::Device;
 use format::label::DATA_AT;
 use rt::sync::atomic::Ordering;
+use std::io::IoSliceMut;
 
 /// What an examination found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +39,11 @@ impl Examined {
     pub fn is_whole(&self) -> bool {
         *self == Examined::default()
     }
+}
+
+/// Reads what a leaf has at `offset` of its allocatable space.
+fn ask(leaf: &dyn Device, offset: u64, to: &mut [u8]) -> device::Result<()> {
+    leaf.read_uncached(DATA_AT + offset, &mut [IoSliceMut::new(to)])
 }
 
 impl Tree {
@@ -101,7 +109,7 @@ impl Tree {
             };
             // The first good copy stays in `buf`.
             let to = if good { scratch.parity(buf.len()) } else { &mut *buf };
-            let result = device.read_at(DATA_AT + offset, to);
+            let result = ask(device, offset, to);
             let kind = match result {
                 // Without a checksum that decides, copies must at least be equal.
                 Ok(()) if check(to) && (!good || *buf == *scratch.parity(buf.len())) => {
@@ -191,11 +199,13 @@ impl Tree {
             };
             if top.queued {
                 wants.push(Want { leaf, offset: column.offset, parts: vec![(0, part)] });
-            } else if device.read_at(DATA_AT + column.offset, part).is_err() {
+            } else if ask(device, column.offset, part).is_err() {
                 return false;
             }
         }
-        self.read_together(&mut wants).into_iter().all(|result| matches!(result, Some(Ok(()))))
+        // Who examines waits for it, so it is no scan's read: what the system remembers of disks may answer it.
+        let results = self.read_together(&mut wants);
+        results.into_iter().all(|result| matches!(result, Some(Ok(()))))
     }
 
     /// Reads every piece again and compares it with the truth, if that is known: `buf` and
@@ -218,7 +228,7 @@ impl Tree {
                     examined.missing += 1;
                     continue;
                 };
-                let result = device.read_at(DATA_AT + column.offset, &mut bytes);
+                let result = ask(device, column.offset, &mut bytes);
                 let kind = match (result, parity) {
                     (Err(error), _) => FaultKind::Read(error),
                     (Ok(()), None) => {

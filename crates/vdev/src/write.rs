@@ -54,9 +54,19 @@ pub struct WriteReport {
     pub degraded: bool,
 }
 
-/// A leaf that can be written.
+/// A device that can be written.
+#[derive(Clone)]
 struct Writer {
     device: Arc<dyn WriteDevice>,
+    /// Held by who flushes, if no queue does it, until a failure is counted: the device tells of it once.
+    flushing: Arc<Mutex<()>>,
+}
+
+impl Writer {
+    fn all(devices: BTreeMap<u64, Arc<dyn WriteDevice>>) -> impl Iterator<Item = (u64, Writer)> {
+        let writer = |device| Writer { device, flushing: Arc::default() };
+        devices.into_iter().map(move |(guid, device)| (guid, writer(device)))
+    }
 }
 
 /// The vdevs of a pool, open for writing.
@@ -84,20 +94,14 @@ pub(crate) struct Writers {
     /// By place in the tree's leaves; `None` of leaves that are missing or must not be written.
     writers: Vec<Option<Writer>>,
     /// The devices of all leaves that have one, by guid, those too that must not be written now.
-    devices: BTreeMap<u64, Arc<dyn WriteDevice>>,
+    devices: BTreeMap<u64, Writer>,
     noted: Arc<Noted>,
 }
 
 impl Writers {
-    fn new(
-        tree: Arc<Tree>,
-        devices: BTreeMap<u64, Arc<dyn WriteDevice>>,
-        noted: Arc<Noted>,
-    ) -> Arc<Writers> {
-        let writer = |leaf: &Leaf| {
-            let device = devices.get(&leaf.guid()).filter(|_| leaf.state.is_online())?;
-            Some(Writer { device: device.clone() })
-        };
+    fn new(tree: Arc<Tree>, devices: BTreeMap<u64, Writer>, noted: Arc<Noted>) -> Arc<Writers> {
+        let writer =
+            |leaf: &Leaf| devices.get(&leaf.guid()).filter(|_| leaf.state.is_online()).cloned();
         let writers = tree.leaves().iter().map(writer).collect();
         Arc::new(Writers { tree, writers, devices, noted })
     }
@@ -109,7 +113,7 @@ impl WriteTree {
     pub fn open(root: &VdevConfig, devices: BTreeMap<u64, Arc<dyn WriteDevice>>) -> Result<Self> {
         let tree = Arc::new(Tree::open(root, found(&devices))?);
         let noted = Arc::<Noted>::default();
-        let writers = Writers::new(tree.clone(), devices, noted.clone());
+        let writers = Writers::new(tree.clone(), Writer::all(devices).collect(), noted.clone());
         Ok(WriteTree { present: Present::new(tree), writers: RwLock::new(writers), noted })
     }
 
@@ -137,7 +141,7 @@ impl WriteTree {
         let before = self.writers();
         let mut devices = before.devices.clone();
         let new = found(&more);
-        devices.extend(more);
+        devices.extend(Writer::all(more));
         for leaf in root.leaves().filter(|leaf| leaf.orig_guid != 0) {
             if let Some(device) = devices.get(&leaf.orig_guid).cloned() {
                 devices.entry(leaf.guid).or_insert(device);
@@ -170,7 +174,7 @@ impl WriteTree {
 
     /// The device of a leaf by its guid, also of one that is not written now.
     pub fn device(&self, guid: u64) -> Option<Arc<dyn WriteDevice>> {
-        self.writers().devices.get(&guid).cloned()
+        self.writers().devices.get(&guid).map(|writer| writer.device.clone())
     }
 
     /// Writes one block at `offset` of the vdev. See [`WriteTree::write_run`].
@@ -464,7 +468,10 @@ impl Writers {
             if let Some(queue) = writer.device.write_queue() {
                 queue.start_flush(&batch, failures);
                 started.push(leaf);
-            } else if let Err(error) = writer.device.flush() {
+                continue;
+            }
+            let _flushing = writer.flushing.lock();
+            if let Err(error) = writer.device.flush() {
                 failures.fetch_add(1, Ordering::AcqRel);
                 failed.push((leaf, error));
             }

@@ -68,11 +68,11 @@ fn openzfs_reads_our_fresh_labels() {
     assert!(text.contains("labels = 0 1 2 3") && text.contains("name: 'fresh'"), "{text}");
 }
 
-/// A disk that somebody else flushes just before its labels are flushed.
+/// A disk that somebody else flushes when so many more writes have been taken: just before labels are flushed.
 struct Meddled {
     disk: device::sim::SimDisk,
     tree: std::sync::OnceLock<rt::sync::Weak<WriteTree>>,
-    armed: std::sync::atomic::AtomicBool,
+    armed: std::sync::atomic::AtomicI32,
 }
 
 impl Device for Meddled {
@@ -92,14 +92,15 @@ impl Device for Meddled {
 
 impl WriteDevice for Meddled {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> device::Result<()> {
-        self.disk.write_at(offset, bytes)
-    }
-    fn flush(&self) -> device::Result<()> {
-        if self.armed.swap(false, std::sync::atomic::Ordering::Relaxed) {
+        self.disk.write_at(offset, bytes)?;
+        if self.armed.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1 {
             self.disk.inject(Fault::new(Failure::Forget, On::Flushes).times(1));
             let tree = self.tree.get().and_then(rt::sync::Weak::upgrade).unwrap();
             assert!(tree.flush_blocks(&[(0, 0, 4096)], &tree.flush_failures()).is_err());
         }
+        Ok(())
+    }
+    fn flush(&self) -> device::Result<()> {
         self.disk.flush()
     }
 }
@@ -112,13 +113,13 @@ fn an_uberblock_that_somebody_else_was_told_is_gone_is_not_stable() {
     let root = root(&top(VdevKind::Mirror, 1, 0, 9));
     let config = pool_config("tank", 4, root.clone());
     label_all(&set, &config);
-    let (tree, armed) = (std::sync::OnceLock::new(), std::sync::atomic::AtomicBool::new(false));
+    let (tree, armed) = (std::sync::OnceLock::new(), std::sync::atomic::AtomicI32::new(0));
     let disk = Arc::new(Meddled { disk: set.disk(0), tree, armed });
     let device: Arc<dyn WriteDevice> = disk.clone();
     let tree = Arc::new(WriteTree::open(&root, [(1, device)].into()).unwrap());
     disk.tree.set(Arc::downgrade(&tree)).unwrap();
     tree.commit(&uberblock(4, &root), Some(&config)).unwrap();
-    disk.armed.store(true, std::sync::atomic::Ordering::Relaxed);
+    disk.armed.store(4, std::sync::atomic::Ordering::Relaxed);
     assert!(tree.commit(&uberblock(5, &root), None).is_err());
     tree.commit(&uberblock(6, &root), None).unwrap();
 }

@@ -6,14 +6,16 @@ mod common;
 
 use common::*;
 use device::queue::{LeafQueue, Options};
-use device::sim::{Fault, Kind as Failure, On, SimSet};
+use device::sim::{Fault, Kind as Failure, On, SimDisk, SimSet};
 use device::spinning::{Parameters, Spinning};
 use device::{Device, WriteDevice};
 use format::Uberblock;
 use format::config::{VdevConfig, VdevKind};
 use format::label::DATA_AT;
 use rt::sync::Arc;
+use rt::sync::atomic::{AtomicU64, Ordering};
 use rt::{BufPool, Rng, time};
+use std::io::IoSliceMut;
 use std::time::Duration;
 use vdev::{FaultKind, Found, ReadScratch, Tree, VdevError, WriteReport, WriteScratch, WriteTree};
 
@@ -228,4 +230,57 @@ fn a_block_takes_the_time_of_its_slowest_disk() {
     };
     let (one_by_one, together) = (elapsed(false), elapsed(true));
     assert!(together * 2 < one_by_one, "{together:?} together, {one_by_one:?} one by one");
+}
+
+/// A disk that counts the reads which the system may answer by itself.
+struct Asked {
+    disk: SimDisk,
+    plain: Arc<AtomicU64>,
+}
+
+impl Device for Asked {
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+    fn sector_size(&self) -> u32 {
+        self.disk.sector_size()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
+        self.plain.fetch_add(1, Ordering::Relaxed);
+        self.disk.read_at(offset, buf)
+    }
+    fn read_uncached(&self, at: u64, bufs: &mut [IoSliceMut<'_>]) -> device::Result<()> {
+        self.disk.read_vectored_at(at, bufs)
+    }
+}
+
+#[test]
+fn an_examination_asks_the_disks_themselves() {
+    for spec in shapes() {
+        let (n, plain) = (spec.children.len(), Arc::<AtomicU64>::default());
+        let (set, blocks) = (disks(n), records(&spec));
+        open_write(&spec, &set)
+            .write_run(0, &borrowed(&blocks), &mut WriteScratch::default())
+            .unwrap();
+        // Columns that queues read together are a reader's.
+        let together = spec.kind == VdevKind::Raidz;
+        for threads in if together { 0..1 } else { 0..2 } {
+            let found = |i: usize| {
+                let device = Asked { disk: set.disk(i), plain: plain.clone() };
+                let queue = LeafQueue::new(device, Options::threads(threads), BufPool::new(0));
+                (i as u64 + 1, Found { device: Arc::new(queue), labelled: true })
+            };
+            let tree = Tree::open(&root(&spec), (0..n).map(found).collect()).unwrap();
+            // Of the others the last sector is padded, and they are read as a reader reads, too.
+            let (offset, data) = blocks.last().unwrap();
+            let (mut buf, mut scratch) = (vec![0; data.len()], ReadScratch::default());
+            let check = &mut |bytes: &[u8]| bytes == data;
+            let examined = tree.examine(0, *offset, 0, &mut buf, &mut scratch, check).unwrap();
+            assert!(examined.is_whole());
+            assert_eq!(plain.load(Ordering::Relaxed), 0, "with {threads} threads");
+        }
+    }
 }

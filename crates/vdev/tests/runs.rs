@@ -4,12 +4,14 @@
 mod common;
 
 use common::*;
-use device::sim::{Fault, Kind as Failure, On, SimSet};
-use device::{Device, WriteDevice};
+use device::sim::{Fault, Kind as Failure, On, SimDisk, SimSet};
+use device::{Device, DeviceError, Operation, WriteDevice};
 use format::config::{VdevConfig, VdevKind};
 use format::label::DATA_AT;
 use rt::Rng;
 use rt::sync::Arc;
+use rt::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use vdev::{FaultKind, LeafFailure, VdevError, WriteReport, WriteScratch, WriteTree};
 
 /// Random blocks, of which most follow each other directly.
@@ -277,6 +279,61 @@ fn what_one_flush_was_told_all_others_know() {
     tree.flush().unwrap();
     assert!(tree.flush_blocks(&[of_log], &before).is_err(), "nobody has it any more");
     tree.flush_blocks(&[of_log], &tree.flush_failures()).unwrap();
+}
+
+/// A disk whose flush tells one error once, and whose first caller is long on his way back with it.
+struct TellsOnce {
+    disk: SimDisk,
+    told: AtomicBool,
+}
+
+impl Device for TellsOnce {
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+    fn sector_size(&self) -> u32 {
+        self.disk.sector_size()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
+        self.disk.read_at(offset, buf)
+    }
+}
+
+impl WriteDevice for TellsOnce {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> device::Result<()> {
+        self.disk.write_at(offset, bytes)
+    }
+    fn flush(&self) -> device::Result<()> {
+        if self.told.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        rt::time::sleep(Duration::from_millis(50));
+        let (device, operation) = (self.name().to_owned(), Operation::Flush);
+        let errno = rustix::io::Errno::IO;
+        Err(DeviceError::Io { device, operation, offset: 0, size: 0, errno })
+    }
+}
+
+#[test]
+fn a_txg_knows_of_a_flush_that_was_told_at_the_same_time() {
+    let disk = Arc::new(TellsOnce { disk: disks(1).disk(0), told: AtomicBool::new(false) });
+    let device: Arc<dyn WriteDevice> = disk.clone();
+    let spec = top(VdevKind::Mirror, 1, 0, 9);
+    let tree = WriteTree::open(&root(&spec), [(1, device)].into()).unwrap();
+    tree.begin(7);
+    let before = tree.flush_failures();
+    tree.write(0, 0, &[1; 4096], &mut WriteScratch::default()).unwrap();
+    std::thread::scope(|scope| {
+        let log = scope.spawn(|| tree.flush_blocks(&[(0, 0, 4096)], &before));
+        while !disk.told.load(Ordering::Acquire) {
+            rt::time::sleep(Duration::from_millis(1));
+        }
+        assert!(tree.flush().is_err(), "the disk has said that its blocks may be gone");
+        assert!(log.join().unwrap().is_err());
+    });
 }
 
 /// A block that one disk did not take while a txg was written, and the other lost in the next one, nobody has.

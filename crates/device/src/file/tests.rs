@@ -1,5 +1,7 @@
 use super::*;
 use std::fs;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
 
 fn image(size: u64) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -89,4 +91,53 @@ fn what_is_no_disk_is_refused() {
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::from(0o600), 0)
         .expect("pipe");
     assert!(matches!(ReadFile::open(&pipe), Err(DeviceError::Kind { .. })));
+}
+
+/// A disk that is an image, until it is dropped.
+struct Loop(String);
+
+impl Loop {
+    /// `None` where there are none to be had.
+    fn on(image: &Path) -> Option<Loop> {
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(image).output().ok()?;
+        let name = String::from_utf8(made.stdout).ok().filter(|_| made.status.success())?;
+        Some(Loop(name.trim().to_owned()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+/// What has changed on a disk behind the kernel's back is found by who asks the disk.
+#[test]
+fn what_a_disk_has_is_not_what_was_read_before() {
+    let (_dir, path) = image(8 << 20);
+    let Some(disk) = Loop::on(&path) else { return };
+    let (name, mut all) = (disk.0.clone(), vec![0; 8 << 20]);
+    let writer = WriteFile::open(&name).expect("opens");
+    writer.write_at(0, &vec![1; 8 << 20]).expect("writes");
+    writer.flush().expect("flushes");
+    let reader = ReadFile::open(&name).expect("opens");
+    let below = fs::File::options().write(true).open(&path).expect("is there");
+    let devices: [&dyn Device; 2] = [&writer, &reader];
+    for (byte, device) in (2..).zip(devices) {
+        // Pages, a part of one, and the end of one with the beginning of the next.
+        for (offset, size) in [(1 << 20, 128 << 10), (512, 512), (4096 * 5 - 512, 1024)] {
+            device.read_at(0, &mut all).expect("reads");
+            let other = vec![byte; size];
+            below.write_all_at(&other, offset as u64).expect("writes");
+            let mut bytes = vec![0; size];
+            let (one, two) = bytes.split_at_mut(200);
+            let mut bufs = [IoSliceMut::new(one), IoSliceMut::new(two)];
+            device.read_uncached(offset as u64, &mut bufs).expect("reads");
+            assert!(bytes == other, "{size} bytes at {offset}");
+        }
+        assert!(device.read_uncached(8 << 20, &mut [IoSliceMut::new(&mut [0])]).is_err());
+    }
+    // The disk is free before its device goes.
+    drop((writer, reader));
+    drop(disk);
 }

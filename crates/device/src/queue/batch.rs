@@ -113,17 +113,25 @@ impl Batch {
     /// order of submission.
     pub fn wait(self) -> Vec<Outcome> {
         let mut slots = self.0.slots.lock();
+        let mut forgetful: Vec<Arc<Losses>> = Vec::new();
         while let Some(next) = slots.iter().filter_map(Slot::waits_until).min() {
             let now = time::now();
             for slot in slots.iter_mut() {
-                slot.give_up_after(now);
+                let is_in_queue = slot.give_up_after(now);
+                if is_in_queue && !forgetful.iter().any(|other| Arc::ptr_eq(other, &slot.losses)) {
+                    forgetful.push(slot.losses.clone());
+                }
             }
             if next > now {
                 let left = next.saturating_since(now);
                 slots = self.0.ended.wait_timeout(slots, left).0;
             }
         }
-        slots.iter_mut().map(Slot::outcome).collect()
+        let outcomes = slots.iter_mut().map(Slot::outcome).collect();
+        // A queue looks at slots while it is locked itself.
+        drop(slots);
+        forgetful.iter().for_each(|losses| losses.forget());
+        outcomes
     }
 
     /// Waits for a batch of one.
@@ -152,10 +160,12 @@ impl Slot {
         pending.then(|| self.deadline.unwrap_or(self.submitted))
     }
 
-    fn give_up_after(&mut self, now: Instant) {
+    /// Gives it up if its deadline has passed; did it still wait in the queue?
+    fn give_up_after(&mut self, now: Instant) -> bool {
         if self.waits_until().is_none_or(|deadline| deadline > now) {
-            return;
+            return false;
         }
+        let is_in_queue = matches!(self.step, Step::Waiting);
         if matches!(self.step, Step::AtDisk) {
             self.losses.running.fetch_add(1, Ordering::AcqRel);
             if self.operation == Operation::Write {
@@ -164,6 +174,7 @@ impl Slot {
         }
         self.losses.given_up.fetch_add(1, Ordering::Relaxed);
         self.step = Step::GivenUp;
+        is_in_queue
     }
 
     fn hung(&self) -> Outcome {
@@ -192,6 +203,11 @@ impl Ticket {
     /// When it was submitted.
     pub(super) fn submitted(&self) -> Instant {
         self.submitted
+    }
+
+    /// Does it still wait, and somebody for it?
+    pub(super) fn is_wanted(&self) -> bool {
+        matches!(self.shared.slots.lock()[self.place].step, Step::Waiting)
     }
 
     /// The disk is about to be asked; false when nobody waits any more.

@@ -42,18 +42,16 @@ impl<D: Device + 'static> Device for LeafQueue<D> {
             let read = |device: &D| device.read_vectored_at(offset, bufs);
             return self.shared.metered(Class::SyncRead, Operation::Read, bytes, read);
         }
-        // The caller's buffers are only borrowed, and a lost I/O keeps what it reads into.
-        let batch = Batch::new();
-        let size = bufs.iter().map(|b| b.len()).sum();
-        self.start_read(&batch, Class::SyncRead, offset, size);
-        let all = batch.wait_one()?.expect("a read gives its buffer back");
-        let mut rest = &all[..];
-        for buf in bufs {
-            let (now, later) = rest.split_at(buf.len());
-            buf.copy_from_slice(now);
-            rest = later;
+        self.read_waiting(Class::SyncRead, offset, bufs)
+    }
+
+    fn read_uncached(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
+        if self.threads.is_empty() {
+            let bytes = bufs.iter().map(|b| b.len() as u64).sum();
+            let read = |device: &D| device.read_uncached(offset, bufs);
+            return self.shared.metered(Class::Scan, Operation::Read, bytes, read);
         }
-        Ok(())
+        self.read_waiting(Class::Scan, offset, bufs)
     }
 
     fn read_queue(&self) -> Option<&dyn ReadQueue> {
@@ -68,6 +66,23 @@ impl<D: Device + 'static> Device for LeafQueue<D> {
             (class.waiting, class.active) = (waiting as u64, active as u64);
         }
         Some(meters)
+    }
+}
+
+impl<D: Device + 'static> LeafQueue<D> {
+    /// Reads into buffers that are the caller's: only borrowed, and a lost I/O keeps what it reads into.
+    fn read_waiting(&self, class: Class, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
+        let batch = Batch::new();
+        let size = bufs.iter().map(|b| b.len()).sum();
+        self.start_read(&batch, class, offset, size);
+        let all = batch.wait_one()?.expect("a read gives its buffer back");
+        let mut rest = &all[..];
+        for buf in bufs {
+            let (now, later) = rest.split_at(buf.len());
+            buf.copy_from_slice(now);
+            rest = later;
+        }
+        Ok(())
     }
 }
 

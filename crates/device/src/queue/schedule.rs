@@ -116,6 +116,15 @@ impl<T> Schedule<T> {
         waiting.remove(&key)
     }
 
+    /// Takes out all that wait and are not wanted any more.
+    pub(super) fn take_out(&mut self, is_wanted: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut out = Vec::new();
+        for waiting in &mut self.classes {
+            out.extend(waiting.extract_if(.., |_, io| !is_wanted(io)).map(|(_, io)| io));
+        }
+        out
+    }
+
     pub(super) fn done(&mut self, class: Class) {
         self.active[class as usize] -= 1;
     }

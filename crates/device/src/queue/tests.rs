@@ -1,5 +1,6 @@
 use super::*;
 use crate::sim::{Fault, Kind, On, SimDisk, SimSet};
+use rt::sync::atomic::AtomicBool;
 use rustix::io::Errno;
 
 const MIB: u64 = 1 << 20;
@@ -123,9 +124,9 @@ fn a_hung_disk_is_given_up_and_nobody_else_waits() {
         assert!(lost.buf.is_none(), "the buffer is the lost I/O's");
     }
     assert!(outcomes[2].result.is_ok(), "the other disk");
-    assert_eq!(queues[0].state(), QueueState { waiting: 1, active: 1, lost: 1, given_up: 2 });
+    assert_eq!(queues[0].state(), QueueState { waiting: 0, active: 1, lost: 1, given_up: 2 });
     drop(outcomes);
-    assert_eq!(pool.state().idle_bytes, 4096, "only the answered read's buffer came back");
+    assert_eq!(pool.state().idle_bytes, 2 * 4096, "all but the buffer that the disk may write to");
 
     set.disk(0).lift(fault);
     while queues[0].state().active + queues[0].state().waiting > 0 {
@@ -380,4 +381,182 @@ fn what_waits_and_what_is_put_together_is_counted_so() {
     assert_eq!(meters.disk_reads[27..].iter().sum::<u64>(), 1);
     assert_eq!(ahead.queued[26..].iter().sum::<u64>(), 2);
     assert_eq!(meters.total_reads[26..].iter().sum::<u64>(), 3);
+}
+
+/// A disk whose flush tells one error once, and whose first caller is long on his way back with it.
+struct TellsOnce {
+    disk: SimDisk,
+    told: AtomicBool,
+}
+
+impl Device for TellsOnce {
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+    fn sector_size(&self) -> u32 {
+        512
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.disk.read_at(offset, buf)
+    }
+}
+
+impl WriteDevice for TellsOnce {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.disk.write_at(offset, bytes)
+    }
+    fn flush(&self) -> Result<()> {
+        if self.told.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        time::sleep(Duration::from_millis(50));
+        let (device, operation, errno) = (self.name().to_owned(), Operation::Flush, Errno::IO);
+        Err(DeviceError::Io { device, operation, offset: 0, size: 0, errno })
+    }
+}
+
+#[test]
+fn a_flush_that_failed_is_counted_before_a_later_one_ends() {
+    let device = TellsOnce { disk: SimDisk::new(MIB), told: AtomicBool::new(false) };
+    let queue = LeafQueue::new(device, Options::threads(2), pool());
+    let failures = Arc::<AtomicU64>::default();
+    let (first, second) = (Batch::new(), Batch::new());
+    queue.flush(&first, &failures);
+    while !queue.device().told.load(Ordering::Acquire) {
+        time::sleep(Duration::from_millis(1));
+    }
+    queue.flush(&second, &failures);
+    assert!(second.wait()[0].result.is_ok(), "the error was told once");
+    assert_eq!(failures.load(Ordering::Acquire), 1, "and is known to whoever flushed after it");
+    assert!(first.wait()[0].result.is_err());
+}
+
+/// Where every thread is lost in the disk, who asks for more is told at once, and need not wait for what a thread would
+/// have to do.
+#[test]
+fn a_disk_that_holds_all_threads_is_not_waited_for() {
+    let disk = SimDisk::new(MIB);
+    let queue = LeafQueue::new(disk.clone(), quick(1), pool());
+    let fault = disk.inject(Fault::new(Kind::Hang, On::Reads));
+    assert!(queue.read_at(0, &mut [0; 512]).is_err());
+    let start = time::now();
+    for n in 0..20 {
+        assert!(queue.write_at(n * 512, &[1; 512]).is_err());
+    }
+    assert!(WriteDevice::flush(&queue).is_err() && queue.read_at(0, &mut [0; 512]).is_err());
+    assert!(start.elapsed() < queue.shared.options.deadline, "{:?}", start.elapsed());
+    disk.lift(fault);
+    while queue.state().active > 0 {
+        time::sleep(Duration::from_millis(1));
+    }
+    queue.write_at(0, &[1; 512]).expect("it serves again");
+}
+
+/// However many I/Os are lost in it: they may have gone to the disk as one.
+#[test]
+fn a_thread_that_is_lost_leaves_the_others_at_work() {
+    let queue = LeafQueue::new(SimDisk::new(MIB), quick(2), pool());
+    let fault = queue.device().inject(Fault::new(Kind::Hang, On::Reads).times(1));
+    let batch = Batch::new();
+    queue.start_reads(&batch, Class::SyncRead, &[(0, 512), (512, 512), (1024, 512)]);
+    assert!(batch.wait().iter().all(|outcome| outcome.result.is_err()));
+    assert_eq!((queue.state().active, queue.state().lost), (1, 3));
+    queue.read_at(4096, &mut [0; 512]).expect("the other thread reads");
+    queue.write_at(4096, &[1; 512]).expect("and writes");
+    queue.device().lift(fault);
+}
+
+#[test]
+fn what_is_given_up_in_the_queue_gives_its_bytes_back() {
+    let (queue, bytes) =
+        (LeafQueue::new(SimDisk::new(MIB), quick(1), pool()), Arc::new(vec![1; 512]));
+    let fault = queue.device().inject(Fault::new(Kind::Hang, On::Reads));
+    let reading = Batch::new();
+    queue.read(&reading, Class::SyncRead, 0, queue.shared.pool.get(512));
+    let writing = Batch::new();
+    for n in 0..20 {
+        queue.write(&writing, Class::Write, n * 512, vec![bytes.clone()]);
+    }
+    assert!(writing.wait().iter().all(|outcome| outcome.result.is_err()));
+    assert_eq!((queue.state().waiting, Arc::strong_count(&bytes)), (0, 1));
+    assert!(reading.wait()[0].result.is_err());
+    queue.device().lift(fault);
+}
+
+/// A queue that is full of what nobody waits for has room.
+#[test]
+fn what_was_dropped_in_the_queue_makes_room() {
+    let queue = LeafQueue::new(
+        SimDisk::new(MIB),
+        Options { waiting_max: 4, deadline: Duration::from_secs(2), ..Options::threads(1) },
+        pool(),
+    );
+    let fault = queue.device().inject(Fault::new(Kind::Hang, On::Reads));
+    let (first, dropped, last) = (Batch::new(), Batch::new(), Batch::new());
+    queue.start_reads(&first, Class::SyncRead, &[(0, 512)]);
+    while queue.state().active == 0 {
+        time::sleep(Duration::from_millis(1));
+    }
+    queue.start_reads(&dropped, Class::Read, &[(8192, 512), (16384, 512), (0, 512), (4096, 512)]);
+    drop(dropped);
+    let start = time::now();
+    queue.start_reads(&last, Class::SyncRead, &[(0, 512)]);
+    assert!(start.elapsed() < queue.shared.options.deadline / 2, "{:?}", start.elapsed());
+    queue.device().lift(fault);
+    assert!(last.wait()[0].result.is_ok() && first.wait()[0].result.is_ok());
+}
+
+/// A disk that counts its reads: of what anybody remembers, and of what it has.
+struct Asked {
+    disk: SimDisk,
+    plain: AtomicU64,
+    uncached: AtomicU64,
+}
+
+impl Device for Asked {
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+    fn sector_size(&self) -> u32 {
+        512
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.plain.fetch_add(1, Ordering::Relaxed);
+        self.disk.read_at(offset, buf)
+    }
+    fn read_uncached(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<()> {
+        self.uncached.fetch_add(1, Ordering::Relaxed);
+        self.disk.read_vectored_at(offset, bufs)
+    }
+}
+
+#[test]
+fn a_scan_reads_what_the_disk_has() {
+    for options in [Options::inline(), Options::threads(2)] {
+        let (plain, uncached) = Default::default();
+        let device = Asked { disk: SimDisk::new(MIB), plain, uncached };
+        let queue = LeafQueue::new(Arc::new(device), options, pool());
+        let asked = || {
+            let device = queue.device();
+            (device.plain.load(Ordering::Relaxed), device.uncached.load(Ordering::Relaxed))
+        };
+        let read = |class| {
+            let batch = Batch::new();
+            queue.start_reads(&batch, class, &[(0, 4096)]);
+            assert!(batch.wait()[0].result.is_ok());
+        };
+        read(Class::SyncRead);
+        read(Class::Read);
+        assert_eq!(asked(), (2, 0));
+        read(Class::Scan);
+        queue.read_uncached(512, &mut [IoSliceMut::new(&mut [0; 512])]).expect("reads");
+        assert_eq!(asked(), (2, 2));
+        assert_eq!(queue.meters().expect("a queue counts").class(Class::Scan).count(), 2);
+    }
 }
