@@ -617,7 +617,7 @@ fn json_says_what_the_columns_say() {
     assert_eq!(get["pools"]["tank"]["properties"]["ashift"]["source"]["type"], "DEFAULT");
 }
 
-/// Seen red: `-s` that JSON did not know, and properties without a value that were not in it.
+/// JSON did not know `-s` once, nor properties without a value.
 #[test]
 fn json_tells_of_data_sets_what_the_tables_tell() {
     let local = (Prop::Compression, Value::Number(2), Source::Local);
