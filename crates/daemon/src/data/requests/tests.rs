@@ -1,3 +1,5 @@
+//! What clients ask while the pools go, and of files that are protected.
+
 use std::time::Duration;
 
 use pool::props::space::Owner;
