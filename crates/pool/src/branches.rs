@@ -18,6 +18,7 @@ use crate::dsl::lookup::{self, Found};
 use crate::dsl::property::{self, Stored};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
+use crate::props::LIMITS;
 use crate::props::name::DEPTH_MAX;
 use crate::scan::Moved;
 use crate::space::Need;
@@ -25,8 +26,6 @@ use crate::sync::{TaskContext, logs_died};
 
 /// Snapshots of one data set that are followed.
 const SNAPSHOTS_MAX: usize = 1 << 20;
-/// Properties that promise or limit space.
-const LIMITS: [&str; 4] = ["quota", "refquota", "reservation", "refreservation"];
 
 /// Levels of a data set, or of what a snapshot is of, below its pool.
 fn levels(name: &str) -> usize {

@@ -28,3 +28,6 @@ pub use pool::{PoolKey, PoolProp, PoolPropError, When, assign_pool, default_pool
 pub use show::{Style, show};
 pub use space::SpaceProp;
 pub use words::Words;
+
+/// The properties that promise or limit space. A reservation comes after the quota it must fit into.
+pub const LIMITS: [&str; 4] = ["quota", "refquota", "reservation", "refreservation"];

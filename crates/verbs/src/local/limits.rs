@@ -6,12 +6,10 @@
 use std::collections::BTreeMap;
 
 use pool::dsl::{lookup, property};
+use pool::props::LIMITS;
 use pool::{Pool, PoolError, Stored};
 
 use crate::Why;
-
-/// The properties that promise or limit space. A reservation comes after the quota it must fit into.
-const LIMITS: [&str; 4] = ["quota", "refquota", "reservation", "refreservation"];
 
 /// Why a limit was not set.
 pub(super) enum Limit {
