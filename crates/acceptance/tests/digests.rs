@@ -112,15 +112,8 @@ struct Counted {
 }
 
 impl Device for Counted {
-    fn name(&self) -> &str {
-        self.disk.name()
-    }
-    fn size(&self) -> u64 {
-        self.disk.size()
-    }
-    fn sector_size(&self) -> u32 {
-        self.disk.sector_size()
-    }
+    testkit::of_the_disk_inside!(disk);
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
         self.bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
         self.disk.read_at(offset, buf)

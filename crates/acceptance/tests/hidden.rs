@@ -23,17 +23,7 @@ const END: u64 = 512 << 10;
 struct Lying(ReadFile);
 
 impl Device for Lying {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.0.sector_size()
-    }
+    testkit::of_the_disk_inside!(0);
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
         self.0.read_at(offset, buf)?;

@@ -139,8 +139,8 @@ impl Pool {
                 if fits { Ok(()) } else { Err(above()) }
             }
             "refreservation" => {
-                let old = property::number(&self.mos, found, "refreservation", false, 0)?;
-                let grown = grown(unique, old);
+                let own = |name| property::number(&self.mos, found, name, false, 0);
+                let (quota, grown) = (own("refquota")?, grown(unique, own("refreservation")?));
                 let room = if grown > 0 { self.dir_available(found.dir_object)? } else { 0 };
                 let fits = grown <= room && (quota == 0 || number <= quota);
                 if grown == 0 || fits { Ok(()) } else { Err(above()) }

@@ -28,3 +28,20 @@ pub use scratch::{Images, TempDir, fresh_images, temp_dir};
 pub use tool::{Ran, poolaudit, poolaudit_kernels, rounds, zdb};
 pub use truth::{Entry, Kind, Truth, truth};
 pub use vm::Vm;
+
+/// What a test's double of a disk is not about: name, size and sectors are those of the disk in its
+/// field of this name.
+#[macro_export]
+macro_rules! of_the_disk_inside {
+    ($disk:tt) => {
+        fn name(&self) -> &str {
+            self.$disk.name()
+        }
+        fn size(&self) -> u64 {
+            self.$disk.size()
+        }
+        fn sector_size(&self) -> u32 {
+            self.$disk.sector_size()
+        }
+    };
+}

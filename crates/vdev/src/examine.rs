@@ -2,8 +2,8 @@
 //!
 //! Place: the reads of `verify`.
 //! The one idea: the block's bytes are found as a reader finds them; then every leaf's piece,
-//! parity included, is compared with what it must be. Leaves that are asked one by one are asked for what they have,
-//! whatever the system remembers of them: a sector that has gone bad since is found.
+//! parity included, is compared with what it must be. Leaves are asked for what they have, whatever the system
+//! remembers of them: a sector that has gone bad since is found.
 
 use crate::error::{Result, VdevError};
 use crate::raidz::Columns;
@@ -13,6 +13,7 @@ use crate::sizes::Layout;
 use crate::together::Want;
 use crate::tree::{Top, Tree};
 use device::Device;
+use device::queue::Class;
 use format::label::DATA_AT;
 use rt::sync::atomic::Ordering;
 use std::io::IoSliceMut;
@@ -203,8 +204,7 @@ impl Tree {
                 return false;
             }
         }
-        // Who examines waits for it, so it is no scan's read: what the system remembers of disks may answer it.
-        let results = self.read_together(&mut wants);
+        let results = self.read_together_for(Class::Scan, &mut wants);
         results.into_iter().all(|result| matches!(result, Some(Ok(()))))
     }
 

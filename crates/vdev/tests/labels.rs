@@ -76,15 +76,8 @@ struct Meddled {
 }
 
 impl Device for Meddled {
-    fn name(&self) -> &str {
-        self.disk.name()
-    }
-    fn size(&self) -> u64 {
-        self.disk.size()
-    }
-    fn sector_size(&self) -> u32 {
-        self.disk.sector_size()
-    }
+    testkit::of_the_disk_inside!(disk);
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
         self.disk.read_at(offset, buf)
     }

@@ -239,15 +239,8 @@ struct Asked {
 }
 
 impl Device for Asked {
-    fn name(&self) -> &str {
-        self.disk.name()
-    }
-    fn size(&self) -> u64 {
-        self.disk.size()
-    }
-    fn sector_size(&self) -> u32 {
-        self.disk.sector_size()
-    }
+    testkit::of_the_disk_inside!(disk);
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
         self.plain.fetch_add(1, Ordering::Relaxed);
         self.disk.read_at(offset, buf)
@@ -265,9 +258,7 @@ fn an_examination_asks_the_disks_themselves() {
         open_write(&spec, &set)
             .write_run(0, &borrowed(&blocks), &mut WriteScratch::default())
             .unwrap();
-        // Columns that queues read together are a reader's.
-        let together = spec.kind == VdevKind::Raidz;
-        for threads in if together { 0..1 } else { 0..2 } {
+        for threads in 0..2 {
             let found = |i: usize| {
                 let device = Asked { disk: set.disk(i), plain: plain.clone() };
                 let queue = LeafQueue::new(device, Options::threads(threads), BufPool::new(0));

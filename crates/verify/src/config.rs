@@ -2,19 +2,20 @@
 //!
 //! FORMAT: sections 1.4, 1.6. The config in the MOS is the one that counts. Labels are written in
 //! two halves around the uberblock, and only when the config has changed, so that a leaf may have
-//! older ones, and ones that are ahead of the uberblock if a write was cut off. What is beyond that
-//! is a contradiction.
+//! older ones, and, if a write was cut off, in one half ones that are ahead of the uberblock or
+//! broken off in their midst. What is beyond that is a contradiction, or damage.
 
 use crate::features;
 use crate::mos::Mos;
 use crate::report::{DeviceDamage, FindingKind};
 use crate::walk::Walk;
+use codec::embedded::EmbeddedError;
 use format::Uberblock;
 use format::config::{Label, PoolConfig, TopConfig, VdevConfig, VdevKind};
 use format::label::LABELS;
 use format::mos_directory as key;
 use std::collections::{BTreeMap, BTreeSet};
-use vdev::label::Labels;
+use vdev::label::{LabelError, Labels};
 use vdev::{LeafState, Tree};
 
 /// Does the config agree with itself, with the uberblock and with the vdevs that are open?
@@ -80,14 +81,16 @@ pub(crate) fn check(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig, uberblo
 /// A leaf by name and guid, with its good labels.
 type LeafLabels = (String, u64, [Option<Box<PoolConfig>>; LABELS]);
 
-/// What there is to say of each leaf. `judged`: the config and the txg that were judged by.
+/// What there is to say of each leaf, and notes on what is no damage. `judged`: the config and the
+/// txg that were judged by.
 pub(crate) fn leaves(
     walk: &mut Walk<'_>,
     tree: &Tree,
     judged: Option<(&Mos, &PoolConfig, u64)>,
-) -> Vec<DeviceDamage> {
+) -> (Vec<DeviceDamage>, Vec<String>) {
     let mut devices = Vec::new();
     let mut all: Vec<LeafLabels> = Vec::new();
+    let mut broken: Vec<(usize, Vec<u8>)> = Vec::new();
     for (leaf, (read_errors, bad_blocks)) in tree.leaves().iter().zip(&walk.leaf_errors) {
         let mut damage = DeviceDamage {
             device: leaf.name(),
@@ -101,6 +104,7 @@ pub(crate) fn leaves(
         if let Some(device) = leaf.device() {
             let labels = Labels::read_configs(&**device);
             let mut good = [const { None }; LABELS];
+            let mut off = Vec::new();
             for (number, label) in (0u8..).zip(labels) {
                 match label {
                     Ok(Label::Member(config))
@@ -108,20 +112,40 @@ pub(crate) fn leaves(
                     {
                         good[usize::from(number)] = Some(config);
                     }
+                    // There is a checksum, of something else: one was being written over another.
+                    Err(LabelError::Checksum(EmbeddedError::Mismatch { .. })) => off.push(number),
                     _ => damage.labels.push(number),
                 }
             }
+            broken.push((devices.len(), off));
             all.push((leaf.name(), leaf.guid(), good));
         }
-        if !damage.is_clean() {
-            devices.push(damage);
+        devices.push(damage);
+    }
+    // A write that was cut off breaks labels of one half, the same on all leaves.
+    let of_half = |half| broken.iter().flat_map(|(_, off)| off).all(|number| number % 2 == half);
+    let half = [0u8, 1].into_iter().find(|half| of_half(*half));
+    let mut notes = Vec::new();
+    for (at, off) in broken {
+        let damage = &mut devices[at];
+        if half.is_none() || !damage.labels.is_empty() {
+            damage.labels.extend(off);
+            damage.labels.sort_unstable();
+        } else if !off.is_empty() {
+            notes.push(format!(
+                "device {}: labels {} broken off, as by a write that was cut off; the next change \
+                 to the pool writes them anew",
+                damage.device,
+                off.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
+            ));
         }
     }
+    devices.retain(|damage| !damage.is_clean());
     if let Some((mos, config, txg)) = judged {
         let active = active(walk, mos);
         compare(walk, &all, config, &active, txg);
     }
-    devices
+    (devices, notes)
 }
 
 /// Features that labels must list.

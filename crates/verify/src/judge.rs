@@ -649,7 +649,7 @@ fn finish(
     let judged = opened
         .as_ref()
         .and_then(|(mos, uberblock)| Some((mos, summary.config.as_ref()?, uberblock.txg.get())));
-    let devices = config::leaves(&mut walk, tree, judged.filter(|_| !past));
+    let (devices, mut notes) = config::leaves(&mut walk, tree, judged.filter(|_| !past));
     let unnamed = walk.damage.len() as u64;
     let kept = walk.kept.take();
     walk.recovered_blocks += kept.as_ref().map_or(0, Kept::missing);
@@ -658,6 +658,7 @@ fn finish(
         && walk.recovered_blocks == 0
         && walk.lost_blocks == 0;
     let lost = walk.lost_blocks > 0 || walk.findings.has(FindingKind::LostMetadata);
+    notes.extend(kept.map_or_else(Vec::new, Kept::end));
     let verdict = match (lost, clean) {
         (true, _) => Verdict::Lost,
         (_, true) => Verdict::Clean,
@@ -678,6 +679,6 @@ fn finish(
         recovered_blocks: walk.recovered_blocks,
         space: summary.space,
         findings: std::mem::take(&mut walk.findings).into_list(),
-        notes: kept.map_or_else(Vec::new, Kept::end),
+        notes,
     }
 }

@@ -190,7 +190,8 @@ pub struct Report {
     pub space: Option<SpaceTotals>,
     /// What does not add up.
     pub findings: Vec<Finding>,
-    /// What is to be said of the judgement itself, where its state was kept.
+    /// What is to be said that is no damage: labels in which a write was cut off, and of the judgement
+    /// itself where its state was kept.
     pub notes: Vec<String>,
 }
 

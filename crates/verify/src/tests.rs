@@ -12,7 +12,7 @@ use codec::embedded::{self, Place};
 use format::blkptr::BlkProps;
 use format::dnode::DNODES_PER_BLOCK;
 use format::gang::GangHeader;
-use format::label::{CONFIG_AT, DATA_AT};
+use format::label::{CONFIG_AT, DATA_AT, label_offset};
 use format::{BlkPtr, Checksum, Compress, Dva, ObjectType};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -168,15 +168,35 @@ fn a_wrong_copy_of_metadata_is_no_loss_and_both_are_files_with_names() {
 }
 
 #[test]
-fn a_wrong_label_is_named_by_its_number() {
-    let images = testkit::golden_copy("mir");
-    let size = std::fs::metadata(images.disk(0)).unwrap().len() & !((256 << 10) - 1);
-    flip(&images.disk(0), size - (512 << 10) + CONFIG_AT + 50);
-    let report = judge(images.path());
-    assert_eq!(report.verdict, Verdict::Whole, "{report:#?}");
-    assert_eq!(report.devices.len(), 1);
-    assert_eq!(report.devices[0].labels, [2]);
-    assert_eq!(report.devices[0].bad_blocks, 0);
+fn a_half_of_the_labels_may_be_broken_off_and_more_is_damage() {
+    // By disk the labels that are wrong; whether that is damage, and what is said of it.
+    let cases: [(&[(usize, u8)], bool); 6] = [
+        (&[(0, 2)], false),
+        (&[(0, 0), (0, 2)], false),
+        (&[(0, 2), (1, 0)], false),
+        (&[(0, 1)], false),
+        (&[(0, 2), (1, 1)], true),
+        (&[(0, 2), (0, 3)], true),
+    ];
+    for (wrong, is_damage) in cases {
+        let images = testkit::golden_copy("mir");
+        for (disk, label) in wrong {
+            let path = images.disk(*disk);
+            let size = std::fs::metadata(&path).unwrap().len();
+            flip(&path, label_offset(usize::from(*label), size).unwrap() + CONFIG_AT + 50);
+        }
+        let report = judge(images.path());
+        let damaged: Vec<u8> = report.devices.iter().flat_map(|d| d.labels.clone()).collect();
+        let all: Vec<u8> = wrong.iter().map(|(_, label)| *label).collect();
+        if is_damage {
+            assert_eq!(report.verdict, Verdict::Whole, "{wrong:?}: {report:#?}");
+            assert_eq!((damaged, &report.notes), (all, &vec![]), "{wrong:?}");
+        } else {
+            assert_eq!(report.verdict, Verdict::Clean, "{wrong:?}: {report:#?}");
+            let told = |number: &u8| report.notes.iter().any(|n| n.contains(&format!("{number}")));
+            assert!(damaged.is_empty() && all.iter().all(told), "{wrong:?}: {report:#?}");
+        }
+    }
 }
 
 fn no_dead() -> Sorter {

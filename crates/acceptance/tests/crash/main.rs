@@ -16,7 +16,6 @@ mod faults;
 mod forged;
 mod fsyncs;
 mod gone;
-mod in_sync;
 mod labels;
 mod left;
 mod opened;

@@ -140,7 +140,8 @@ struct Slow {
 #[derive(Default)]
 struct Waiting {
     asked: Vec<(u32, u64)>,
-    answers: bool,
+    /// So many of those who asked have their answer.
+    answered: usize,
     /// Nobody told them to: who should have waits for the map himself.
     gave_up: bool,
 }
@@ -165,14 +166,14 @@ impl Slow {
 impl SpaceMaps for Slow {
     /// Who asks first learns of one block.
     fn load(&self, top: u32, index: u64, into: &mut Metaslab) -> Result<()> {
-        let first = self.change(|state| {
+        let before = self.change(|state| {
             state.asked.push((top, index));
-            state.asked.len() == 1
+            state.asked.len() - 1
         });
-        if !self.wait_until(|state| state.answers) {
+        if !self.wait_until(|state| state.answered > before) {
             self.change(|state| state.gave_up = true);
         }
-        if first {
+        if before == 0 {
             into.load_alloc(into.start, 4096).unwrap();
         }
         Ok(())
@@ -209,7 +210,7 @@ fn only_who_needs_a_map_waits_for_it() {
     let _hold = allocator.hold();
     allocator.txg_done();
     allocator.settle_all();
-    assert!(!slow.change(|state| std::mem::replace(&mut state.answers, true) || state.gave_up));
+    assert!(!slow.change(|state| std::mem::replace(&mut state.answered, 2) > 0 || state.gave_up));
     let dvas = [worker.join(), log.join()];
     assert!(dvas[0].offset != dvas[1].offset && dvas.iter().all(|dva| dva.offset != 0), "{dvas:?}");
     // Both may have begun in the same one; each was loaded once.
@@ -217,19 +218,32 @@ fn only_who_needs_a_map_waits_for_it() {
     assert!(allocator.is_allocated(FIRST).unwrap() && asked == [(0, 0)], "{asked:?}");
 }
 
-/// A map that is read while its vdev goes, and another comes that has its number, is not that one's.
+/// A map that is read while its vdev goes, and another comes that has its number, is not that one's: neither
+/// before that one's is asked for, nor while it is read.
 #[test]
 fn the_map_of_a_vdev_that_has_gone_is_nobody_s() {
-    let (allocator, slow) = with_slow_maps();
-    let reader = {
-        let allocator = allocator.clone();
-        rt::thread::spawn("reader", move || allocator.is_allocated(FIRST).unwrap())
-    };
-    assert!(slow.wait_until(|state| !state.asked.is_empty()));
-    let space = allocator.books.lock().tops[0].space.clone();
-    allocator.set_tops(vec![]);
-    allocator.set_tops(vec![space]);
-    slow.change(|state| state.answers = true);
-    assert!(!reader.join(), "it is allocated there");
-    assert!(!slow.change(|state| state.gave_up));
+    for asked_for in [false, true] {
+        let (allocator, slow) = with_slow_maps();
+        let reader = || {
+            let allocator = allocator.clone();
+            rt::thread::spawn("reader", move || allocator.is_allocated(FIRST).unwrap())
+        };
+        let of_old = reader();
+        assert!(slow.wait_until(|state| state.asked.len() == 1));
+        let space = allocator.books.lock().tops[0].space.clone();
+        allocator.set_tops(vec![]);
+        allocator.set_tops(vec![space]);
+        let of_new = asked_for.then(reader);
+        if asked_for {
+            assert!(slow.wait_until(|state| state.asked.len() == 2));
+            slow.change(|state| state.answered = 1);
+            // Time for the old one's to be taken, which it is not.
+            rt::time::sleep(Duration::from_millis(20));
+            assert_eq!(allocator.memory_bytes(), 0);
+        }
+        slow.change(|state| state.answered = 2);
+        let allocated = [Some(of_old), of_new].map(|reader| reader.is_some_and(|r| r.join()));
+        assert_eq!(allocated, [false; 2], "it is allocated there");
+        assert!(!slow.change(|state| state.gave_up));
+    }
 }
