@@ -1,22 +1,29 @@
-//! What nobody may change stays, what goes goes as a whole, and what is hidden is theirs whose the object is.
+//! What nobody may change stays, what goes goes as a whole, what cannot come leaves nothing, and what is hidden is theirs whose
+//! the object is.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 
+use acceptance::judges::assert_verified;
 use acceptance::{SHAPES, Session, engine, judge};
+use format::zap::{Key, NormFlags, zap_hash};
 use format::znode::Pflags;
-use fs::{Filesystem, FsError, NewObject, Setattr, When, Who, code, make_filesystem, mode};
+use fs::{
+    Algorithm, Filesystem, FsError, NewObject, Setattr, When, Who, code, make_filesystem, mode,
+};
 use pool::Stored;
 
 const ME: Who = Who { uid: 1000, gid: 100 };
 
 fn make(session: &Session, name: &str, xattr: u64) -> Filesystem {
-    let props = [
-        ("mountpoint".to_string(), Stored::Text(b"none".to_vec())),
-        ("xattr".to_string(), Stored::Number(xattr)),
-    ];
-    session.pool().create_filesystem(name, BTreeMap::from(props), make_filesystem).unwrap();
+    make_with(session, name, &[("xattr", xattr)])
+}
+
+fn make_with(session: &Session, name: &str, numbers: &[(&str, u64)]) -> Filesystem {
+    let mut props = BTreeMap::from([("mountpoint".into(), Stored::Text(b"none".to_vec()))]);
+    props.extend(numbers.iter().map(|(name, number)| (name.to_string(), Stored::Number(*number))));
+    session.pool().create_filesystem(name, props, make_filesystem).unwrap();
     Filesystem::open(session.pool(), name).unwrap()
 }
 
@@ -165,4 +172,132 @@ fn a_name_whose_hidden_attributes_cannot_be_read_stays() {
     session.close().unwrap();
     drop(session);
     judge(&images, engine::POOL, 0, 1);
+}
+
+/// A name that can be no entry of a directory is refused for the hidden one before anything is made for it.
+///
+/// Seen red: the value's file and the directory were made first, and stayed without a name.
+#[test]
+fn an_attribute_that_no_directory_can_name_is_refused() {
+    let (images, mut session) = Session::create(&SHAPES[0], 128 << 10);
+    let name = b"user.\xff";
+    for (rule, value, expected) in [
+        ("normalization", NormFlags::NFD, code::INVAL),
+        ("casesensitivity", 1, code::INVAL),
+        ("utf8only", 1, code::ILSEQ),
+    ] {
+        let fs = make_with(&session, &format!("tank/{rule}"), &[("xattr", 1), (rule, value)]);
+        let number = fs.create(fs.root(), b"file", &file()).unwrap();
+        assert_eq!(errno(fs.set_xattr(number, name, Some(&[1; 5000]))), expected, "{rule}");
+        assert_eq!(fs.attrs(number).unwrap().xattr_object, None, "{rule}");
+        let new = NewObject { xattrs: &[(name, b"1")], ..file() };
+        assert_eq!(errno(fs.create(fs.root(), b"other", &new)), expected, "{rule}");
+        assert_eq!(fs.lookup(fs.root(), b"other").unwrap(), None);
+        fs.set_xattr(number, b"user.a", Some(&[1; 5000])).unwrap();
+        // In a list there is a place for it, as long as its value is short.
+        let fs = make_with(&session, &format!("tank/{rule}2"), &[("xattr", 2), (rule, value)]);
+        let number = fs.create(fs.root(), b"file", &file()).unwrap();
+        fs.set_xattr(number, name, Some(b"short")).unwrap();
+        assert_ne!(errno(fs.set_xattr(number, name, Some(&[1; 40_000]))), 0, "{rule}");
+        assert_eq!(fs.xattr(number, name).unwrap().as_deref(), Some(&b"short"[..]));
+        fs.set_xattr(number, name, None).unwrap();
+    }
+    session.close().unwrap();
+    drop(session);
+    judge(&images, engine::POOL, 0, 1);
+    assert_verified(images.path(), engine::POOL);
+}
+
+/// Names that have the same hash in each ZAP, whatever its salt, so that no leaf can be split between them.
+fn names_of_one_hash() -> Vec<Vec<u8>> {
+    let bits = 36;
+    let name = |turned: u64| {
+        let one = |i: u64| if i < bits && turned >> i & 1 == 1 { b'c' } else { b'a' };
+        [b"user.".to_vec(), (0..200).map(one).collect()].concat()
+    };
+    let hash = |turned: u64| zap_hash(1, 0, 0, Key::Name(&name(turned))).unwrap();
+    // A CRC is linear: those bits that together change nothing change nothing beside others either.
+    let (mut basis, mut free): (Vec<(u64, u64)>, Vec<u64>) = Default::default();
+    for bit in 0..bits {
+        let (mut turned, mut change) = (1_u64 << bit, hash(1 << bit) ^ hash(0));
+        for (with, its) in &basis {
+            if change & (1 << its.ilog2()) != 0 {
+                (turned, change) = (turned ^ with, change ^ its);
+            }
+        }
+        match change {
+            0 => free.push(turned),
+            _ => basis.push((turned, change)),
+        }
+    }
+    let sum = |choice: u64| {
+        let chosen = free.iter().enumerate().filter(|(i, _)| choice >> i & 1 == 1);
+        name(chosen.fold(0, |all, (_, turned)| all ^ turned))
+    };
+    (0..128).map(sum).collect()
+}
+
+/// What was made for a name that its directory has no place for goes with the change that made it.
+///
+/// Seen red: it stayed, without a name.
+#[test]
+fn what_gets_no_name_is_taken_away_again() {
+    let (images, mut session) = Session::create(&SHAPES[0], 128 << 10);
+    let fs = make(&session, "tank/names", 1);
+    let names = names_of_one_hash();
+    let first_refused = |make: &dyn Fn(&[u8]) -> i32| {
+        let found = names.iter().position(|name| make(name) != 0).unwrap();
+        assert!((20..100).contains(&found), "{found} names");
+    };
+    let dir = fs.create(fs.root(), b"dir", &NewObject::of(mode::DIR | 0o755, ME)).unwrap();
+    first_refused(&|name| errno(fs.create_with(dir, name, &file(), &[1; 5000])));
+    let number = fs.create(fs.root(), b"file", &file()).unwrap();
+    first_refused(&|name| errno(fs.set_xattr(number, name, Some(&[1; 5000]))));
+    // A new file with more attributes than there is place for: all that was made for them goes.
+    let xattrs: Vec<(&[u8], &[u8])> = names.iter().map(|name| (&name[..], &[1; 10][..])).collect();
+    let new = NewObject { xattrs: &xattrs, ..file() };
+    assert_ne!(errno(fs.create(fs.root(), b"other", &new)), 0);
+    assert_eq!(fs.lookup(fs.root(), b"other").unwrap(), None);
+    drop(fs);
+    session.close().unwrap();
+    drop(session);
+    judge(&images, engine::POOL, 0, 1);
+    assert_verified(images.path(), engine::POOL);
+}
+
+/// Who only reads a file that nobody may change does not change it: its digest is told, and not kept beside it.
+///
+/// Seen red: it was kept in the file's extended attributes.
+#[test]
+fn a_digest_of_what_nobody_may_change_is_not_kept() {
+    let (_images, session) = Session::create(&SHAPES[0], 128 << 10);
+    let fs = make(&session, "tank/digests", 2);
+    let number = fs.create_with(fs.root(), b"file", &file(), &[1; 1000]).unwrap();
+    let kept_with = |flag: u64| {
+        fs.change_attrs(number, |attrs| attrs.flags |= flag).unwrap();
+        let before = fs.attrs(number).unwrap();
+        assert!(fs.digest(number, Algorithm::Adler32).unwrap().is_some());
+        let is_kept = fs.attrs(number).unwrap() != before;
+        fs.change_attrs(number, |attrs| attrs.flags &= !flag).unwrap();
+        is_kept
+    };
+    assert_eq!([Pflags::IMMUTABLE, Pflags::APPENDONLY, 0].map(kept_with), [false, false, true]);
+}
+
+/// Whatever is given to somebody else loses its set-id bits, but for directories.
+///
+/// Seen red: fifos kept them.
+#[test]
+fn special_files_are_disarmed_as_files_are() {
+    let (_images, session) = Session::create(&SHAPES[0], 128 << 10);
+    let fs = make(&session, "tank/ids", 2);
+    let disarmed = |kind: u32| {
+        let name = format!("{kind:o}");
+        let new = NewObject::of(kind | 0o7775, ME);
+        let number = fs.create(fs.root(), name.as_bytes(), &new).unwrap();
+        fs.disarm(number).unwrap();
+        fs.attrs(number).unwrap().permissions()
+    };
+    let kinds = [mode::FILE, mode::FIFO, mode::SOCKET, mode::CHAR, mode::BLOCK, mode::DIR];
+    assert_eq!(kinds.map(disarmed), [0o1775, 0o1775, 0o1775, 0o1775, 0o1775, 0o7775]);
 }

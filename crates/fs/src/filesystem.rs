@@ -366,6 +366,12 @@ impl Filesystem {
         if let Err(error) = self.add_entry(&tx, &zap, name, object.number(), kind) {
             // The log says otherwise.
             self.tell_untold_names(&tx);
+            let value = entry_value(object.number(), kind);
+            // An entry that leads to nothing would be worse than what has no name.
+            if zap.get_u64(name).is_ok_and(|found| found != Some(value)) {
+                let hidden = self.attrs_of(&object).ok().and_then(|attrs| attrs.xattr_object);
+                self.unmake(&tx, &object, hidden);
+            }
             return Err(error);
         }
         if held {
@@ -408,6 +414,7 @@ impl Filesystem {
         (attrs.parent, attrs.gen_txg) = (parent, given.map_or(tx.txg(), |given| given.gen_txg));
         attrs.flags |= new.flags;
         let hidden = self.give_xattrs(&mut attrs, new.xattrs)?;
+        hidden.iter().try_for_each(|(name, _)| self.check_form(name))?;
         let kind = new.mode & mode::TYPE;
         if attrs.project.is_some()
             && let Some(project) = inherited_project(&self.znode_of(&self.object(parent)?)?)
@@ -444,20 +451,29 @@ impl Filesystem {
             }
             None => self.objset.allocate(tx, dmu_kind, size, sa, bonus, slots)?,
         };
-        if kind == mode::DIR {
-            Zap::format(object.clone(), tx, self.normflags)?;
-        }
-        object.fill(tx, contents.records)?;
-        if image.spill.is_some() {
-            object.set_bonus(tx, &image.bonus, image.spill)?;
-        }
-        if !hidden.is_empty() {
-            for (name, value) in hidden {
-                self.put_hidden(tx, object.number(), &mut attrs, name, value)?;
+        let fill = |attrs: &mut Attrs| {
+            if kind == mode::DIR {
+                Zap::format(object.clone(), tx, self.normflags)?;
             }
-            self.set_attrs(tx, &object, &attrs)?;
+            object.fill(tx, contents.records)?;
+            if image.spill.is_some() {
+                object.set_bonus(tx, &image.bonus, image.spill)?;
+            }
+            if hidden.is_empty() {
+                return Ok(());
+            }
+            for (name, value) in hidden {
+                self.put_hidden(tx, object.number(), attrs, name, value)?;
+            }
+            self.set_attrs(tx, &object, attrs)
+        };
+        match fill(&mut attrs) {
+            Ok(()) => Ok(object),
+            Err(error) => {
+                self.unmake(tx, &object, attrs.xattr_object);
+                Err(error)
+            }
         }
-        Ok(object)
     }
 
     /// A directory has gained (or lost) entries and subdirectories.

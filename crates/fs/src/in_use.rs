@@ -70,6 +70,14 @@ impl InUse {
         used.known_is_used = known_is_used;
         used.is_used()
     }
+
+    /// An object without a name goes with its last user; `false`: it has none any more.
+    fn goes_with_its_last_user(&self, number: u64) -> bool {
+        let mut part = self.part(number).lock();
+        let Some(used) = part.get_mut(&number) else { return false };
+        used.is_orphan = true;
+        true
+    }
 }
 
 impl Filesystem {
@@ -168,9 +176,15 @@ impl Filesystem {
         hidden.into_iter().map(|number| self.object(number)).collect()
     }
 
-    /// Keeps an object that has just lost its last name, if somebody has it open; `false`: nobody has, and it is
-    /// to be freed.
-    pub(crate) fn keep_orphan(&self, tx: &Tx<'_>, object: &Arc<Object>, kind: u32) -> Result<bool> {
+    /// Keeps an object that has just lost its last name, with what of it is hidden, if somebody has it open; `false`: nobody
+    /// has, and it is to be freed.
+    pub(crate) fn keep_orphan(
+        &self,
+        tx: &Tx<'_>,
+        object: &Arc<Object>,
+        kind: u32,
+        hidden: &[Arc<Object>],
+    ) -> Result<bool> {
         let number = object.number();
         let known_is_used = !matches!(kind, mode::FILE | mode::SYMLINK);
         if !self.shared.in_use.is_used(number, known_is_used) {
@@ -186,8 +200,10 @@ impl Filesystem {
             znode.ctime = attrs::now();
         })?;
         self.objset.orphan(tx, number)?;
-        if let Some(used) = self.shared.in_use.part(number).lock().get_mut(&number) {
-            used.is_orphan = true;
+        if !self.shared.in_use.goes_with_its_last_user(number) {
+            // He has forgotten it since he was asked for, and found no orphan then.
+            self.objset.free_slowly(tx, number, numbers(hidden))?;
+            self.withhold_known(number);
         }
         Ok(true)
     }

@@ -83,21 +83,26 @@ impl Filesystem {
 
     pub(crate) fn check_name(&self, name: &[u8]) -> Result<()> {
         let bad = |reason| Err(FsError::BadName { path: shown(name), reason });
-        let refused = |why| Err(FsError::Refused { path: shown(name), why });
         if name.is_empty() || name == b"." || name == b".." {
             return bad("Invalid argument");
         }
         if name.len() > NAME_MAX {
-            return refused(Refusal::NameTooLong);
+            return Err(FsError::Refused { path: shown(name), why: Refusal::NameTooLong });
         }
         if name.contains(&b'/') || name.contains(&0) {
             return bad("Invalid argument");
         }
+        self.check_form(name)
+    }
+
+    /// Refuses a name that is written in a way that no directory of this file system takes, be it a hidden one.
+    pub(crate) fn check_form(&self, name: &[u8]) -> Result<()> {
         if self.utf8_only && str::from_utf8(name).is_err() {
-            return refused(Refusal::NotUtf8);
+            return Err(FsError::Refused { path: shown(name), why: Refusal::NotUtf8 });
         }
         if normalized(name, self.normflags).is_none() {
-            return bad("what this name is the same as is not known here");
+            let reason = "what this name is the same as is not known here";
+            return Err(FsError::BadName { path: shown(name), reason });
         }
         Ok(())
     }

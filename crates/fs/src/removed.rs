@@ -91,7 +91,7 @@ impl Filesystem {
         kind: u32,
         hidden: &[Arc<Object>],
     ) -> Result<()> {
-        if self.keep_orphan(tx, object, kind)? {
+        if self.keep_orphan(tx, object, kind, hidden)? {
             return Ok(());
         }
         if self.goes_at_once(object)? {
@@ -112,6 +112,17 @@ impl Filesystem {
             return Ok(self.objset.free(tx, object.number())?);
         }
         self.free_later(tx, object, Vec::new())
+    }
+
+    /// Takes away again what this very change has made, and what is in its hidden directory, where it has one: it gets no name.
+    /// What cannot be freed stays without one; the error that led here is the one to tell.
+    pub(crate) fn unmake(&self, tx: &Tx<'_>, object: &Arc<Object>, hidden: Option<u64>) {
+        let mut all = vec![object.number()];
+        if let Some(dir) = hidden {
+            all.extend(self.read_dir(dir).unwrap_or_default().iter().map(|entry| entry.object));
+            all.push(dir);
+        }
+        all.into_iter().for_each(|number| drop(self.objset.free(tx, number)));
     }
 
     fn goes_at_once(&self, object: &Arc<Object>) -> Result<bool> {

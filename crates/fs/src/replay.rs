@@ -283,7 +283,8 @@ impl Replay {
         }
         let made = fs.make_as(&tx, create.directory, &new, fs.contents(&[]), Some(given))?;
         let zap = fs.directory(create.directory)?;
-        zap.put_u64(&tx, create.name, entry_value(made.number(), kind))?;
+        let named = zap.put_u64(&tx, create.name, entry_value(made.number(), kind));
+        named.inspect_err(|_| fs.unmake(&tx, &made, None))?;
         if in_hidden {
             return fs.count_hidden(&tx, create.directory, 1);
         }

@@ -184,11 +184,11 @@ impl Filesystem {
         })
     }
 
-    /// Somebody who is not root is about to change what is in an object: if it is a file, it is no program any more that acts
-    /// as its owner, or may do more than who runs it.
+    /// Somebody who is not root is about to change what is in an object, or it is to be somebody else's: it is no program any
+    /// more that acts as its owner, or may do more than who runs it. Of directories and links such bits say nothing like that.
     pub fn disarm(&self, number: u64) -> Result<()> {
         let attrs = self.attrs(number)?;
-        if attrs.kind() != mode::FILE {
+        if matches!(attrs.kind(), mode::DIR | mode::SYMLINK) {
             return Ok(());
         }
         // Looked for first: what has none is not changed, which not everybody may.

@@ -11,7 +11,7 @@ use crate::attrs::{self, Attrs, mode};
 use crate::error::{FsError, Refusal, Result, shown};
 use crate::filesystem::Filesystem;
 use crate::locks::Locked;
-use crate::names::NAME_MAX;
+use crate::names::{NAME_MAX, entry_value};
 use crate::new::{NewObject, Who};
 use crate::protected::Change;
 use crate::quota::Payers;
@@ -219,16 +219,23 @@ impl Filesystem {
         if is_there && must_be == Some(false) {
             return Err(FsError::Exists { path: shown(name) });
         }
-        if let (Some(dir), Some(old)) = (attrs.xattr_object, &in_dir) {
-            self.remove_hidden(&tx, dir, &old.name, old.object)?;
-        }
+        let mut to_hide = None;
         if let Some(value) = value {
             let mut with = list.clone();
             with.put(name, Value::ByteArray(value.to_vec()));
-            match self.fits(number, value, &with)? {
-                true => list = with,
-                false => self.put_hidden(&tx, number, &mut attrs, name, value)?,
+            if self.fits(number, value, &with)? {
+                list = with;
+            } else {
+                // Before the old value goes, and before anything is made.
+                self.check_form(name)?;
+                to_hide = Some(value);
             }
+        }
+        if let (Some(dir), Some(old)) = (attrs.xattr_object, &in_dir) {
+            self.remove_hidden(&tx, dir, &old.name, old.object)?;
+        }
+        if let Some(value) = to_hide {
+            self.put_hidden(&tx, number, &mut attrs, name, value)?;
         }
         attrs.xattrs = if list.is_empty() {
             None
@@ -284,7 +291,8 @@ impl Filesystem {
         })
     }
 
-    /// Puts a value into the hidden directory, which is made if there is none.
+    /// Puts a value into the hidden directory, which is made if there is none; where the name gets no place, nothing stays of
+    /// what was made for it.
     pub(crate) fn put_hidden(
         &self,
         tx: &Tx<'_>,
@@ -296,23 +304,30 @@ impl Filesystem {
         let who = Who { uid: attrs.uid, gid: attrs.gid };
         let new =
             |kind: u32| NewObject { flags: Pflags::XATTR, ..NewObject::of(kind | 0o600, who) };
-        let dir = match attrs.xattr_object {
+        let (dir, made) = match attrs.xattr_object {
             Some(dir) if self.attrs(dir)?.size.saturating_sub(2) >= HIDDEN_MAX => {
                 return Err(FsError::NoSpace { name: self.name() });
             }
-            Some(dir) => dir,
+            Some(dir) => (dir, None),
             None => {
                 let mut hidden = new(mode::DIR);
                 hidden.mode = mode::DIR | 0o755;
-                let made = self.make(tx, number, &hidden, self.contents(&[]))?.number();
-                attrs.xattr_object = Some(made);
-                made
+                let made = self.make(tx, number, &hidden, self.contents(&[]))?;
+                (made.number(), Some(made))
             }
         };
-        let file = self.make(tx, dir, &new(mode::FILE), self.contents(value))?;
-        let zap: Zap = self.directory(dir)?;
-        zap.put_u64(tx, name, 8 << 60 | file.number())?;
-        self.count_hidden(tx, dir, 1)
+        let put = || {
+            let zap: Zap = self.directory(dir)?;
+            let file = self.make(tx, dir, &new(mode::FILE), self.contents(value))?;
+            let named = zap.put_u64(tx, name, entry_value(file.number(), mode::FILE));
+            named.inspect_err(|_| self.unmake(tx, &file, None))?;
+            self.count_hidden(tx, dir, 1)
+        };
+        put().inspect_err(|_| {
+            made.iter().for_each(|made| self.unmake(tx, made, None));
+        })?;
+        attrs.xattr_object = Some(dir);
+        Ok(())
     }
 
     /// An open object with its attributes.

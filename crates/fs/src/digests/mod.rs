@@ -21,6 +21,7 @@ use rt::sync::{Arc, Mutex};
 use crate::attrs::{self, Attrs, mode};
 use crate::error::Result;
 use crate::filesystem::{Filesystem, NAME_BYTES};
+use crate::protected::Change;
 use parts::{CELL, PARTS_MAX, Parts};
 
 /// Parts of the table, each with its lock.
@@ -346,7 +347,9 @@ impl Filesystem {
             });
             let Some(digest) = whole.flatten() else { continue };
             told(&digest, &self.state_of(&object, &attrs)?);
-            if self.can_change() && attrs.links > 0 {
+            // Who only reads does not change what nobody may.
+            let may = self.permit(&attrs, Change::Attributes, format_args!("object {number}"));
+            if self.can_change() && attrs.links > 0 && may.is_ok() {
                 self.put_digest(&object, &mut attrs, &digest)?;
                 self.shared.digests.with(number, |watched| watched.kept = version);
             }
