@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use acceptance::Stage;
+use acceptance::{Server, Stage};
 use rt::random::Rng;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -102,6 +102,32 @@ fn stage() -> (Stage, PathBuf) {
     let host = stage.plant("host", &load.ops);
     drop(stage.ok(&format!("put -r {}/. tank:/", host.display())));
     (stage, host)
+}
+
+/// Seen red: through the rescue door, and beside another process, a pool in use was judged, and called lost.
+#[test]
+fn a_pool_that_is_in_use_is_not_judged() {
+    let stage = Stage::new(1, 96 << 20);
+    drop(stage.ok("zpool create -f tank $D/d00"));
+    let server = Server::start(&stage.aside("pools"));
+    for words in ["verify tank", "verify -T 99999 tank"] {
+        drop(stage.refused(words, 3, "cannot verify 'tank': it is served"));
+    }
+    // No server is asked for this.
+    drop(stage.refused("rescue verify tank", 3, "cannot verify 'tank': another process"));
+    // Another server's.
+    let mut command = stage.command("verify -d $D tank");
+    let elsewhere = Ran::of(command.env("THUMPER_STATE", stage.aside("others")));
+    assert!(elsewhere.status == 3 && elsewhere.err.contains("another process"), "{elsewhere}");
+    drop(server.stop());
+    drop(stage.ok("verify tank"));
+    let writer = device::WriteFile::open(stage.images.disk(0)).unwrap();
+    for words in ["verify tank", "verify -T 99999 tank", "rescue verify tank"] {
+        drop(stage.refused(words, 3, "cannot verify 'tank': another process is writing it"));
+    }
+    drop(writer);
+    drop(stage.ok("verify tank"));
+    drop(stage.ok("zfs create tank/more"));
 }
 
 #[test]

@@ -419,6 +419,7 @@ pub fn verify(report: &VerifyReport) -> String {
                 "guid": device.guid.to_string(),
                 "missing": device.missing,
                 "bad_labels": device.labels,
+                "bad_rings": device.rings,
                 "read_errors": device.read_errors,
                 "bad_blocks": device.bad_blocks,
                 "lacks_txgs": device.lacks_txgs,

@@ -119,9 +119,12 @@ pub fn report_text(report: &VerifyReport) -> String {
         if device.missing {
             what.push("missing".to_string());
         }
+        let list = |labels: &[u8]| labels.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
         if !device.labels.is_empty() {
-            let list: Vec<_> = device.labels.iter().map(u8::to_string).collect();
-            what.push(format!("labels {} unreadable", list.join(", ")));
+            what.push(format!("labels {} unreadable", list(&device.labels)));
+        }
+        if !device.rings.is_empty() {
+            what.push(format!("uberblocks of labels {} damaged", list(&device.rings)));
         }
         if device.read_errors > 0 {
             what.push(format!("{} reads failed", device.read_errors));

@@ -48,6 +48,8 @@ pub struct DeviceDamage {
     pub missing: bool,
     /// Its labels cannot be read: which of the four.
     pub labels: Vec<u8>,
+    /// Labels whose ring of uberblocks has something else in it.
+    pub rings: Vec<u8>,
     /// Reads that failed.
     pub read_errors: u64,
     /// Columns or copies that are not what they should be.

@@ -9,7 +9,7 @@ use crate::report::Progress;
 use codec::checksum::{self, Salt};
 use codec::embedded::{self, Place};
 use format::gang::{GANG_DEPTH_MAX, GANG_SIZE, GangHeader};
-use format::indirect::{self, MappingEntry};
+use format::indirect::MappingEntry;
 use format::{BLOCK_SIZE_MAX, BlkPtr, Checksum, Compress, Dva, ObjectType, SECTOR};
 use rt::sync::Arc;
 use rt::time::Instant;
@@ -77,8 +77,9 @@ pub(crate) struct Blocks<'a> {
     pub progress: Progress,
     tree: &'a Tree,
     salt: Salt,
-    scratch: ReadScratch,
-    mappings: BTreeMap<u32, Vec<MappingEntry>>,
+    pub(crate) scratch: ReadScratch,
+    /// Where the space of removed vdevs is now.
+    pub(crate) mappings: BTreeMap<u32, Vec<MappingEntry>>,
     cache: BTreeMap<[u64; 6], Arc<Vec<u8>>>,
     cached: usize,
     /// Buffers for copies after the first good one, and for stored bytes.
@@ -348,8 +349,7 @@ impl<'a> Blocks<'a> {
         check: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), String> {
         if self.mappings.contains_key(&dva.vdev) {
-            self.moved(dva, birth, out, audit, 0)?;
-            return check(out).then_some(()).ok_or_else(|| "checksum mismatch".to_string());
+            return self.moved(dva, birth, out, audit, check);
         }
         let Some(audit) = audit else {
             let read =
@@ -376,53 +376,6 @@ impl<'a> Blocks<'a> {
         audit.missing += found.missing;
         audit.faults.extend(found.faults);
         found.lost.map_or(Ok(()), |e| Err(e.to_string()))
-    }
-
-    /// A copy that was on a removed vdev: its pieces, wherever they are now.
-    ///
-    /// Only the whole has a checksum, so the pieces of mirrors are taken from the first leaf that
-    /// gives any.
-    fn moved(
-        &mut self,
-        dva: Dva,
-        birth: u64,
-        out: &mut [u8],
-        mut audit: Option<&mut Audit>,
-        depth: usize,
-    ) -> Result<(), String> {
-        if depth > 8 {
-            return Err("mappings of removed vdevs nested too deep".into());
-        }
-        let entries = self.mappings.get(&dva.vdev).map(Vec::as_slice).unwrap_or_default();
-        let size = dva.asize.max(out.len() as u64);
-        let pieces = indirect::pieces(entries, dva.offset, size).map_err(|e| e.to_string())?;
-        for piece in pieces {
-            let from = (piece.inner as usize).min(out.len());
-            let to = (piece.inner.saturating_add(piece.size)).min(out.len() as u64) as usize;
-            let part = &mut out[from..to];
-            let dva =
-                Dva { vdev: piece.vdev, offset: piece.offset, asize: piece.size, gang: false };
-            if self.mappings.contains_key(&piece.vdev) {
-                self.moved(dva, birth, part, audit.as_deref_mut(), depth + 1)?;
-                continue;
-            }
-            if let Some(audit) = audit.as_deref_mut() {
-                audit.segments.push((dva.vdev, dva.offset, dva.asize));
-            }
-            if part.is_empty() {
-                continue;
-            }
-            let read = self.tree.read_with(
-                piece.vdev,
-                piece.offset,
-                birth,
-                part,
-                &mut self.scratch,
-                &mut |_| true,
-            );
-            read.map_err(|e| e.to_string())?;
-        }
-        Ok(())
     }
 
     /// A gang: the members that its header names, one after another. The copies of the header are
@@ -509,7 +462,7 @@ impl<'a> Blocks<'a> {
         }
         for dva in bp.dvas() {
             if self.mappings.contains_key(&dva.vdev) {
-                self.moved(dva, 0, &mut [], Some(audit), 0)?;
+                self.moved_segments(dva, audit)?;
             } else {
                 audit.segments.push((dva.vdev, dva.offset, dva.asize));
             }

@@ -8,6 +8,7 @@
 use crate::features;
 use crate::mos::Mos;
 use crate::report::{DeviceDamage, FindingKind};
+use crate::rings::{self, Rings};
 use crate::walk::Walk;
 use codec::embedded::EmbeddedError;
 use format::Uberblock;
@@ -16,7 +17,7 @@ use format::label::LABELS;
 use format::mos_directory as key;
 use std::collections::{BTreeMap, BTreeSet};
 use vdev::label::{LabelError, Labels};
-use vdev::{LeafState, Tree};
+use vdev::{LeafState, Top, Tree};
 
 /// Does the config agree with itself, with the uberblock and with the vdevs that are open?
 pub(crate) fn check(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig, uberblock: &Uberblock) {
@@ -81,6 +82,26 @@ pub(crate) fn check(walk: &mut Walk<'_>, mos: &Mos, config: &PoolConfig, uberblo
 /// A leaf by name and guid, with its good labels.
 type LeafLabels = (String, u64, [Option<Box<PoolConfig>>; LABELS]);
 
+/// What the labels of a leaf hold besides damage that is told in any case.
+struct Seen {
+    /// Which of the devices it is.
+    at: usize,
+    /// Labels with a checksum of something else: one was being written over another.
+    off: Vec<u8>,
+    rings: Rings,
+    is_log: bool,
+}
+
+/// May a write that was cut off have left this leaf's labels so, where the newest uberblock is of
+/// txg `newest`? The even ones are written before the uberblock, the odd ones after it: there is
+/// always a half that is whole, and as long as the odd ones are written the even ones are of
+/// that txg.
+fn is_of_a_cut((_, _, good): &LeafLabels, half: u8, newest: u64) -> bool {
+    let other = |number: &usize| number % 2 != usize::from(half);
+    let mut others = (0..LABELS).filter(other).map(|number| good[number].as_ref());
+    others.all(|label| label.is_some_and(|label| half == 0 || label.txg == newest))
+}
+
 /// What there is to say of each leaf, and notes on what is no damage. `judged`: the config and the
 /// txg that were judged by.
 pub(crate) fn leaves(
@@ -90,13 +111,14 @@ pub(crate) fn leaves(
 ) -> (Vec<DeviceDamage>, Vec<String>) {
     let mut devices = Vec::new();
     let mut all: Vec<LeafLabels> = Vec::new();
-    let mut broken: Vec<(usize, Vec<u8>)> = Vec::new();
+    let mut seen: Vec<Seen> = Vec::new();
     for (leaf, (read_errors, bad_blocks)) in tree.leaves().iter().zip(&walk.leaf_errors) {
         let mut damage = DeviceDamage {
             device: leaf.name(),
             guid: leaf.guid(),
             missing: leaf.state != LeafState::Online,
             labels: Vec::new(),
+            rings: Vec::new(),
             read_errors: *read_errors,
             bad_blocks: *bad_blocks,
             lacks_txgs: leaf.lacks.txgs().count(),
@@ -112,33 +134,49 @@ pub(crate) fn leaves(
                     {
                         good[usize::from(number)] = Some(config);
                     }
-                    // There is a checksum, of something else: one was being written over another.
                     Err(LabelError::Checksum(EmbeddedError::Mismatch { .. })) => off.push(number),
                     _ => damage.labels.push(number),
                 }
             }
-            broken.push((devices.len(), off));
+            let top = tree.tops().get(leaf.top as usize);
+            let ashift = top.and_then(|top| top.config.top).map_or(0, |top| top.ashift);
+            let rings = Rings::read(&**device, ashift, judged.map_or(0, |(_, _, txg)| txg));
+            let is_log = top.is_some_and(Top::is_log);
+            seen.push(Seen { at: devices.len(), off, rings, is_log });
             all.push((leaf.name(), leaf.guid(), good));
         }
         devices.push(damage);
     }
     // A write that was cut off breaks labels of one half, the same on all leaves.
-    let of_half = |half| broken.iter().flat_map(|(_, off)| off).all(|number| number % 2 == half);
+    let of_half = |half| seen.iter().flat_map(|seen| &seen.off).all(|number| number % 2 == half);
     let half = [0u8, 1].into_iter().find(|half| of_half(*half));
+    let newest = seen.iter().map(|seen| seen.rings.newest).max().unwrap_or(0);
+    let one_cut = rings::are_of_one_cut(seen.iter().map(|seen| &seen.rings));
+    // OpenZFS writes an uberblock to three top-level vdevs, if all labels are to stay.
+    let few = tree.tops().iter().filter(|top| top.layout.is_some() && !top.is_log()).count() <= 3;
     let mut notes = Vec::new();
-    for (at, off) in broken {
-        let damage = &mut devices[at];
-        if half.is_none() || !damage.labels.is_empty() {
-            damage.labels.extend(off);
+    for (seen, labels) in seen.into_iter().zip(&all) {
+        let damage = &mut devices[seen.at];
+        let cut = half.is_some_and(|half| is_of_a_cut(labels, half, newest));
+        damage.rings.extend(&seen.rings.bad);
+        if !one_cut {
+            damage.rings.extend(seen.rings.torn.iter().map(|(label, _)| label));
+            damage.rings.sort_unstable();
+            damage.rings.dedup();
+        }
+        if !cut || !damage.labels.is_empty() {
+            damage.labels.extend(seen.off);
             damage.labels.sort_unstable();
-        } else if !off.is_empty() {
+        } else if !seen.off.is_empty() {
             notes.push(format!(
                 "device {}: labels {} broken off, as by a write that was cut off; the next change \
                  to the pool writes them anew",
                 damage.device,
-                off.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
+                rings::list(&seen.off)
             ));
         }
+        let expected = judged.is_some() && (seen.rings.has_it() || few && !seen.is_log);
+        notes.extend(seen.rings.notes(damage, expected));
     }
     devices.retain(|damage| !damage.is_clean());
     if let Some((mos, config, txg)) = judged {

@@ -162,13 +162,6 @@ pub(crate) fn compare(walk: &mut Walk<'_>) {
     if walk.dead_incomplete {
         return;
     }
-    if walk.blocks.has_mappings() {
-        // Pointers to removed vdevs change on the way from one tree to the next.
-        walk.findings.add(FindingKind::Unjudged, || {
-            "vdevs were removed: which blocks the deadlists should have is not examined".into()
-        });
-        return;
-    }
     let sorted = match records.finish() {
         Ok(sorted) => sorted,
         Err(error) => {
@@ -179,6 +172,12 @@ pub(crate) fn compare(walk: &mut Walk<'_>) {
     };
     let failed = sorted.failed();
     let mut sorted = sorted.peekable();
+    if walk.blocks.has_mappings() {
+        // Pointers to removed vdevs change on the way from one tree to the next: no damage, but not judged.
+        let told = "vdevs were removed: which blocks the deadlists should have is not examined";
+        walk.findings.notes.extend(sorted.peek().map(|_| told.to_string()));
+        return;
+    }
     while let Some(first) = sorted.next() {
         let key = |record: &[u64; 4]| [record[0], record[1], record[2], record[3] >> 2];
         let mut counts = [0i64; 3];

@@ -12,8 +12,9 @@ use crate::files;
 use crate::history;
 use crate::kept::{Keep, Kept, Subject};
 use crate::mos::Mos;
+use crate::moved;
 use crate::names::Names;
-use crate::object::{self, Result, Unread};
+use crate::object::{Result, Unread};
 use crate::pending;
 use crate::report::{FileDamage, FindingKind, Findings, Progress, Report, SpaceTotals, Verdict};
 use crate::shared;
@@ -21,10 +22,9 @@ use crate::sorter::Sorter;
 use crate::space::{self, Bitmap};
 use crate::spacemaps::{self, Metaslabs};
 use crate::walk::{MOS, ObjectDamage, Scope, Walk, named};
-use format::config::{PoolConfig, VdevConfig, VdevKind};
+use format::config::{PoolConfig, VdevKind};
 use format::dnode::DNODES_PER_BLOCK;
 use format::features::Feature;
-use format::indirect::{MappingPhys, mapping_entries};
 use format::objset::ObjsetType;
 use format::{ObjsetPhys, Uberblock};
 use std::path::PathBuf;
@@ -251,7 +251,7 @@ fn judge(
         dtl::load(walk, mos, config, tree);
         let mut left = limits.mapping;
         for (id, child) in (0u32..).zip(&config.vdev_tree.children) {
-            match load_mapping(walk, mos, id, child, &mut left) {
+            match moved::load(walk, mos, id, child, &mut left) {
                 Ok(None) => {}
                 Ok(Some(count)) => {
                     // What lay there cannot be told from what is lost.
@@ -312,6 +312,10 @@ fn judge(
     let mut dead = Dead::default();
     let mut counts: Counts = vec![Default::default(); datasets.list.len()];
     let mut uses = vec![Uses::default(); datasets.list.len()];
+    if let Some(kept) = &mut walk.kept {
+        let listed = datasets.order().into_iter().filter_map(|place| datasets.list.get(place));
+        kept.walks(listed.map(|dataset| dataset.object));
+    }
     for place in datasets.order() {
         let Some(dataset) = datasets.list.get(place) else { continue };
         let number = place as u32 + 1;
@@ -347,6 +351,9 @@ fn judge(
         }
     }
     let freeing = config.as_ref().and_then(|config| pending::claim(walk, mos, config));
+    for child in config.iter().flat_map(|config| &config.vdev_tree.children) {
+        moved::claim(walk, mos, child, limits.mapping);
+    }
     if !walk.incomplete {
         let of_mos = (mos_used, freeing);
         accounts::dirs(walk, mos, &datasets, &counts, of_mos);
@@ -414,6 +421,10 @@ fn files_of(
 ) {
     let Some(dataset) = datasets.list.get(place) else { return };
     let bp = &dataset.phys.bp;
+    // What is received in part has files in part.
+    if dataset.phys.is_inconsistent() {
+        return;
+    }
     // What is lost, and what is as it was in the snapshot before, is told of already.
     let prev = dataset.prev.and_then(|place| datasets.list.get(place));
     let same = prev.is_some_and(|prev| prev.phys.bp.same_block(bp));
@@ -443,37 +454,6 @@ pub(crate) fn read_objset(blocks: &mut Blocks<'_>, bp: &format::BlkPtr) -> Resul
         return Err(Unread("an object set of the other byte order".into()));
     }
     Ok(ObjsetPhys::parse(&blocks.read(bp)?)?)
-}
-
-/// Reads where the space of a removed vdev is now, if it has no more than `left` entries; else how
-/// many it has.
-fn load_mapping(
-    walk: &mut Walk<'_>,
-    mos: &Mos,
-    id: u32,
-    child: &VdevConfig,
-    left: &mut u64,
-) -> Result<Option<u64>> {
-    let Some(indirect) = &child.indirect else { return Ok(None) };
-    if child.kind != VdevKind::Indirect || indirect.object == 0 {
-        return Ok(None);
-    }
-    let blocks = &mut walk.blocks;
-    let dnode = mos.expect(blocks, indirect.object)?;
-    let phys = MappingPhys::parse(dnode.bonus())?;
-    let count = phys.num_entries.get();
-    let room = dnode.max_block().saturating_add(1).saturating_mul(dnode.block_size().into());
-    if count.saturating_mul(24) > room {
-        return Err(Unread(format!("{count} entries")));
-    }
-    match left.checked_sub(count) {
-        Some(rest) => *left = rest,
-        None => return Ok(Some(count)),
-    }
-    let bytes = object::range(blocks, &dnode, 0, count as usize * 24)?;
-    let entries = mapping_entries(&bytes, count)?.to_vec();
-    blocks.set_mapping(id, entries);
-    Ok(None)
 }
 
 /// Compares what is allocated with what was reached.
@@ -653,6 +633,7 @@ fn finish(
     let unnamed = walk.damage.len() as u64;
     let kept = walk.kept.take();
     walk.recovered_blocks += kept.as_ref().map_or(0, Kept::missing);
+    notes.append(&mut walk.findings.notes);
     let clean = devices.is_empty()
         && walk.findings.is_clean()
         && walk.recovered_blocks == 0

@@ -4,17 +4,20 @@
 //! learnt from those blocks but whether they are good. So the walk itself is always made anew, from the
 //! pointers, in the same order; what is kept is how far in that order contents were read, and which of them
 //! were not good. Those before that place are passed over; those that were not good are read again.
-//! It holds only for the same state of the pool, on the same disks: else all begins anew, and the report says so.
+//! It holds only for the same state of the pool, on the same disks, with the same data sets walked until there: else
+//! all begins anew, and the report says so. Only contents of data sets are kept: what of the MOS leads to contents,
+//! trees that are being freed, has no place in that order. Below what could not be read nobody was, so behind that
+//! the place stays where it is.
 
 use crate::space::repeats;
-use crate::walk::{Scope, Walk};
+use crate::walk::{MOS, Scope, Walk};
 use format::BlkPtr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// First line of the file.
-const MAGIC: &str = "thumper verify 1";
+const MAGIC: &str = "thumper verify 2";
 /// Blocks with damage that are kept; 24 bytes each. Beyond, the place stays where it is.
 const BAD_MAX: usize = 1 << 18;
 /// The largest file that is believed, in bytes: one with all lines as long as can be.
@@ -57,6 +60,8 @@ pub(crate) type Place = (u32, u64, u64);
 struct State {
     /// All contents up to here were examined, this place included.
     upto: Option<Place>,
+    /// What stands for the data sets that were walked until then, in order.
+    sets: u64,
     /// Blocks until then of which pieces are missing, and the rest is good.
     missing: u64,
     /// Blocks until then that were not good, in order.
@@ -78,6 +83,8 @@ pub(crate) struct Kept {
     passed: u64,
     /// The number of the data set that is walked, in the order of the walk.
     turn: u32,
+    /// What stands for the data sets up to each turn.
+    sets: Vec<u64>,
     /// What the report has to say about it.
     notes: Vec<String>,
     full: bool,
@@ -112,9 +119,31 @@ impl Kept {
         let now = earlier.clone();
         let (since, passed) = (0, 0);
         let keep = keep.clone();
-        let kept = Kept { keep, subject, earlier, now, since, passed, turn: 0, notes, full: false };
+        let (turn, sets, full) = (0, Vec::new(), false);
+        let kept = Kept { keep, subject, earlier, now, since, passed, turn, sets, notes, full };
         kept.write()?;
         Ok(kept)
+    }
+
+    /// These data sets will be walked, in this order. If they are not those of before, all begins anew.
+    pub(crate) fn walks(&mut self, objects: impl Iterator<Item = u64>) {
+        // Odd factors mix without loss; nobody is to be deceived but by chance.
+        let next = |sum: &mut u64, object: u64| {
+            *sum = (*sum ^ object).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+            Some(*sum)
+        };
+        let mut sum = 1;
+        self.sets = std::iter::once(sum).chain(objects.map_while(|o| next(&mut sum, o))).collect();
+        let Some((turn, ..)) = self.earlier.upto else { return };
+        if self.sets.get(turn as usize) != Some(&self.earlier.sets) {
+            self.notes.push("other data sets can be read than before: begun anew".into());
+            (self.earlier, self.now) = Default::default();
+        }
+    }
+
+    /// Something could not be read, and nobody knows what is below it: nothing behind it is kept.
+    pub(crate) fn stay(&mut self) {
+        self.full = true;
     }
 
     /// The next data set is walked.
@@ -145,6 +174,11 @@ impl Kept {
         if self.full || self.earlier.upto.is_some_and(|upto| place <= upto) {
             return;
         }
+        // Trees of hostile shapes come to a place again.
+        if self.now.upto.is_some_and(|upto| place <= upto) {
+            self.full = true;
+            return;
+        }
         if found == Found::Bad && self.now.bad.len() >= BAD_MAX {
             self.full = true;
             return;
@@ -155,6 +189,7 @@ impl Kept {
             Found::Bad => self.now.bad.push(place),
         }
         self.now.upto = Some(place);
+        self.now.sets = self.sets.get(self.turn as usize).copied().unwrap_or_default();
         self.since = self.since.saturating_add(bytes);
         if self.since >= self.keep.every {
             self.since = 0;
@@ -195,7 +230,7 @@ impl Kept {
         for leaf in leaves {
             write!(out, " {leaf}")?;
         }
-        write!(out, "\nmissing {}", self.now.missing)?;
+        write!(out, "\nmissing {} sets {}", self.now.missing, self.now.sets)?;
         if let Some((turn, object, block)) = self.now.upto {
             write!(out, "\nupto {turn} {object} {block}")?;
         }
@@ -230,7 +265,9 @@ impl Walk<'_> {
         number: u64,
         bytes: &mut Vec<u8>,
     ) -> Result<(), String> {
-        let known = self.kept.as_ref().is_some_and(|kept| kept.is_known_good(object, number));
+        let of_a_set = scope.dataset != MOS;
+        let known = |kept: &Kept| of_a_set && kept.is_known_good(object, number);
+        let known = self.kept.as_ref().is_some_and(known);
         if known && self.blocks.segments(bp, &mut self.audit).is_ok() {
             let segments = std::mem::take(&mut self.audit.segments);
             let size = segments.iter().map(|(_, _, size)| *size).fold(0, u64::saturating_add);
@@ -242,7 +279,8 @@ impl Walk<'_> {
         }
         let result = self.look(scope, object, bp, bytes);
         // What was not read for want of anybody who waits is not bad.
-        if let Some(kept) = self.kept.as_mut().filter(|_| !self.blocks.is_over()) {
+        let is_kept = of_a_set && !self.blocks.is_over();
+        if let Some(kept) = self.kept.as_mut().filter(|_| is_kept) {
             let audit = &self.audit;
             let bad = result.is_err() || audit.is_damaged() || !audit.oddities.is_empty();
             let found = match audit.missing {
@@ -286,8 +324,9 @@ fn parse(text: &str) -> Result<(Subject, State), usize> {
     let leaves: Result<_, _> = leaves.split_whitespace().map(str::parse).collect();
     let leaves = leaves.map_err(|_| 3usize)?;
     let mut state = State::default();
-    let missing = lines.next().and_then(|line| line.strip_prefix("missing ")).ok_or(4usize)?;
-    state.missing = missing.parse().map_err(|_| 4usize)?;
+    let words: Vec<_> = lines.next().unwrap_or_default().split(' ').collect();
+    let ["missing", missing, "sets", sets] = words[..] else { return Err(4) };
+    [state.missing, state.sets] = numbers([missing, sets]).ok_or(4usize)?;
     for (number, line) in (5usize..).zip(lines) {
         let words: Vec<_> = line.split(' ').collect();
         let [what, turn, object, block] = words[..] else { return Err(number) };

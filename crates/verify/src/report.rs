@@ -42,6 +42,8 @@ pub struct DeviceDamage {
     pub missing: bool,
     /// Labels (0 to 3) that cannot be read or are another leaf's.
     pub labels: Vec<u8>,
+    /// Labels whose ring of uberblocks has something else in it, or cannot be read.
+    pub rings: Vec<u8>,
     /// Pieces of blocks that could not be read.
     pub read_errors: u64,
     /// Pieces of blocks (copies, data or parity columns) whose bytes are wrong.
@@ -54,7 +56,7 @@ impl DeviceDamage {
     /// Is nothing wrong with it?
     pub fn is_clean(&self) -> bool {
         let errors = self.read_errors + self.bad_blocks + self.lacks_txgs;
-        !self.missing && self.labels.is_empty() && errors == 0
+        !self.missing && self.labels.is_empty() && self.rings.is_empty() && errors == 0
     }
 }
 
@@ -190,8 +192,8 @@ pub struct Report {
     pub space: Option<SpaceTotals>,
     /// What does not add up.
     pub findings: Vec<Finding>,
-    /// What is to be said that is no damage: labels in which a write was cut off, and of the judgement
-    /// itself where its state was kept.
+    /// What is to be said that is no damage: labels and rings in which a write was cut off, what the judge never
+    /// examines, and of the judgement itself where its state was kept.
     pub notes: Vec<String>,
 }
 
@@ -205,6 +207,8 @@ impl Report {
 /// Findings as they come in: the first of each kind in full, the rest counted.
 #[derive(Default)]
 pub(crate) struct Findings {
+    /// What is to be said that is no damage.
+    pub notes: Vec<String>,
     list: Vec<Finding>,
     counts: BTreeMap<FindingKind, u64>,
 }

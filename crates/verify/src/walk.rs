@@ -609,6 +609,8 @@ impl<'a> Walk<'a> {
         self.lost_blocks += 1;
         let dnodes = object == 0;
         self.incomplete |= level > 0 || dnodes;
+        let leads_on = scope.dataset != MOS && (level > 0 || dnodes);
+        self.kept.iter_mut().filter(|_| leads_on).for_each(Kept::stay);
         if scope.dataset == MOS || dnodes || level > 0 {
             self.findings.add(FindingKind::LostMetadata, || {
                 format!(

@@ -166,6 +166,10 @@ fn a_state_that_is_not_this_pools_is_not_believed() {
     assert_eq!((other.notes.len(), told(&other)), (1, told(&whole)));
     let other = with("leaves ", "leaves 5 ").unwrap();
     assert!(other.notes[0].contains("other disks"), "{:?}", other.notes);
+    let sets = state.lines().find_map(|line| line.strip_prefix("missing 0 ")).unwrap();
+    let other = with(sets, "sets 12").unwrap();
+    assert!(other.notes[0].contains("other data sets"), "{:?}", other.notes);
+    assert_eq!((other.notes.len(), told(&other)), (1, told(&whole)));
     for (from, to) in [
         ("pool ", "pool 7"),
         ("thumper", "dumper"),

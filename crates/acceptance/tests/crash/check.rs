@@ -77,8 +77,8 @@ pub(crate) fn rewinds(
     Ok(count)
 }
 
-/// Does our own judge find every block, all accounts and all labels right? (A half of the labels in
-/// the middle of which the power went is a note to it.)
+/// Does our own judge find every block, all accounts, all labels and their rings right? (A half of the labels, or
+/// a slot of the rings, in the middle of which the power went is a note to it.)
 pub(crate) fn verified(set: &SimSet, disks: &[usize]) -> Result<(), String> {
     verified_found(&rig::scan(set, disks))
 }
@@ -88,9 +88,10 @@ pub(crate) fn verified_found(scan: &Scan) -> Result<(), String> {
     let report = report_found(scan)?;
     let verify::Report { verdict, findings, devices, .. } = report;
     // What a disk lacks, and knows to lack, is not wrong.
-    let wrong = devices
-        .iter()
-        .find(|d| d.missing || !d.labels.is_empty() || d.read_errors + d.bad_blocks > 0);
+    let wrong = devices.iter().find(|d| {
+        let labels = d.labels.len() + d.rings.len();
+        d.missing || labels > 0 || d.read_errors + d.bad_blocks > 0
+    });
     if report.blocks == 0 || report.lost_blocks > 0 || !findings.is_empty() || wrong.is_some() {
         return Err(format!("verify: {verdict:?}, {findings:?}, {wrong:?}"));
     }

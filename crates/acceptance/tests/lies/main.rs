@@ -120,6 +120,21 @@ fn a_name_that_leads_nowhere_hides_no_other() {
     assert!(ran.status == 2 && ran.err.starts_with("cannot access 'rz1:/big': "), "{ran}");
 }
 
+/// Seen red: what `zfs receive -s` had begun was called damaged.
+#[test]
+fn files_of_a_receive_in_part_are_not_held_against_it() {
+    let (flags, inconsistent) = (15, 1);
+    let mut forge = Forge::of("rz1");
+    let set = forge.dataset("rz1/rs16K");
+    let root = forge.file(forge::Os::Set(set), "");
+    forge.micro(forge::Os::Set(set), root, "text", |entry| entry.fill(0));
+    let flags_now = forge.word(forge::Os::Mos, set, flags);
+    forge.set(forge::Os::Mos, set, flags, flags_now | inconsistent);
+    assert!(!forge.failed.get());
+    let report = judge(&forge.close());
+    assert_eq!(report.verdict, Verdict::Clean, "{:?}", report.findings);
+}
+
 #[test]
 fn there_are_many() {
     let all = [dsl::LIES, files::LIES, pool::LIES];

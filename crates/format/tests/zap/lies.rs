@@ -449,6 +449,25 @@ proptest::proptest! {
     }
 }
 
+/// Seen red: half a thousand million pointers were read, and each hole of them as a block of zeros.
+#[test]
+fn a_table_of_nothing_ends_the_check() {
+    let victim = Victim::fat();
+    let mut head = victim.0[0].clone();
+    for (word, value) in [(2, 1 << 20), (3, 1 << 17), (4, 28u64)] {
+        head[word * 8..][..8].copy_from_slice(&value.to_le_bytes());
+    }
+    let mut reads = 0;
+    let read = |block: u64| {
+        reads += 1;
+        Ok::<_, FormatError>(if block == 0 { head.clone() } else { vec![0; head.len()] })
+    };
+    let findings = check(read, u64::MAX - 1);
+    let at_once = |f: &format::zap::Finding<_>| f.problem == Problem::Pointer { index: 0, leaf: 0 };
+    assert!(findings.iter().any(at_once), "{findings:?}");
+    assert!(reads < 10, "{reads} blocks were read");
+}
+
 #[test]
 fn wreckage_ends_the_check() {
     let mut victim = Victim::fat();

@@ -291,6 +291,12 @@ where
             }
         };
         let table: &[u8] = table.as_deref().unwrap_or(block0);
+        // No leaf is at block 0. Of tables with nothing in them, such as holes are, there may be very many.
+        if (index..end).all(|at| matches!(pointer(table, place + (at - index) as usize), Ok(0))) {
+            finish(read, head, bs, run.take(), &mut total, &mut whole, out);
+            out.add(block, Problem::Pointer { index, leaf: 0 });
+            return None;
+        }
         for at in index..end {
             let leaf = pointer(table, place + (at - index) as usize).unwrap_or(0);
             match &mut run {
