@@ -84,6 +84,66 @@ fn a_disk_that_was_detached_is_no_part_of_the_pool() {
     let _blocks = assert_verified(stage.images.path(), "tank");
 }
 
+/// A disk that was away was imported alone elsewhere, and changed there more often than the pool was: it has the newest
+/// uberblock of all, and what it leads to is not this pool. Neither a command nor a server takes it.
+///
+/// Seen red: it was filled and called whole, and the next import went on from its uberblock.
+#[test]
+fn a_disk_that_was_used_elsewhere_does_not_become_the_pool() {
+    let stage = Stage::new(2, 128 << 20);
+    drop(stage.ok("zpool create tank mirror $D/d00 $D/d01"));
+    std::fs::write(stage.aside("f"), [7; 100_000]).unwrap();
+    drop(stage.ok("put $A/f tank:/old"));
+    drop(stage.ok("zpool export tank"));
+    let elsewhere = Stage::with(stage.images.without(&[0]));
+    // Where the pool says it would be found.
+    let member = away(&stage, 0);
+    drop(elsewhere.run("zpool import -f -d $D tank").expect_ok());
+    (0..12).for_each(|n| drop(elsewhere.run(&format!("zfs set user:x={n} tank")).expect_ok()));
+    drop(elsewhere.run("zpool export tank").expect_ok());
+    member();
+    let back = away(&stage, 1);
+    drop(stage.run("zpool import -d $D tank").expect_ok());
+    back();
+    let online = stage.run("zpool online tank $D/d01");
+    assert_eq!(online.status, 1, "{online}");
+    assert!(online.err.contains("d01 was written to elsewhere"), "{online}");
+    drop(stage.run("put $A/f tank:/precious").expect_ok());
+    let server = acceptance::Server::start(&stage.aside("pools"));
+    // It looks once a second.
+    rt::time::sleep(std::time::Duration::from_millis(2500));
+    let log = server.stop();
+    assert!(!log.contains("is back"), "{log}");
+    drop(stage.run("zpool export tank").expect_ok());
+    drop(stage.run("zpool import -d $D/d00 tank").expect_ok());
+    let listed = stage.run("ls tank:/").expect_ok().out;
+    assert!(listed.contains("precious") && listed.contains("old"), "{listed}");
+}
+
+/// A disk was away when the pool was imported: once a server has it back, whoever opens the pool after that server finds
+/// it, too.
+///
+/// Seen red: without the server the pool was written without it, and its DTL grew.
+#[test]
+fn a_disk_that_a_server_took_back_is_remembered() {
+    let stage = Stage::new(2, 128 << 20);
+    drop(stage.ok("zpool create tank mirror $D/d00 $D/d01"));
+    drop(stage.ok("zpool export tank"));
+    let back = away(&stage, 1);
+    drop(stage.run("zpool import -d $D tank").expect_ok());
+    let server = acceptance::Server::start(&stage.aside("pools"));
+    back();
+    let start = rt::time::now();
+    while !stage.run("zpool events -H").out.contains("vdev_online") {
+        assert!(start.elapsed() < std::time::Duration::from_secs(30), "it was not taken");
+        rt::time::sleep(std::time::Duration::from_millis(100));
+    }
+    let log = server.stop();
+    assert!(log.contains("d01' is back"), "{log}");
+    let status = stage.run("zpool status tank").expect_ok().out;
+    assert!(!status.contains("UNAVAIL"), "{status}");
+}
+
 /// A cut between the two halves of the labels of a change of vdevs: half of them name the leaf as it is to be, and the
 /// uberblock is that of before.
 ///

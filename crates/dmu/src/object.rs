@@ -36,6 +36,7 @@ mod dying;
 mod lent;
 mod parents;
 mod prepared;
+mod reach;
 mod read;
 
 pub(crate) use dying::Left;
@@ -365,6 +366,7 @@ impl Object {
 
     /// Puts a whole record in place; the caller holds `writer`.
     fn put_record(self: &Arc<Self>, tx: &Tx<'_>, block: u64, buf: PooledBuf) -> Result<()> {
+        self.is_within_reach(tx, block)?;
         let mut state = self.state.lock();
         let head = state.newest.as_mut().ok_or_else(|| self.gone())?;
         if head.dnode.block_size() as usize != buf.len() {
@@ -419,6 +421,7 @@ impl Object {
     /// Frees blocks `[first, first + count)`; they read as zeros from then on.
     pub fn free_blocks(self: &Arc<Self>, tx: &Tx<'_>, first: u64, count: u64) -> Result<()> {
         let _writer = self.writer.lock();
+        self.are_within_reach(first, first.saturating_add(count))?;
         let mut state = self.state.lock();
         let head = state.newest.as_ref().ok_or_else(|| self.gone())?;
         let max = head.max_block();

@@ -38,6 +38,21 @@ fn each_once(names: &[String]) -> Vec<String> {
     names.iter().filter(|name| met.insert(*name)).cloned().collect()
 }
 
+/// How the root of a head is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Readable {
+    Whole,
+    Lost,
+}
+
+/// What was asked of the object set of `found` before anything is changed: if that is lost, it is a reason to refuse.
+fn refusing<T>(found: &Found, asked: Result<T>) -> Result<T> {
+    asked.map_err(|error| match error.is_lost() {
+        true => PoolError::ReadOnly { name: found.name.clone(), reason: error.to_string() },
+        false => error,
+    })
+}
+
 impl Pool {
     /// A task that may have to wait for the next txg: `make` gives it anew each time.
     fn task_in_its_txg<T, F>(&self, need: Need, make: impl Fn() -> F) -> Result<T>
@@ -120,11 +135,12 @@ impl Pool {
                 let what = format!("operation does not apply to pools: {name}");
                 return Err(PoolError::Invalid(what));
             }
-            cx.unfrozen(&found)?;
+            let readable = cx.may_destroy_head(&found)?;
             let log = cx.revoke(&found)?;
             let parent = found.dir.parent_object.get();
             limits::adjust(cx.making, parent, Counted::Filesystems, -1)?;
-            if !log {
+            // One that nobody can find stays allocated.
+            if !log && readable == Readable::Whole {
                 cx.pool.free_log_of(&found)?;
             }
             cx.ledger.destroy_head(&found)?;
@@ -507,7 +523,7 @@ impl TaskContext<'_> {
     /// its own, whose records would be replayed into it.
     fn without_log(&self, name: &str) -> Result<()> {
         let found = self.find(name)?;
-        let store = self.pool.store.clone();
+        let store = self.pool.store_of(found.object);
         let objset = Objset::open(store, &found.phys.bp, self.pool.policy(&found)?, None)?;
         if objset.phys().zil_header.iter().all(|byte| *byte == 0) {
             return Ok(());
@@ -519,9 +535,22 @@ impl TaskContext<'_> {
     /// May a head (or a snapshot's root) get snapshots, clones or another place? Refused with the
     /// reason (INV-12).
     pub(crate) fn unfrozen(&self, found: &Found) -> Result<()> {
-        match self.pool.frozen_because(found)? {
+        match refusing(found, self.pool.frozen_because(found))? {
             None => Ok(()),
             Some(reason) => Err(PoolError::ReadOnly { name: found.name.clone(), reason }),
+        }
+    }
+
+    /// May a head be destroyed? Also if nobody can read what it is, and so what log it has.
+    fn may_destroy_head(&self, found: &Found) -> Result<Readable> {
+        match self.pool.objset_phys(found) {
+            Err(error) if error.is_lost() && !found.phys.bp.is_hole() => {
+                match self.pool.unfinished(found) {
+                    None => Ok(Readable::Lost),
+                    Some(reason) => Err(PoolError::ReadOnly { name: found.name.clone(), reason }),
+                }
+            }
+            _ => self.unfrozen(found).map(|()| Readable::Whole),
         }
     }
 
@@ -538,7 +567,7 @@ impl TaskContext<'_> {
 
     /// Refuses what would need the key of an encrypted data set.
     fn unencrypted(&self, found: &Found) -> Result<()> {
-        let phys = self.pool.objset_phys(found)?;
+        let phys = refusing(found, self.pool.objset_phys(found))?;
         match self.pool.encrypted_because(found, &phys)? {
             None => Ok(()),
             Some(reason) => Err(PoolError::ReadOnly { name: found.name.clone(), reason }),
@@ -548,7 +577,7 @@ impl TaskContext<'_> {
     /// May what begins as this snapshot begin without its log? ([`TaskContext::without_log`]) Not if that changes
     /// what is encrypted.
     fn log_can_go(&self, snapshot: &Found) -> Result<()> {
-        let phys = self.pool.objset_phys(snapshot)?;
+        let phys = refusing(snapshot, self.pool.objset_phys(snapshot))?;
         if phys.zil_header.iter().all(|byte| *byte == 0) {
             return Ok(());
         }

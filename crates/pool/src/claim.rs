@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dmu::{Objset, Tx};
+use format::scan::Bookmark;
 use format::zil::{ZilFlags, ZilHeader};
 use format::{Dva, ObjsetPhys};
 use rt::sync::Arc;
@@ -18,6 +19,7 @@ use vdev::Tree;
 
 use crate::dataset::Dataset;
 use crate::dsl::lookup;
+use crate::errlog;
 use crate::error::{PoolError, Result};
 use crate::intent::{self, Chain};
 use crate::mos::Mos;
@@ -43,6 +45,8 @@ pub(crate) struct Left {
     pub(crate) claims: Vec<Claim>,
     /// Names of data sets whose logs are, or will be then.
     pub(crate) claimed: Vec<String>,
+    /// Roots of heads of which nobody can tell what logs they have.
+    pub(crate) lost: Vec<Bookmark>,
 }
 
 /// The log device of this number, if what it holds cannot be told since it is not there.
@@ -54,13 +58,34 @@ fn missing_log(tree: &Tree, top: u32) -> Option<String> {
 }
 
 /// Looks at all logs; `Err`: why the pool cannot be written. `give_up`: those that cannot be read since a log device is
-/// missing are given up.
-pub(crate) fn left(mos: &Mos, pool: &str, give_up: bool) -> std::result::Result<Left, String> {
+/// missing, or what leads to them is lost, are given up. `exported`: there is none that nobody has claimed.
+pub(crate) fn left(
+    mos: &Mos,
+    pool: &str,
+    (give_up, exported): (bool, bool),
+) -> std::result::Result<Left, String> {
     let tree = mos.objset.store().tree();
     let missing = (0..tree.tops().len() as u32).find_map(|top| missing_log(&tree, top));
-    let unclear = |e: PoolError| format!("its intent logs cannot be examined: {e}");
+    let unclear = |e: PoolError| {
+        let way = if e.is_lost() { "; 'zpool import -m' gives up what is lost" } else { "" };
+        format!("its intent logs cannot be examined: {e}{way}")
+    };
     let mut out = Left::default();
-    for (path, mut header) in intent::headers(mos).map_err(unclear)? {
+    // Then a head that cannot be read costs itself alone, and whoever opens the pool next finds it in the error log.
+    let known = errlog::on_disk(mos).unwrap_or_default();
+    let mut lost = Vec::new();
+    let unread = |head: u64, e: PoolError| {
+        let root = Bookmark { objset: head, object: 0, level: -1, block: 0 };
+        let is_lost = e.is_lost();
+        if !exported && !(is_lost && (give_up || known.contains(&root))) {
+            return Err(e);
+        }
+        lost.extend(is_lost.then_some(root));
+        Ok(())
+    };
+    let headers = intent::headers_unless(mos, unread).map_err(unclear)?;
+    out.lost = lost;
+    for (path, mut header) in headers {
         let name = format!("{pool}{path}");
         let first = header.log.dvas().next();
         if let Some(disk) = first.and_then(|dva| missing_log(&tree, dva.vdev)) {

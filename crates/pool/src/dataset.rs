@@ -218,11 +218,7 @@ impl Pool {
     pub(crate) fn make_dataset(&self, found: &Found) -> Result<Dataset> {
         let policy = self.policy(found)?;
         let owner_of: dmu::OwnerOf = owner_of;
-        let store = self.store.of_objset(found.object);
-        let store = Arc::new(match self.gate() {
-            Some(gate) => store.waiting_in_sync_at(gate.clone()),
-            None => store,
-        });
+        let store = self.store_of(found.object);
         let root = found.phys.bp;
         if root.is_hole() {
             let detail = format!("{} has no object set", found.name);
@@ -319,10 +315,18 @@ impl Pool {
         self.dsl_reason(found, &self.objset_phys(found)?)
     }
 
+    /// The store for those who read the object set of a data set; the sync waits there for devices.
+    pub(crate) fn store_of(&self, object: u64) -> Arc<store::Store> {
+        let store = self.store.of_objset(object);
+        Arc::new(match self.gate() {
+            Some(gate) => store.waiting_in_sync_at(gate.clone()),
+            None => store,
+        })
+    }
+
     /// The object set of a data set as it is on disk.
     pub(crate) fn objset_phys(&self, found: &Found) -> Result<format::ObjsetPhys> {
-        let store = self.store.of_objset(found.object);
-        let bytes = store.read_for(store::At::ROOT, &found.phys.bp)?;
+        let bytes = self.store_of(found.object).read_for(store::At::ROOT, &found.phys.bp)?;
         format::ObjsetPhys::parse(&bytes).map_err(|e| PoolError::Damaged {
             what: "object set",
             detail: format!("{}: {e}", found.name),
@@ -330,7 +334,7 @@ impl Pool {
     }
 
     /// Is a data set in a state that only whoever began with it can end, or that is not written any more?
-    fn unfinished(&self, found: &Found) -> Option<String> {
+    pub(crate) fn unfinished(&self, found: &Found) -> Option<String> {
         let reason = "a receive or destroy of it is not finished";
         let reason = found.phys.is_inconsistent().then(|| reason.into());
         reason.or_else(|| self.old_deadlist(&found.phys))

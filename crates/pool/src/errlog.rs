@@ -137,6 +137,13 @@ fn number(mos: &Mos, name: &[u8]) -> Result<Option<u64>> {
     Ok(mos.find(name)?.filter(|object| *object != 0))
 }
 
+/// All blocks that the logs on disk name.
+pub(crate) fn on_disk(mos: &Mos) -> Result<BTreeSet<Bookmark>> {
+    let mut all = read(mos, key::ERRLOG_SCRUB)?;
+    all.append(&mut read(mos, key::ERRLOG_LAST)?);
+    Ok(all)
+}
+
 fn read(mos: &Mos, name: &[u8]) -> Result<BTreeSet<Bookmark>> {
     let mut out = BTreeSet::new();
     if let Some(object) = number(mos, name)? {

@@ -144,6 +144,18 @@ pub enum PoolError {
 }
 
 impl PoolError {
+    /// Is what was to be read lost? What devices may still give is not.
+    pub(crate) fn is_lost(&self) -> bool {
+        match self {
+            PoolError::Store(source)
+            | PoolError::Dmu(DmuError::Block { source, .. } | DmuError::Store(source)) => {
+                !store::may_pass(source)
+            }
+            PoolError::Damaged { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Was a request refused before anything was changed?
     pub fn is_refusal(&self) -> bool {
         use PoolError as E;

@@ -8,7 +8,9 @@ use rt::sync::Arc;
 
 use crate::dataset::Dataset;
 use crate::error::Result;
+use crate::history;
 use crate::pool::{Freeing, Pool};
+use crate::sync::TaskContext;
 
 /// A file of up to so many blocks is freed in the txg that removes it.
 const AT_ONCE_MAX: u64 = 1024;
@@ -90,5 +92,22 @@ impl Pool {
                 writing.bell.ask(writing.txgs.open());
             }
         }
+    }
+}
+
+/// Notes in the pool's history what could not be freed since nobody knows where it is, once.
+pub(crate) fn note_given_up(cx: &TaskContext<'_>) -> Result<()> {
+    let bytes = cx.writing.writer.allocator().take_given_up();
+    if bytes == 0 {
+        return Ok(());
+    }
+    let host = cx.pool.config().hostname.unwrap_or_default();
+    let host = String::from_utf8_lossy(&host).into_owned();
+    let text = format!("{bytes} bytes below gang headers that are lost stay allocated");
+    let event = history::event(cx.making.now_secs, cx.tx.txg(), "leak", &text, &host);
+    match history::append(cx.making.mos, cx.tx, &event) {
+        // What tells of a loss is no reason to lose more.
+        Err(error) if error.is_lost() => Ok(()),
+        noted => noted,
     }
 }

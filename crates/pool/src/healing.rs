@@ -37,6 +37,8 @@ pub(crate) enum Outcome {
     Fine,
     /// It was written back.
     Healed,
+    /// The vdevs changed meanwhile: what was found is of leaves that may be others now.
+    Again,
     /// No copy is good.
     Lost,
 }
@@ -88,6 +90,7 @@ impl Pool {
                 self.healing.healed.fetch_add(1, Ordering::Relaxed);
             }
             Ok(Outcome::Lost) => self.lost(at),
+            Ok(Outcome::Again) => drop(self.store.troubles().tell(at, trouble.clone())),
             // What leads there cannot be read: that is told by itself.
             Ok(Outcome::Fine) | Err(_) => {}
         }
@@ -117,7 +120,8 @@ impl Pool {
         for part in parts {
             match self.heal_part(writing, &part, trouble, scratch, &hold)? {
                 Outcome::Fine => {}
-                Outcome::Healed if outcome == Outcome::Lost => {}
+                Outcome::Again if outcome == Outcome::Lost => {}
+                Outcome::Healed if matches!(outcome, Outcome::Lost | Outcome::Again) => {}
                 other => outcome = other,
             }
         }
@@ -175,13 +179,21 @@ impl Pool {
             let write =
                 || out.heal(&tree, dva.vdev, dva.offset, &truth, &leaves, &mut scratch.write);
             // A disk that does not take it has been counted, and is no worse off.
-            healed &= hold.during(write).is_some_and(|written| written.is_ok());
+            healed &= match hold.during(write) {
+                Some(Ok(None)) => return Ok(Outcome::Again),
+                Some(Ok(Some(report))) => report.failed.is_empty(),
+                Some(Err(_)) | None => false,
+            };
         }
         Ok(if healed { Outcome::Healed } else { Outcome::Fine })
     }
 
     /// The pointer to the block at a place of the pool as it is now; `None`: there is none.
     pub fn pointer_at(&self, at: Bookmark) -> Result<Option<BlkPtr>> {
+        // Whoever has told of a root has read it in vain: it is not to be read for its own sake, and told of again.
+        if at.level < 0 && at.objset != 0 {
+            return self.root_at(at.objset);
+        }
         let Some(objset) = self.objset_at(at.objset)? else { return Ok(None) };
         match objset.pointer(at.object, at.level, at.block) {
             Ok(bp) => Ok(Some(bp).filter(|bp| !bp.is_hole())),
@@ -190,11 +202,8 @@ impl Pool {
         }
     }
 
-    /// The object set of a data set by its number, if there is such a data set now; 0: the MOS.
-    pub fn objset_at(&self, number: u64) -> Result<Option<rt::sync::Arc<dmu::Objset>>> {
-        if number == 0 {
-            return Ok(Some(self.mos.objset.clone()));
-        }
+    /// The pointer to the object set of a data set by its number, if there is such a data set now.
+    fn root_at(&self, number: u64) -> Result<Option<BlkPtr>> {
         let object = match self.mos.objset.object(number) {
             Ok(object) => object,
             Err(dmu::DmuError::NoObject { .. }) => return Ok(None),
@@ -204,14 +213,19 @@ impl Pool {
         if object.with_header(format::DnodePhys::bonus_kind)? != format::ObjectType::DSL_DATASET {
             return Ok(None);
         }
+        Ok(Some(self.mos.dataset(number)?.bp).filter(|root| !root.is_hole()))
+    }
+
+    /// The object set of a data set by its number, if there is such a data set now; 0: the MOS.
+    pub fn objset_at(&self, number: u64) -> Result<Option<rt::sync::Arc<dmu::Objset>>> {
+        if number == 0 {
+            return Ok(Some(self.mos.objset.clone()));
+        }
+        let Some(root) = self.root_at(number)? else { return Ok(None) };
         if let Some(open) = self.heads.lock().get(&number)
             && !open.revoked.load(Ordering::Relaxed)
         {
             return Ok(Some(open.objset.clone()));
-        }
-        let root = self.mos.dataset(number)?.bp;
-        if root.is_hole() {
-            return Ok(None);
         }
         let store = rt::sync::Arc::new(self.store.of_objset(number));
         let objset = dmu::Objset::open(store, &root, dmu::Policy::new(false), None)?;

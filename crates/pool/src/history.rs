@@ -13,6 +13,8 @@ use crate::mos::{Mos, key};
 
 /// Size of the history's blocks, in bytes.
 const BLOCK: u32 = 128 << 10;
+/// So many bytes of a command are kept, as in OpenZFS.
+pub const COMMAND_MAX: usize = 8192;
 
 fn damaged(e: impl std::fmt::Display) -> PoolError {
     PoolError::Damaged { what: "pool history", detail: e.to_string() }
@@ -31,11 +33,16 @@ pub(crate) fn create(objset: &Arc<Objset>, tx: &Tx<'_>, space_bytes: u64) -> Res
     Ok(objset.allocate(tx, kind, BLOCK, bonus_kind, header.as_bytes(), 1)?.number())
 }
 
+/// What is kept of a command: the beginning of a long one.
+pub fn kept(command: &str) -> &str {
+    &command[..command.floor_char_boundary(COMMAND_MAX)]
+}
+
 /// The record of a command that `who` (a user id) gave on `host`.
 pub fn command(now_secs: u64, command: &str, who: u64, host: &str) -> NvList {
     let mut list = NvList::new();
     list.put_u64(record_key::TIME, now_secs);
-    list.put_string(record_key::COMMAND, command);
+    list.put_string(record_key::COMMAND, kept(command));
     list.put_u64(record_key::WHO, who);
     list.put_string(record_key::ZONE, "linux");
     list.put_string(record_key::HOST, host);
@@ -73,10 +80,13 @@ fn read_ring(
     Ok(())
 }
 
-/// Appends a record.
+/// Appends a record. One that is larger than the ring is left out: what it tells of has been done.
 pub(crate) fn append(mos: &Mos, tx: &Tx<'_>, record: &NvList) -> Result<()> {
     let (object, mut header) = open(mos)?;
     let bytes = build_record(record)?;
+    if bytes.len() as u64 >= header.ring_size() {
+        return Ok(());
+    }
     let old = header;
     let start = header.append(bytes.len() as u64, |at| -> Result<u64> {
         let mut length = [0; 8];

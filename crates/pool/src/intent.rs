@@ -19,6 +19,15 @@ use crate::pool::Pool;
 
 /// The headers of the logs that there are, with the path of each data set below the pool.
 pub(crate) fn headers(mos: &Mos) -> Result<Vec<(String, ZilHeader)>> {
+    headers_unless(mos, |_, error| Err(error))
+}
+
+/// The same without those that cannot be read, if `unread`, which gets the number of the data set, says that they do not
+/// matter.
+pub(crate) fn headers_unless(
+    mos: &Mos,
+    mut unread: impl FnMut(u64, PoolError) -> Result<()>,
+) -> Result<Vec<(String, ZilHeader)>> {
     let (mut seen, mut out) = (BTreeSet::new(), Vec::new());
     let root = lookup::root_dir(mos)?;
     let mut todo = vec![(String::new(), root)];
@@ -38,9 +47,10 @@ pub(crate) fn headers(mos: &Mos) -> Result<Vec<(String, ZilHeader)>> {
         if bp.is_hole() {
             continue;
         }
-        let header = header_at(mos.objset.store(), &bp, head)?;
-        if !header.log.is_hole() {
-            out.push((path, header));
+        match header_at(mos.objset.store(), &bp, head) {
+            Ok(header) if header.log.is_hole() => {}
+            Ok(header) => out.push((path, header)),
+            Err(error) => unread(head, error)?,
         }
     }
     Ok(out)
@@ -279,7 +289,7 @@ impl Pool {
         if self.in_memory || found.phys.bp.is_hole() {
             return Ok(());
         }
-        let header = header_at(&self.store, &found.phys.bp, found.object)?;
+        let header = header_at(&self.store_of(found.object), &found.phys.bp, found.object)?;
         self.free_log(&header.to_bytes())
     }
 }

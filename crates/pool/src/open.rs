@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use dmu::{Objset, Policy, Txgs};
 use format::SPA_VERSION;
-use format::config::{PoolConfig, VdevConfig};
+use format::config::{PoolConfig, PoolState, VdevConfig};
 use format::features::Feature;
 use format::uberblock::Uberblock;
 use rt::buf::BufPool;
@@ -36,7 +36,7 @@ use crate::spacemaps::{PoolSpaceMaps, Slabs};
 /// The last version before feature flags.
 const VERSION_OLD_MAX: u64 = 28;
 /// First txg that does not fit into the stamps of space maps.
-const TXG_MAX: u64 = 1 << 50;
+pub(crate) const TXG_MAX: u64 = 1 << 50;
 
 /// The devices of a pool, open one way or the other.
 pub enum Devices {
@@ -252,7 +252,8 @@ impl Pool {
         let why_not = cannot_write((&devices, &store), known, uberblock, newer)?;
         let (left, why_not) = match (&devices, why_not) {
             (Devices::Writable(out), None) => {
-                match left_behind(out, uberblock, &mos, &name, give_up) {
+                let exported = config.state == PoolState::Exported;
+                match left_behind(out, uberblock, &mos, &name, (give_up, exported)) {
                     Ok(left) => (left, None),
                     Err(why) => (Left::default(), Some(why)),
                 }
@@ -309,6 +310,7 @@ impl Pool {
         if pool.writing.is_some() && !in_memory {
             pool.scan.load(&pool.mos, txg, uberblock.root)?;
         }
+        left.lost.iter().for_each(|root| _ = pool.note_lost(*root, false));
         if !left.claims.is_empty() {
             pool.task(move |cx| claim::claim(cx, &left.claims))?;
         }
@@ -503,13 +505,13 @@ fn left_behind(
     uberblock: &Uberblock,
     mos: &Mos,
     name: &str,
-    give_up: bool,
+    (give_up, exported): (bool, bool),
 ) -> std::result::Result<Left, String> {
     // Whoever wrote the uberblock may have died before it was on stable storage. It has to
     // be before its frees are used (INV-3), and on all leaves before they are lost that have it.
     let spread = out.flush().and_then(|_| out.spread(uberblock));
     spread.map_err(|error| error.to_string())?;
-    claim::left(mos, name, give_up)
+    claim::left(mos, name, (give_up, exported))
 }
 
 /// INV-12: why a pool may not be written; `None`: it may.

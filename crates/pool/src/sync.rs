@@ -14,6 +14,7 @@ use crate::dataset::Dataset;
 use crate::dsl::create::Making;
 use crate::dsl::freeing::Progress;
 use crate::error::{PoolError, Result};
+use crate::frees::note_given_up;
 use crate::ledger::Ledger;
 use crate::pool::{Pool, Writing};
 use crate::spacemaps::Appending;
@@ -97,6 +98,15 @@ impl Pool {
         }
     }
 
+    /// The txg of the newest uberblock. [`Pool::txg`] may be a later one, which had nothing to write.
+    pub fn uberblock_txg(&self) -> u64 {
+        match self.scan.newest() {
+            // Nobody writes to this pool.
+            (0, _) => self.txg(),
+            (txg, _) => txg,
+        }
+    }
+
     fn sync_frozen(&self, writing: &Writing, txg: u64) -> Result<()> {
         let tx = &writing.txgs.in_sync(txg);
         writing.writer.begin(txg);
@@ -136,6 +146,7 @@ impl Pool {
             let mut freeing = writing.freeing.lock();
             (freeing.pending, freeing.last) = (progress == Progress::More, txg);
         }
+        note_given_up(&cx)?;
         self.write_errlog(tx)?;
         // Frees age by uberblocks, not by txgs that had nothing to write (INV-1).
         if self.make_stable(writing, tx, ledger)? {

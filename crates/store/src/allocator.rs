@@ -131,6 +131,8 @@ pub struct Allocator {
     too_large: AtomicU64,
     /// For tests, see [`Allocator::force_gangs`].
     forced: Mutex<Option<Forced>>,
+    /// Bytes that were to be freed, and of which nobody knows where they are.
+    given_up: AtomicU64,
     /// Number of top-level vdevs that take data.
     tops: AtomicUsize,
     /// Bytes of a lease, at most, per worker.
@@ -154,6 +156,7 @@ impl Allocator {
             holds: Mutex::default(),
             too_large: AtomicU64::new(u64::MAX),
             forced: Mutex::new(None),
+            given_up: AtomicU64::new(0),
             tops: AtomicUsize::new(usable),
             lease_max: (0..workers).map(|_| AtomicU64::new(LEASE_MAX)).collect(),
         }
@@ -349,7 +352,8 @@ impl Allocator {
         }
     }
 
-    /// Frees all that a block takes: its copies, of a gang the headers and members, and its place in the cache.
+    /// Frees all that a block takes: its copies, of a gang the headers and members, and its place in the cache. What is
+    /// below a header of which no copy is good nobody knows: it stays taken ([`Allocator::take_given_up`]).
     ///
     /// # Errors
     /// A deduplicated block is refused: others may hold it, which only its table knows.
@@ -362,7 +366,18 @@ impl Allocator {
         if !bp.is_gang() {
             return bp.dvas().try_for_each(|dva| self.free_dva(dva));
         }
-        store.allocations(bp)?.into_iter().try_for_each(|dva| self.free_dva(dva))
+        let (known, given_up) = store.known_allocations(bp)?;
+        if given_up {
+            let all: u64 = bp.dvas().map(|dva| dva.asize).sum();
+            let known = known.iter().map(|dva| dva.asize).sum();
+            self.given_up.fetch_add(all.saturating_sub(known), Ordering::Relaxed);
+        }
+        known.into_iter().try_for_each(|dva| self.free_dva(dva))
+    }
+
+    /// Bytes that no free could find since this was asked last, about: they belong to nobody, and stay allocated.
+    pub fn take_given_up(&self) -> u64 {
+        self.given_up.swap(0, Ordering::Relaxed)
     }
 
     /// Frees one allocation.

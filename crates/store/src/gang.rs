@@ -124,6 +124,12 @@ impl Writer {
         Ok((dvas, count))
     }
 
+    /// Writes one piece, and waits for devices that do not take it, as for any other block.
+    fn put(&self, dva: Dva, bytes: &[u8], scratch: &mut WriteScratch) -> Result<()> {
+        self.gate().insist(|| Ok(self.out().write(dva.vdev, dva.offset, bytes, scratch)?))?;
+        Ok(())
+    }
+
     fn write_member(
         &self,
         cut: &Cut,
@@ -135,7 +141,7 @@ impl Writer {
         let (dvas, count) = match self.place(cut.worker, size, cut.copies)? {
             Some((dvas, count)) => {
                 for dva in &dvas[..count] {
-                    self.out().write(dva.vdev, dva.offset, part, scratch)?;
+                    self.put(*dva, part, scratch)?;
                 }
                 (dvas, count)
             }
@@ -166,7 +172,7 @@ impl Writer {
         embedded::seal(Place::GangHeader { vdev, offset, txg }, &mut bytes)
             .expect("a header has room for its checksum");
         for dva in at {
-            self.out().write(dva.vdev, dva.offset, &bytes, scratch)?;
+            self.put(*dva, &bytes, scratch)?;
         }
         Ok(())
     }
@@ -188,7 +194,7 @@ impl Writer {
                 self.rewrite_gang(cut, &member, part, scratch, depth + 1)?;
             } else {
                 for dva in member.dvas() {
-                    self.out().write(dva.vdev, dva.offset, part, scratch)?;
+                    self.put(dva, part, scratch)?;
                 }
             }
             member.set_checksum_words(cut.sum(part));

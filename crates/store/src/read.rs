@@ -407,11 +407,29 @@ impl Store {
     /// the vdev.)
     pub fn allocations(&self, bp: &BlkPtr) -> Result<Vec<Dva>> {
         let mut out = Vec::new();
-        self.add_allocations(bp, &mut out, 0)?;
+        self.add_allocations(bp, &mut out, 0, &mut Err)?;
         Ok(out)
     }
 
-    fn add_allocations(&self, bp: &BlkPtr, out: &mut Vec<Dva>, depth: usize) -> Result<()> {
+    /// The same of a block that goes whatever is left of it: what is below a lost header is given up. Is that so of
+    /// some of it?
+    pub(crate) fn known_allocations(&self, bp: &BlkPtr) -> Result<(Vec<Dva>, bool)> {
+        let (mut out, mut given_up) = (Vec::new(), false);
+        self.add_allocations(bp, &mut out, 0, &mut |error| {
+            given_up = true;
+            // What devices may still give is not lost.
+            if gate::may_pass(&error) { Err(error) } else { Ok(()) }
+        })?;
+        Ok((out, given_up))
+    }
+
+    fn add_allocations(
+        &self,
+        bp: &BlkPtr,
+        out: &mut Vec<Dva>,
+        depth: usize,
+        unread: &mut dyn FnMut(StoreError) -> Result<()>,
+    ) -> Result<()> {
         if !bp.is_gang() {
             out.extend(bp.dvas());
             return Ok(());
@@ -420,10 +438,12 @@ impl Store {
             let asize = self.asize(dva.vdev, GANG_SIZE as u64);
             out.push(Dva { asize, gang: false, ..dva });
         }
-        for (_, member) in self.members(bp, bp.psize(), depth)? {
-            self.add_allocations(&member, out, depth + 1)?;
-        }
-        Ok(())
+        let members = match self.members(bp, bp.psize(), depth) {
+            Ok(members) => members,
+            Err(error) => return unread(error),
+        };
+        let mut members = members.into_iter();
+        members.try_for_each(|(_, member)| self.add_allocations(&member, out, depth + 1, unread))
     }
 
     /// The members of a gang of `psize` bytes, by the first copy of its header that is good: each DVA

@@ -48,8 +48,17 @@ impl Troubles {
         let mut state = self.state.lock();
         let State { places, ended, .. } = &mut *state;
         let known = places.contains_key(&at);
-        if *ended || !known && places.len() >= PLACES_MAX {
+        if *ended {
             return false;
+        }
+        if !known && places.len() >= PLACES_MAX {
+            // What can be healed is told again by whoever reads it; what is lost has to be shown.
+            let healable = |(at, other): (&Bookmark, &Trouble)| (!other.lost).then_some(*at);
+            let Some(other) = places.iter().rev().find_map(healable).filter(|_| trouble.lost)
+            else {
+                return false;
+            };
+            places.remove(&other);
         }
         let kept = places.entry(at).or_default();
         kept.lost |= trouble.lost;
@@ -143,5 +152,17 @@ mod tests {
         assert_eq!((0..5000).filter(|block| troubles.tell(at(*block), lost())).count(), 4096);
         assert!(troubles.tell(at(7), lost()));
         assert_eq!(troubles.lost().len(), 4096);
+    }
+
+    /// Seen red: in a pool that is only read one bad disk filled the list, and what was lost then was not shown.
+    #[test]
+    fn what_is_lost_takes_the_place_of_what_is_not() {
+        let troubles = Troubles::default();
+        assert!((0..4096).all(|block| troubles.tell(at(block), Trouble::default())));
+        assert!(!troubles.tell(at(5000), Trouble::default()));
+        let lost = || Trouble { lost: true, counted: vec![] };
+        assert!((5000..9096).all(|block| troubles.tell(at(block), lost())));
+        assert_eq!(troubles.lost().len(), 4096);
+        assert!(!troubles.tell(at(9096), lost()));
     }
 }

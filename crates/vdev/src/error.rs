@@ -123,6 +123,12 @@ pub enum VdevError {
         /// Guid of the leaf that it was.
         guid: u64,
     },
+    /// Between the scan and the open somebody wrote to the pool: what the scan knows of it is old.
+    #[error("{device}: its pool was written to since it was looked at")]
+    Written {
+        /// Name of the device.
+        device: String,
+    },
     /// A label could not be built.
     #[error(transparent)]
     Label(#[from] LabelError),

@@ -262,6 +262,25 @@ impl Tree {
         }
     }
 
+    /// Of what was examined of a block born in txg `birth`: is it lost for good? So it is if every leaf that should have
+    /// it gave what it has, whatever comes back later; `replaced` says of a leaf, by guid, that nobody waits for it.
+    pub fn is_gone(
+        &self,
+        (top, birth): (u32, u64),
+        examined: &Examined,
+        replaced: &dyn Fn(u64) -> bool,
+    ) -> bool {
+        let unread = |fault: &Fault| matches!(fault.kind, FaultKind::Read(_));
+        // Of a mapped vdev it is not known here which leaves there are.
+        if examined.lost.is_none() || self.is_mapped(top) || examined.faults.iter().any(unread) {
+            return false;
+        }
+        let Ok(top) = self.top(top) else { return false };
+        top.slots.iter().flatten().map(|leaf| &self.leaves()[*leaf]).all(|leaf| {
+            leaf.state.is_online() || leaf.lacks.contains(birth) || replaced(leaf.guid())
+        })
+    }
+
     /// The leaves of a vdev that should have what was written in txg `birth`.
     pub fn holders(&self, top: u32, birth: u64) -> Vec<usize> {
         let slots = self.top(top).map(|top| &top.slots[..]).unwrap_or_default();

@@ -355,11 +355,12 @@ impl FoundPool {
         missing.filter_map(|top| top.id).collect()
     }
 
-    /// Another host's id, if the pool was not exported by it: that host may be using it now. A
-    /// label without a host id belongs to nobody.
+    /// Another host's id, if the pool was not exported by it: that host may be using it now, or has
+    /// destroyed it. A label without a host id belongs to nobody.
     pub fn foreign_host(&self, our_hostid: u64) -> Option<u64> {
         let hostid = self.config.hostid;
-        let foreign = self.config.state == PoolState::Active && hostid != 0 && hostid != our_hostid;
+        let foreign =
+            self.config.state != PoolState::Exported && hostid != 0 && hostid != our_hostid;
         foreign.then_some(hostid)
     }
 
@@ -407,10 +408,12 @@ impl FoundPool {
     }
 
     /// Opens the devices for writing, as the tree of a config. Takes each device's lock, and looks
-    /// again whether it still is the leaf that it was when it was scanned.
+    /// again whether it still is the leaf that it was when it was scanned, with the same newest
+    /// uberblock: who goes on from an older one takes back what somebody has acknowledged since.
     ///
     /// # Errors
-    /// [`DeviceError::Busy`] if another process holds a device; whatever opening says.
+    /// [`DeviceError::Busy`] if another process holds a device; [`VdevError::Changed`] and
+    /// [`VdevError::Written`] if it has to be scanned anew; whatever opening says.
     pub fn open_write_tree(&self, root: &VdevConfig) -> Result<WriteTree> {
         self.open_write_tree_in(root, None)
     }
@@ -428,6 +431,7 @@ impl FoundPool {
         let mut devices: BTreeMap<u64, Arc<dyn WriteDevice>> = BTreeMap::new();
         // A file is locked once, however many of its partitions are leaves.
         let mut files: BTreeMap<&Path, Arc<WriteFile>> = BTreeMap::new();
+        let mut odd_broken = Vec::new();
         // Leaves that have left the pool still carry its label.
         for member in self.members.iter().filter(|member| root.find(member.guid).is_some()) {
             let Some(path) = &member.candidate.path else { continue };
@@ -451,9 +455,17 @@ impl FoundPool {
                 let name = path.display().to_string();
                 return Err(VdevError::Changed { device: name, guid: member.guid });
             }
+            if labels.uberblocks.first() != member.candidate.labels.uberblocks.first() {
+                return Err(VdevError::Written { device: path.display().to_string() });
+            }
+            if labels.are_odd_broken() {
+                odd_broken.push(member.guid);
+            }
             devices.insert(member.guid, device);
         }
-        WriteTree::open(root, devices)
+        let tree = WriteTree::open(root, devices)?;
+        tree.are_odd_broken(odd_broken);
+        Ok(tree)
     }
 }
 

@@ -19,7 +19,7 @@ use format::label::{
     parse_config,
 };
 use format::uberblock::{slot_of_txg, slot_size};
-use format::{FormatError, NvList, Uberblock};
+use format::{BlkPtr, FormatError, NvList, Uberblock};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 
@@ -89,6 +89,35 @@ impl Labels {
         let fits = |config: &&PoolConfig| config.txg <= txg;
         let newest = members().filter(fits).max_by_key(|config| config.txg);
         newest.or_else(|| members().min_by_key(|config| config.txg))
+    }
+
+    /// Uberblocks that are not of a pool whose newest is that of `txg`, with this MOS: they are newer, or of that txg and
+    /// lead elsewhere.
+    pub fn strays(&self, (txg, root): (u64, &BlkPtr)) -> Vec<Uberblock> {
+        let is_stray = |uberblock: &&Uberblock| {
+            let of = uberblock.txg.get();
+            of > txg || of == txg && uberblock.root != *root
+        };
+        self.uberblocks.iter().filter(is_stray).copied().collect()
+    }
+
+    /// Has the device gone another way than a pool whose newest uberblock is that of `txg`, with this MOS? A crash leaves
+    /// a device at most one txg ahead, right upon what the pool has; whoever has more was written to elsewhere.
+    pub fn is_astray(&self, (txg, root): (u64, &BlkPtr)) -> bool {
+        let count = self.uberblocks.partition_point(|uberblock| uberblock.txg.get() > txg);
+        let (ahead, rest) = self.uberblocks.split_at(count);
+        let Some(newest) = ahead.first() else { return false };
+        // Protection against other hosts writes that of a txg again and again.
+        let one = ahead.iter().all(|uberblock| uberblock.txg == newest.txg);
+        let mut under = rest.iter().take_while(|uberblock| uberblock.txg.get() == txg);
+        let known = under.next().is_some_and(|under| under.root == *root);
+        !(one && known)
+    }
+
+    /// Are labels 1 and 3 not whole, and labels 0 and 2 are? A write that was cut off leaves them so.
+    pub fn are_odd_broken(&self) -> bool {
+        let [first, second, third, fourth] = self.configs.each_ref().map(|config| config.is_ok());
+        first && third && !(second && fourth)
     }
 
     /// The guid of the device, whatever its labels say of a pool.
@@ -204,6 +233,22 @@ pub fn write_config(
     Ok(())
 }
 
+/// Takes an uberblock out of all rings of a device whose top-level vdev has sectors of `1 << ashift` bytes. Flushes.
+///
+/// # Errors
+/// If the device fails.
+pub fn erase_uberblock(
+    device: &dyn WriteDevice,
+    uberblock: &Uberblock,
+    ashift: u64,
+) -> std::result::Result<(), LabelError> {
+    for (at, bytes) in slots(device, uberblock, ashift)? {
+        device.write_at(at, &vec![0; bytes.len()])?;
+    }
+    device.flush()?;
+    Ok(())
+}
+
 /// Bytes of a device's labels, and where they go.
 type Pieces = Vec<(u64, Vec<u8>)>;
 
@@ -250,7 +295,9 @@ impl WriteTree {
     /// lack of it must be among that: so a leaf may have the uberblock and not the blocks.
     ///
     /// Cut anywhere, the pool opens: before step 2 is done labels 1 and 3 still fit the old
-    /// uberblock (a label ahead of the uberblock is ignored), after it labels 0 and 2 fit the new.
+    /// uberblock (a label ahead of the uberblock is ignored), after it labels 0 and 2 fit the new. Leaves whose
+    /// labels 1 and 3 were broken off by such a cut get those first, and the others last: all four would be lost by
+    /// another one.
     ///
     /// `config` is that of the whole pool; its `txg` must not be above the uberblock's.
     ///
@@ -268,11 +315,12 @@ impl WriteTree {
         let mut step = LabelStep { leaves: &writers, report: &mut report };
         if let Some(config) = config {
             debug_assert!(config.txg <= uberblock.txg.get(), "a label is never ahead");
-            step.configs(config, [0, 2])?;
+            step.configs(config, true)?;
         }
         step.uberblock(uberblock)?;
         if let Some(config) = config {
-            step.configs(config, [1, 3])?;
+            step.configs(config, false)?;
+            writers.odd_broken().lock().clear();
         }
         Ok(report)
     }
@@ -391,8 +439,14 @@ impl LabelStep<'_> {
         self.report.failed.push((leaf, LeafFailure::Device(error)));
     }
 
-    fn configs(&mut self, config: &PoolConfig, pair: [usize; 2]) -> Result<()> {
+    /// Half of the labels: on each leaf that which is due first, or the other one.
+    fn configs(&mut self, config: &PoolConfig, first: bool) -> Result<()> {
+        let odd_broken = self.leaves.odd_broken().lock().clone();
         let took = self.on_leaves(|device, leaf| {
+            let pair = match odd_broken.contains(&leaf.guid()) == first {
+                true => [1, 3],
+                false => [0, 2],
+            };
             let missing = FormatError::Missing { what: "pool config", field: "leaf" };
             let config = config.for_leaf(leaf.guid()).ok_or(missing)?;
             self::pair(device, pair, &config.to_nvlist())

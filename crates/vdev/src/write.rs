@@ -85,6 +85,8 @@ struct Noted {
     txg: AtomicU64,
     /// Whose flushes had failed when it began.
     at_begin: Mutex<FlushFailures>,
+    /// Leaves, by guid, whose labels 1 and 3 are not whole.
+    odd_broken: Mutex<BTreeSet<u64>>,
 }
 
 /// A tree and those of its leaves that can be written: what one write or flush works with from its beginning to
@@ -105,9 +107,19 @@ impl Writers {
         let writers = tree.leaves().iter().map(writer).collect();
         Arc::new(Writers { tree, writers, devices, noted })
     }
+
+    /// Leaves, by guid, whose labels 1 and 3 must be written before the others.
+    pub(crate) fn odd_broken(&self) -> &Mutex<BTreeSet<u64>> {
+        &self.noted.odd_broken
+    }
 }
 
 impl WriteTree {
+    /// Tells that of these leaves labels 1 and 3 were found not to be whole, but labels 0 and 2 were.
+    pub fn are_odd_broken(&self, guids: impl IntoIterator<Item = u64>) {
+        self.noted.odd_broken.lock().extend(guids);
+    }
+
     /// The tree that the config describes, on devices that can be written, by leaf guid. All of
     /// them must have been recognised by their labels (or be about to be labelled anew).
     pub fn open(root: &VdevConfig, devices: BTreeMap<u64, Arc<dyn WriteDevice>>) -> Result<Self> {
@@ -214,8 +226,8 @@ impl WriteTree {
         self.writers().write_to(top, blocks, Class::SyncWrite, scratch, None)
     }
 
-    /// Writes a block again, but only to the leaves named: what a read found wrong is put right. Nothing is written if
-    /// the vdevs are others now than `tree`, whose places the leaves are.
+    /// Writes a block again, but only to the leaves named: what a read found wrong is put right. `None`, and nothing
+    /// written, if the vdevs are others now than `tree`, whose places the leaves are.
     pub fn heal(
         &self,
         tree: &Arc<Tree>,
@@ -224,17 +236,16 @@ impl WriteTree {
         data: &[u8],
         leaves: &[usize],
         scratch: &mut WriteScratch,
-    ) -> Result<WriteReport> {
+    ) -> Result<Option<WriteReport>> {
         let writers = self.writers();
         if !Arc::ptr_eq(&writers.tree, tree) {
-            return Ok(WriteReport { degraded: true, ..WriteReport::default() });
+            return Ok(None);
         }
-        writers.write_to(top, &[(offset, data)], Class::Write, scratch, Some(leaves))
+        writers.write_to(top, &[(offset, data)], Class::Write, scratch, Some(leaves)).map(Some)
     }
 
     /// As [`WriteTree::heal`], of blocks that a scan has come to: see [`WriteTree::write_run`] for how they are best
-    /// given, and nobody waits for them. `None`, and nothing written, if the vdevs are others now than `tree`, whose
-    /// places the leaves are.
+    /// given, and nobody waits for them.
     pub fn heal_run(
         &self,
         tree: &Arc<Tree>,

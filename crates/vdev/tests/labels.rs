@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use device::sim::{Cut, Fault, Image, Kind as Failure, On, SimSet};
 use device::{Device, ReadFile, WriteDevice, WriteFile};
-use format::config::{LabelIds, PoolConfig, PoolState, VdevConfig, VdevKind};
+use format::config::{Label, LabelIds, PoolConfig, PoolState, VdevConfig, VdevKind};
 use format::label::{CONFIG_AT, CONFIG_SIZE, LABEL_SIZE, LABELS, RING_AT, RING_SIZE, label_offset};
 use format::uberblock::{slot_of_txg, slot_size};
 use format::{BlkPtr, NvList, Uberblock};
@@ -338,6 +338,24 @@ fn a_device_that_became_something_else_is_not_written() {
     assert!(matches!(changed, VdevError::Changed { .. }), "{changed}");
 }
 
+/// Seen red: the uberblocks of the scan were gone on from, and what another writer had acknowledged since was lost.
+#[test]
+fn a_pool_that_was_written_since_the_scan_is_looked_at_anew() {
+    let images = testkit::golden_copy("mir");
+    let look = || scan(&[images.path().to_owned()]).unwrap().pools.remove(0);
+    let (before, other) = (look(), look());
+    let tree = other.open_write_tree(&other.root).unwrap();
+    let newest = other.uberblocks[0];
+    let next = Uberblock { txg: (newest.txg.get() + 1).into(), ..newest };
+    tree.commit(&next, None).unwrap();
+    drop(tree);
+    let written = before.open_write_tree(&before.root).err().expect("it is refused");
+    assert!(matches!(written, VdevError::Written { .. }), "{written}");
+    let now = look();
+    assert_eq!(now.uberblocks[0].txg.get(), newest.txg.get() + 1);
+    assert!(now.open_write_tree(&now.root).is_ok());
+}
+
 /// Configs that are sealed but lie: whatever they say is refused or survived.
 #[test]
 fn hostile_labels_never_panic() {
@@ -414,4 +432,47 @@ fn a_tree_for_reading_writes_nothing() {
     assert!(set.disks().iter().all(|disk| disk.counts().writes == 0));
     let _: fn(&VdevConfig, std::collections::BTreeMap<u64, Arc<dyn WriteDevice>>) -> _ =
         WriteTree::open;
+}
+
+/// A write of labels 1 and 3 that was cut off leaves labels 0 and 2; while those are written, the others must be whole
+/// again. Seen red: 0 and 2 were written first, and a second cut would have left no label.
+#[test]
+fn labels_that_were_broken_off_are_written_first() {
+    let images = testkit::golden_copy("mir");
+    let size = std::fs::metadata(images.disk(0)).unwrap().len();
+    let disk = std::fs::OpenOptions::new().write(true).open(images.disk(0)).unwrap();
+    let at = |label| label_offset(label, size).unwrap() + CONFIG_AT;
+    std::os::unix::fs::FileExt::write_all_at(&disk, &[0xa5; 64], at(1) + 4000).unwrap();
+    let found = &scan(&[images.path().to_owned()]).unwrap().pools[0];
+    let guid =
+        found.members.iter().find(|m| m.candidate.path == Some(images.disk(0))).unwrap().guid;
+    let broken = |labels: &Labels| labels.are_odd_broken();
+    let all = found.members.iter().filter(|m| broken(&m.candidate.labels)).map(|m| m.guid);
+    assert_eq!(all.collect::<Vec<_>>(), [guid]);
+    drop(found.open_write_tree(&found.root).unwrap());
+
+    // In which order they are written.
+    let set = SimSet::new(2, 64 << 20);
+    let root = root(&top(VdevKind::Mirror, 2, 0, 9));
+    let config = pool_config("tank", 4, root.clone());
+    label_all(&set, &config);
+    let devices = (0..2).map(|i| (i as u64 + 1, Arc::new(set.disk(i)) as Arc<dyn WriteDevice>));
+    let tree = WriteTree::open(&root, devices.collect()).unwrap();
+    tree.are_odd_broken([2]);
+    // The second step fails: what the first has written is seen.
+    let newer = pool_config("tank", 5, root.clone());
+    for disk in set.disks() {
+        disk.inject(Fault::new(Failure::Error(rustix::io::Errno::IO), On::Writes).after(2));
+    }
+    assert!(tree.commit(&uberblock(5, &root), Some(&newer)).is_err());
+    let newer_in = |disk: usize| {
+        let labels = Labels::read(&set.disk(disk)).configs;
+        labels.map(|label| matches!(label, Ok(Label::Member(config)) if config.txg == 5))
+    };
+    assert_eq!(newer_in(0), [true, false, true, false]);
+    assert_eq!(newer_in(1), [false, true, false, true]);
+    // Once all are whole it is as ever.
+    set.disks().iter().for_each(|disk| disk.heal());
+    tree.commit(&uberblock(5, &root), Some(&newer)).unwrap();
+    assert_eq!([newer_in(0), newer_in(1)], [[true; 4]; 2]);
 }

@@ -18,6 +18,7 @@ mod fsyncs;
 mod gone;
 mod labels;
 mod left;
+mod lost;
 mod opened;
 mod rig;
 mod scans;

@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod armed;
+mod forgotten;
 mod left;
 mod lists;
 mod midst;

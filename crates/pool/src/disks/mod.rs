@@ -9,16 +9,19 @@ mod expand;
 mod lists;
 mod logs;
 mod need;
-mod shape;
+pub(crate) mod shape;
 mod spares;
 mod tops;
 
 use std::collections::BTreeMap;
 
 use device::WriteDevice;
+use format::BlkPtr;
 use format::config::{PoolConfig, VdevConfig, VdevKind};
 use format::dtl::Dtl;
 use rt::sync::Arc;
+use vdev::VdevError;
+use vdev::label::Labels;
 
 use crate::create::{NewLeaf, TXG_INITIAL};
 use crate::dsl::property::Stored;
@@ -107,7 +110,7 @@ impl Pool {
     /// written without it is in its DTL, and what came after the newest uberblock of a device goes there.
     ///
     /// # Errors
-    /// [`PoolError::Invalid`] if there is no such leaf.
+    /// [`PoolError::Invalid`] if there is no such leaf, or its device was written to elsewhere and is ahead of the pool.
     pub fn online(&self, leaf: u64, device: Option<Arc<dyn WriteDevice>>) -> Result<()> {
         self.scan_forgives(Some(leaf));
         self.change_vdevs(move |cx, change| {
@@ -119,9 +122,15 @@ impl Pool {
             }
             let tree = cx.pool.store.tree();
             if let Some(known) = tree.leaf_by_guid(leaf).map(|place| &tree.leaves()[place]) {
-                let is_log = tree.tops().get(known.top as usize).is_some_and(vdev::Top::is_log);
-                if let Some(device) = device.as_ref().filter(|_| !is_log) {
-                    lacks_since(known, &**device, cx);
+                let top = tree.tops().get(known.top as usize);
+                if let Some(device) = &device {
+                    let ashift = top.and_then(|top| top.config.top).map_or(0, |top| top.ashift);
+                    let newest = newest_of_ours((&**device, ashift), cx)?;
+                    if !top.is_some_and(vdev::Top::is_log) {
+                        lacks_since(known, newest, cx);
+                    }
+                    // Its labels may be of a txg that never was, or tell of vdevs that were others then.
+                    *cx.pool.config_dirty.lock() = true;
                 }
                 // A resilver under way has passed blocks that this one lacks: it is not filled by that one.
                 if !known.lacks.is_empty() {
@@ -131,6 +140,12 @@ impl Pool {
             change.devices.extend(device.map(|device| (leaf, device)));
             Ok(())
         })
+    }
+
+    /// The txg of the pool's newest uberblock, and the MOS that it leads to: by them a device is told from one that has
+    /// gone another way ([`Labels::is_astray`]).
+    pub fn newest(&self) -> (u64, BlkPtr) {
+        self.scan.newest()
     }
 
     /// Uses leaves again that were faulted or removed: this one, or all. What they lack stays in their DTLs; once they
@@ -285,15 +300,38 @@ impl Pool {
     }
 }
 
-/// Notes what a leaf lacks on this device: all that came after its newest uberblock, of the pool as it is.
-fn lacks_since(leaf: &vdev::Leaf, device: &dyn WriteDevice, cx: &TaskContext<'_>) {
+/// The txg of the newest uberblock that a leaf's device shares with the pool, or may; 0: there is none. One that a crash
+/// kept from the others is taken out of its rings: once blocks of this txg are written over what that led to, nobody may
+/// go on from it any more.
+fn newest_of_ours((device, ashift): (&dyn WriteDevice, u64), cx: &TaskContext<'_>) -> Result<u64> {
+    let (txg, root) = cx.pool.newest();
+    let ours = (txg, &root);
+    let (mut labels, name) = (Labels::read(device), device.name());
+    if labels.is_astray(ours) {
+        return refused(&format!(
+            "{name} was written to elsewhere and is ahead of the pool; take it away before the pool is imported \
+             again, and use 'zpool replace' with another device"
+        ));
+    }
+    let strays = labels.strays(ours);
+    for uberblock in &strays {
+        let erased = vdev::label::erase_uberblock(device, uberblock, ashift);
+        erased.map_err(|error| PoolError::Invalid(VdevError::from(error).to_string()))?;
+    }
+    if !strays.is_empty() {
+        labels = Labels::read(device);
+    }
+    if !labels.strays(ours).is_empty() {
+        return refused(&format!("{name} keeps an uberblock that is not the pool's"));
+    }
+    Ok(labels.uberblocks.first().map_or(0, |newest| newest.txg.get()))
+}
+
+/// Notes what a leaf lacks on its device: all that came after this uberblock, of the pool as it is.
+fn lacks_since(leaf: &vdev::Leaf, newest: u64, cx: &TaskContext<'_>) {
     let (synced, txg) = (cx.pool.txg(), cx.tx.txg());
-    let newest =
-        vdev::label::Labels::read(device).uberblocks.first().map_or(0, |newest| newest.txg.get());
-    // One that is ahead has gone another way.
-    let first = if newest > synced { 0 } else { newest + 1 };
-    if first <= synced {
-        leaf.lacks.add(first, synced + 1);
+    if newest < synced {
+        leaf.lacks.add(newest + 1, synced + 1);
     }
     if leaf.state.is_online() {
         // What there is of this txg another device has.

@@ -6,6 +6,8 @@
 //! and its ZAP, whoever has its place; one that a leaf inherits also keeps its guid, so that labels which were not
 //! rewritten do not look like those of another vdev.
 
+use std::collections::BTreeSet;
+
 use format::config::{TopConfig, VdevConfig, VdevKind};
 
 /// Children from the root down to the vdev of this guid.
@@ -165,6 +167,14 @@ pub(super) fn done_with(root: &VdevConfig, whole: &dyn Fn(u64) -> bool) -> Vec<V
         groups.push(group);
     }
     groups
+}
+
+/// The leaves, by guid, in whose place others are put for good.
+pub(crate) fn replaced(root: &VdevConfig) -> BTreeSet<u64> {
+    let replacing = root.walk().filter(|vdev| vdev.kind == VdevKind::Replacing);
+    let before_last = |vdev: &VdevConfig| vdev.children.split_last().map(|(_, olds)| olds.to_vec());
+    let olds = replacing.filter_map(before_last).flatten();
+    olds.flat_map(|old| old.leaves().map(|leaf| leaf.guid).collect::<Vec<_>>()).collect()
 }
 
 /// Allocatable bytes that a leaf in the place of `leaf` must have at least.

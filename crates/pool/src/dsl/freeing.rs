@@ -23,6 +23,10 @@ use crate::mos::{Mos, key};
 /// Blocks that one txg frees, about: what a sync takes longer by stays well below what writing costs.
 pub(crate) const BLOCKS_PER_TXG: u64 = 50_000;
 
+/// In place of the txg of a tree that is gone, behind one that is not (as in OpenZFS, which passes over it, too): nothing is
+/// younger.
+const GONE: u64 = u64::MAX;
+
 /// How the freeing stands after a portion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -30,7 +34,7 @@ pub(crate) enum Progress {
     Done,
     /// The next txg goes on.
     More,
-    /// A tree cannot be read: its space stays taken until somebody repairs it.
+    /// What is left are trees that cannot be read: their space stays taken until somebody repairs them.
     Stalled,
 }
 
@@ -160,9 +164,11 @@ impl Ledger<'_> {
         Ok(if list.phys()?.is_empty() { rest } else { 0 })
     }
 
-    /// Frees up to `left` blocks of trees, `chunk` of them at a time.
+    /// Frees up to `left` blocks of trees, `chunk` of them at a time. One that cannot be read is left as it is, and those
+    /// behind it go on.
     fn free_trees(&self, mut left: u64, chunk: u64) -> Result<Progress> {
         let (mos, tx) = (self.making.mos, self.making.tx);
+        let mut index = 0;
         while left > 0 {
             let Some((object, mut phys)) = trees(mos)? else { return Ok(Progress::Done) };
             if phys.pending() == 0 {
@@ -171,14 +177,29 @@ impl Ledger<'_> {
                 self.making.features.add(tx, Feature::AsyncDestroy, -1)?;
                 return Ok(Progress::Done);
             }
-            let at = BptreeEntry::offset(phys.begin.get());
-            let mut entry = entry(&object, phys.begin.get())?;
+            index = index.max(phys.begin.get());
+            if index >= phys.end.get() {
+                return Ok(Progress::Stalled);
+            }
+            let is_first = index == phys.begin.get();
+            let mut entry = entry(&object, index)?;
+            if entry.birth_txg.get() == GONE {
+                if is_first {
+                    phys.begin += 1;
+                    object.set_bonus(tx, phys.as_bytes(), None)?;
+                }
+                index += 1;
+                continue;
+            }
             let resume = entry.resumes_at();
             let (root, since) = (&entry.bp, entry.birth_txg.get());
             let part = tree::portion(self.store, root, since, resume.as_ref(), left.min(chunk));
-            left = left.saturating_sub(part.blocks.len().max(1) as u64);
+            // One that comes to nothing takes nothing from the others, or they would not come to their end.
+            let least = usize::from(part.failed.is_none());
+            left = left.saturating_sub(part.blocks.len().max(least) as u64);
             self.free_all(&part.blocks, part.space)?;
             count(&mut phys, u64::checked_sub, part.space)?;
+            let at = BptreeEntry::offset(index);
             match part.resume {
                 Some(place) => {
                     entry.resume = place;
@@ -186,12 +207,14 @@ impl Ledger<'_> {
                 }
                 // Its root cannot be read: it is begun again, or gone on with where it was.
                 None if part.failed.is_some() => {}
-                None => phys.begin += 1,
+                None if is_first => phys.begin += 1,
+                None => {
+                    entry.birth_txg.set(GONE);
+                    object.write(tx, at, entry.as_bytes())?;
+                }
             }
             object.set_bonus(tx, phys.as_bytes(), None)?;
-            if part.failed.is_some() {
-                return Ok(Progress::Stalled);
-            }
+            index += u64::from(part.failed.is_some() || part.resume.is_none());
         }
         Ok(Progress::More)
     }

@@ -16,7 +16,7 @@ use vdev::{
     FaultKind, Laid, ReadScratch, Sweep, SweepScratch, Swept, Tree, WriteScratch, WriteTree,
 };
 
-use super::slice::{Gathered, Spot};
+use super::slice::{Gathered, Spot, UNREAD_MAX};
 
 /// Bytes that each disk gives at a time, about.
 const READ: u64 = 1 << 20;
@@ -40,6 +40,8 @@ pub(crate) struct Sums {
     pub(crate) errors: u64,
     /// Blocks that are lost.
     pub(crate) lost: Vec<Bookmark>,
+    /// Something was passed over that somebody may give some day: leaves lack it still.
+    pub(crate) owed: bool,
     /// Leaves that did not take what they were given.
     pub(crate) unwritten: Vec<usize>,
     /// When the first and the last block were born that a leaf took.
@@ -59,6 +61,8 @@ pub(crate) struct Mending<'a> {
     pub(crate) chunk_max: u64,
     /// Let it be.
     pub(crate) stop: &'a AtomicBool,
+    /// Leaves, by guid, in whose place others are put: nobody waits for what they may have.
+    pub(crate) replaced: &'a BTreeSet<u64>,
     pub(crate) sums: Mutex<Sums>,
     pub(crate) broken: AtomicBool,
 }
@@ -80,13 +84,15 @@ impl Mending<'_> {
         let resilver = scan.function == ScanFunction::Resilver;
         self.workers.run(chunks.len(), |worker, job| {
             let broken = self.broken.load(Ordering::Relaxed) || self.hold.is_broken();
-            let over = broken || self.stop.load(Ordering::Relaxed);
-            if !over {
-                let scratch = &mut *scratches[worker].lock();
-                self.chunk(&spots[chunks[job].clone()], scratch, resilver);
+            if broken || self.stop.load(Ordering::Relaxed) {
+                // Whoever said so may have thought better of it by the end: what is left out here stays left out.
+                self.broken.store(true, Ordering::Relaxed);
+                return;
             }
+            let scratch = &mut *scratches[worker].lock();
+            self.chunk(&spots[chunks[job].clone()], scratch, resilver);
         });
-        let whole = !(self.broken.into_inner() || self.stop.load(Ordering::Relaxed));
+        let whole = !self.broken.into_inner();
         let mut sums = self.sums.into_inner();
         sums.examined = self.gathered.passed;
         sums.lost.extend(&self.gathered.lost);
@@ -95,6 +101,8 @@ impl Mending<'_> {
         let lost: BTreeSet<&Bookmark> = sums.lost.iter().collect();
         let unread = self.gathered.unread.iter().filter(|at| !lost.contains(at)).count();
         sums.errors += unread as u64;
+        let too_many = self.gathered.unread.len() >= UNREAD_MAX;
+        sums.owed |= unread > 0 || too_many || !self.gathered.lost.is_empty();
         (whole && !self.hold.is_broken()).then_some(sums)
     }
 
@@ -259,8 +267,10 @@ impl Mending<'_> {
         match leaves {
             None if super::destroyed::is_in_one(&self.gathered.parts[spot.part as usize].1) => {}
             None => {
+                let gone = self.is_gone(&part, block, read);
                 let mut sums = self.sums.lock();
                 sums.errors += 1;
+                sums.owed |= !gone;
                 sums.lost.push(self.gathered.parts[spot.part as usize].1);
             }
             Some(leaves) if leaves.is_empty() => {}
@@ -269,5 +279,24 @@ impl Mending<'_> {
                 self.write(spot.top, (blocks, &[laid.birth]), &leaves, write);
             }
         }
+    }
+
+    /// Can nobody give this lost part of a block any more, whoever comes back? Then there is nothing that leaves could
+    /// lack of it.
+    fn is_gone(&self, part: &Part, block: &mut [u8], read: &mut ReadScratch) -> bool {
+        let birth = part.bp.physical_birth();
+        let replaced = |leaf| self.replaced.contains(&leaf);
+        let check = &mut |bytes: &[u8]| self.store.is_right(part, bytes);
+        let gone = self.hold.during(|| {
+            part.has_checksum()
+                && part.copies().all(|dva| {
+                    let place = (dva.offset, birth);
+                    let examined = self.tree.examine_again(dva.vdev, place, block, read, check);
+                    examined.map_or(true, |examined| {
+                        self.tree.is_gone((dva.vdev, birth), &examined, &replaced)
+                    })
+                })
+        });
+        gone.unwrap_or(false)
     }
 }

@@ -137,6 +137,8 @@ struct Running {
     failures: FlushFailures,
     /// Some leaf did not take what it was given.
     refused: bool,
+    /// Something was passed over that may be read some day. Of what another process did that is not known.
+    owed: bool,
     pass: Pass,
 }
 
@@ -169,6 +171,7 @@ impl Running {
             given: BTreeMap::new(),
             failures: FlushFailures::default(),
             refused: false,
+            owed: scan.errors > 0,
             pass: Pass { start: now, paused, ..Pass::default() },
         }
     }
@@ -214,6 +217,11 @@ impl Scans {
             self.state.lock().running = Some(Running::new(scan, position));
         }
         Ok(())
+    }
+
+    /// The last uberblock: its txg and its MOS.
+    pub(crate) fn newest(&self) -> (u64, BlkPtr) {
+        *self.root.lock()
     }
 
     /// An uberblock is on disk.

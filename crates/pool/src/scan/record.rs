@@ -16,6 +16,7 @@ use super::{Answer, Running, Scans};
 use crate::error::{PoolError, Result};
 use crate::history;
 use crate::mos::{Mos, key};
+use crate::open::TXG_MAX;
 use crate::pool::Pool;
 use crate::sync::TaskContext;
 
@@ -28,6 +29,12 @@ pub(super) fn load(mos: &Mos) -> Result<Option<(Scan, Position)>> {
     let scan = Scan::from_words(&words.ints())?;
     if scan.state != ScanState::Scanning {
         return Ok(None);
+    }
+    if !is_range(&scan) {
+        return Err(PoolError::Damaged {
+            what: "scan",
+            detail: format!("it is of txgs {} to {}", scan.min_txg, scan.max_txg),
+        });
     }
     let mut queue = BTreeMap::new();
     if scan.queue_object != 0 {
@@ -42,6 +49,11 @@ pub(super) fn load(mos: &Mos) -> Result<Option<(Scan, Position)>> {
         }
     }
     Ok(Some((scan, Position::of(&scan, queue))))
+}
+
+/// Are its txgs such that there can be?
+fn is_range(scan: &Scan) -> bool {
+    scan.min_txg <= scan.max_txg && scan.max_txg < TXG_MAX
 }
 
 /// Why a pool whose directory says so may not be written (INV-12); `None`: it may.
@@ -196,8 +208,8 @@ impl TaskContext<'_> {
         }
         let tree = self.pool.store.tree();
         let mut filled = Vec::new();
-        // Who goes on after an error does it all again: it is not known what it was.
-        let whole = running.scan.errors == 0 && !running.refused;
+        // Who goes on after something was passed over does it all again: it is not known what it was.
+        let whole = !running.owed && !running.refused;
         let given = if whole { only.given(&tree, &running.scan) } else { Vec::new() };
         running.first = if given.is_empty() { First::Nothing } else { First::Unknown(*passes) };
         for place in given {
@@ -250,7 +262,8 @@ impl TaskContext<'_> {
         let scan = running.scan;
         let what = if complete { "scan done" } else { "scan cancelled" };
         note(self, what, &format!("errors={}", scan.errors))?;
-        let filled = if complete && scan.errors == 0 { self.filled(&scan) } else { Vec::new() };
+        // Of what is lost for good there is nothing to lack.
+        let filled = if complete && !running.owed { self.filled(&scan) } else { Vec::new() };
         match scan.function {
             ScanFunction::Scrub if complete => self.pool.scrub_ended(),
             ScanFunction::Scrub => self.pool.scrub_stopped(),
@@ -283,7 +296,9 @@ impl TaskContext<'_> {
             let (Some(first), Some(last)) = (txgs.ranges().first(), txgs.ranges().last()) else {
                 continue;
             };
-            if !leaf.state.is_online() || first.0 <= scan.min_txg || last.1 > scan.max_txg {
+            // Nothing was written in txg 0, though a DTL may begin there.
+            let first = first.0.max(1);
+            if !leaf.state.is_online() || first <= scan.min_txg || last.1 > scan.max_txg {
                 continue;
             }
             leaf.lacks.remove(0, scan.max_txg + 1);
@@ -308,5 +323,29 @@ impl Scans {
     /// Does a scan of this pool have the attention of a sync?
     pub(crate) fn is_under_way(&self) -> bool {
         self.state.lock().running.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scan::endangered::First;
+
+    /// Seen red: whoever went on with such a resilver did so in vain, with a panic.
+    #[test]
+    fn a_scan_of_txgs_that_cannot_be_is_not_gone_on_with() {
+        let of = |min_txg, max_txg| {
+            let none = Scan::from_words(&[0; format::scan::SCAN_WORDS]).unwrap();
+            Scan { function: ScanFunction::Resilver, min_txg, max_txg, ..none }
+        };
+        for (min, max, fits) in [(0, 0, true), (3, 9, true), (10, 5, false), (3, u64::MAX, false)] {
+            let scan = of(min, max);
+            assert_eq!(is_range(&scan), fits, "{min} to {max}");
+            if fits {
+                let root = format::config::VdevConfig::new(format::config::VdevKind::Root, 0, 1);
+                let tree = vdev::Tree::open(&root, BTreeMap::new()).unwrap();
+                First::of(&scan).find(&tree, &scan);
+            }
+        }
     }
 }

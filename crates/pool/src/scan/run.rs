@@ -13,6 +13,7 @@ use super::mend::{self, Mending, Sums};
 use super::position::Position;
 use super::slice::{self, Budget, PART_BYTES};
 use super::{Answer, Running, SLICE_LEAST, SLICE_MAX, ScanStatus, WITH_HEADS};
+use crate::disks::shape;
 use crate::error::Result;
 use crate::pool::{Pool, Writing};
 
@@ -21,7 +22,9 @@ const MEMORY: u64 = 16 << 20;
 const MEMORY_SHARE: u64 = 64;
 const MEMORY_LEAST: u64 = 256 << 10;
 /// Txgs that a resilver waits for, at most, so that all that leaves lack was written before it begins.
-const TXGS_BEFORE: u64 = 4;
+const TXGS_BEFORE: u64 = 32;
+/// Txgs after the last on disk that a leaf may lack, and some.
+const TXGS_AHEAD: u64 = 8;
 /// How often it is put to disk where a scan is, ordinarily.
 const SAVE: Duration = Duration::from_secs(5);
 
@@ -53,26 +56,33 @@ impl Pool {
             return Ok(answer);
         }
         let range = match resilver {
-            true => match self.range_lacked() {
-                Some((_, last)) => {
-                    // What a leaf misses from here on must not look like what it is given.
-                    for _ in 0..TXGS_BEFORE {
-                        if self.txg() + 1 < last {
-                            self.task(|_| Ok(()))?;
-                        }
-                    }
-                    // It may have missed more meanwhile.
-                    self.range_lacked().unwrap_or_default()
-                }
+            true => match self.range_at_rest()? {
+                Some(range) => range,
                 None => return Ok(Answer::NothingLacks),
             },
             false => (0, 0),
         };
-        if resilver && range == (0, 0) {
-            return Ok(Answer::NothingLacks);
-        }
         let allocated = self.space()?.allocated;
         self.task(move |cx| cx.scan_begin(function, range, allocated))
+    }
+
+    /// The txgs that leaves lack which are there, once all of them are on disk: what a leaf misses from here on must not
+    /// look like what it is given.
+    fn range_at_rest(&self) -> Result<Option<(u64, u64)>> {
+        for _ in 0..TXGS_BEFORE {
+            let Some((first, last)) = self.range_lacked() else { return Ok(None) };
+            let txg = self.txg();
+            // What lies further ahead no leaf has missed: only a hostile DTL says so.
+            if txg + 1 >= last || last > txg + TXGS_AHEAD {
+                return Ok(Some((first, last)));
+            }
+            // Another leaf may come meanwhile, which lacks what is written until it is in use.
+            self.task(|_| Ok(()))?;
+        }
+        // One after the other comes: who lacks more than is on disk now is filled by the next one.
+        let end = self.txg() + 1;
+        let range = self.range_lacked().map(|(first, last)| (first, last.min(end)));
+        Ok(range.filter(|(first, last)| first <= last))
     }
 
     /// The txgs that leaves lack which are there, (before the first, up to the last].
@@ -219,6 +229,7 @@ impl Pool {
             return self.scan_note(writing, &tree, (seen, only.is_some()), (after, None));
         }
         let gathered = gathered?;
+        let replaced = shape::replaced(&self.config.lock().vdev_tree);
         let mut spots = gathered.spots.clone();
         spots.sort_unstable();
         let mending = Mending {
@@ -230,6 +241,7 @@ impl Pool {
             gathered: &gathered,
             chunk_max: scratch.bytes() / threads / 2,
             stop: &self.scan.hush,
+            replaced: &replaced,
             sums: Mutex::new(Sums::default()),
             broken: AtomicBool::new(false),
         };
@@ -319,6 +331,7 @@ impl Pool {
             let save = position.is_end() || running.saved.elapsed() >= save_every;
             let flush = save && !running.given.is_empty();
             running.refused |= !sums.unwritten.is_empty();
+            running.owed |= sums.owed;
             let now = rt::time::now();
             for leaf in &sums.unwritten {
                 state.refuses(tree.leaves()[*leaf].guid(), now);

@@ -27,7 +27,7 @@ const SEEN_MAX: u64 = 1 << 19;
 /// vdevs have, so many times, only a hostile pool leads to.
 const WALKED_MAX: u64 = 16;
 /// Blocks that could not be read of which it is kept where they are; that there are some is what matters.
-const UNREAD_MAX: usize = 4096;
+pub(super) const UNREAD_MAX: usize = 4096;
 /// Bytes of memory for each part of a block.
 pub(crate) const PART_BYTES: u64 = (size_of::<(Part, Bookmark)>() + 2 * size_of::<Spot>()) as u64;
 
