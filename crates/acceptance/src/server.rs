@@ -5,7 +5,7 @@
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rt::thread::JoinHandle;
@@ -96,19 +96,36 @@ impl Server {
         })
     }
 
+    /// Sends it SIGTERM.
+    ///
+    /// # Panics
+    /// If it has ended.
+    pub fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    }
+
     /// Ends it by SIGTERM; what it said.
     ///
     /// # Panics
     /// If it does not end, or not well.
     #[must_use]
-    pub fn stop(mut self) -> String {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    pub fn stop(self) -> String {
+        self.interrupt();
+        let (status, log) = self.ended();
+        assert!(status.success(), "{status}: {log}");
+        log
+    }
+
+    /// Waits for its end; how it ended, and what it said.
+    ///
+    /// # Panics
+    /// If it does not end.
+    #[must_use]
+    pub fn ended(mut self) -> (ExitStatus, String) {
         let start = rt::time::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                let log = self.log();
-                assert!(status.success(), "{status}: {log}");
-                return log;
+                return (status, self.log());
             }
             assert!(start.elapsed() < PATIENCE, "the server does not end");
             rt::time::sleep(Duration::from_millis(5));

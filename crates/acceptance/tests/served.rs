@@ -101,6 +101,27 @@ fn pools_are_held_from_their_creation_to_their_export() {
     assert_verified(site.images.path(), "tank");
 }
 
+/// Seen red: nobody looked for it again before the next start, and each command opened it for itself.
+#[test]
+fn a_pool_whose_disks_come_late_is_served_then() {
+    let site = Site::new();
+    site.create();
+    let disks = site.images.disks();
+    let aside = |disk: &Path| disk.with_extension("away");
+    disks[..3].iter().for_each(|disk| fs::rename(disk, aside(disk)).unwrap());
+    let server = Server::start(&site.state());
+    // It answers once it has looked for its pools.
+    assert_ne!(site.try_run(&["ls", "tank:/"]).status, 0);
+    disks[..3].iter().for_each(|disk| fs::rename(aside(disk), disk).unwrap());
+    let start = rt::time::now();
+    while !site.is_held() && start.elapsed() < Duration::from_secs(30) {
+        rt::time::sleep(Duration::from_millis(50));
+    }
+    assert!(site.is_held());
+    let log = server.stop();
+    assert!(log.contains("is not served") && log.contains("has come and is served"), "{log}");
+}
+
 #[test]
 fn there_is_one_server_and_a_dead_one_is_no_hindrance() {
     let site = Site::new();

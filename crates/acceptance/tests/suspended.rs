@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use acceptance::{Server, thumper};
@@ -38,7 +39,7 @@ fn put_into_too_small(failmode: &str) -> Ran {
          $T zpool clear tank nothing || true\n\
          $T zpool history tank\n"
     );
-    let mut command = std::process::Command::new("unshare");
+    let mut command = Command::new("unshare");
     let dir = temp_dir();
     let big = temp_dir();
     command.args(["--mount", "--map-root-user", "sh", "-c", &script]);
@@ -65,42 +66,100 @@ fn with_failmode_continue_it_ends_with_the_error() {
     assert!(ran.out.contains("CLEARED"), "{ran}");
 }
 
+/// A server that holds a pool on disks which can fail.
+struct Held {
+    disks: disks::Disks,
+    aside: testkit::TempDir,
+    server: Server,
+}
+
+impl Held {
+    /// With a mirror, and `more` on the command line that makes it.
+    fn new(more: &[&str]) -> Held {
+        let disks = disks::Disks::new(2, 128 << 20, Duration::ZERO);
+        let aside = temp_dir();
+        let server = Server::start(&aside.path().join("pools"));
+        let held = Held { disks, aside, server };
+        let paths = held.disks.paths();
+        let paths: Vec<&str> = paths.iter().map(|path| path.to_str().unwrap()).collect();
+        let create = [&["zpool", "create"], more, &["tank", "mirror"], &paths].concat();
+        drop(held.run(&create).expect_ok());
+        held
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = thumper(&self.aside.path().join("pools"));
+        command.args(words).current_dir(self.aside.path());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Ran {
+        Ran::of(&mut self.command(words))
+    }
+
+    fn fail(&self, fails: bool) {
+        (0..2).for_each(|disk| self.disks.fail(disk, fails));
+    }
+
+    /// Waits until the pool waits for its disks.
+    fn is_suspended(&self) {
+        let suspended =
+            || self.run(&["zpool", "status", "tank"]).out.contains(" state: SUSPENDED\n");
+        let start = rt::time::now();
+        while !suspended() && start.elapsed() < Duration::from_secs(60) {
+            rt::time::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Seen red: only SIGKILL ended it, though it had said that an interrupt lets go of the pool.
+#[test]
+fn whoever_ends_the_server_twice_does_not_wait_for_disks() {
+    let held = Held::new(&["-o", "failmode=wait"]);
+    let others = testkit::fresh_images(1, 64 << 20);
+    let other = others.disk(0);
+    drop(held.run(&["zpool", "create", "well", other.to_str().unwrap()]).expect_ok());
+    held.fail(true);
+    let mut setting = held.command(&["zpool", "set", "comment=lost", "tank"]);
+    let setting = setting.stderr(Stdio::piped()).spawn().unwrap();
+    held.is_suspended();
+    held.server.interrupt();
+    let start = rt::time::now();
+    while held.server.socket().exists() && start.elapsed() < Duration::from_secs(60) {
+        rt::time::sleep(Duration::from_millis(5));
+    }
+    held.server.interrupt();
+    let (status, log) = held.server.ended();
+    let said = setting.wait_with_output().unwrap().stderr;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("suspended"), "{said}");
+    assert_eq!(status.code(), Some(1), "{status}: {log}");
+    let at = |line: &str| log.find(line).unwrap_or_else(|| panic!("no '{line}' in {log}"));
+    let closed = at("pool 'well' is closed");
+    assert!(closed < at("pool 'tank' waits for its devices"), "{log}");
+    assert!(at("pool 'tank' was let go") > closed, "{log}");
+}
+
 /// What `failmode` says of a pool that is held counts from when it is said.
 #[test]
 fn failmode_counts_from_when_it_is_set() {
-    let disks = disks::Disks::new(2, 128 << 20, Duration::ZERO);
-    let aside = temp_dir();
-    let state = aside.path().join("pools");
-    let server = Server::start(&state);
-    let run = |words: &[&str]| {
-        let mut command = thumper(&state);
-        Ran::of(command.args(words).current_dir(aside.path()))
-    };
-    let paths: Vec<String> = disks.paths().iter().map(|path| path.display().to_string()).collect();
-    let create = ["zpool", "create", "-o", "failmode=continue", "tank", "mirror"];
-    drop(run(&[&create[..], &[&paths[0], &paths[1]]].concat()).expect_ok());
-    let fail = |fails: bool| (0..2).for_each(|disk| disks.fail(disk, fails));
+    let held = Held::new(&["-o", "failmode=continue"]);
     // What becomes of a change that the disks do not take until the pool is suspended.
     let change = |comment: &str| {
         let set = format!("comment={comment}");
-        fail(true);
+        held.fail(true);
         std::thread::scope(|scope| {
-            let changing = scope.spawn(|| run(&["zpool", "set", &set, "tank"]));
-            let suspended =
-                || run(&["zpool", "status", "tank"]).out.contains(" state: SUSPENDED\n");
-            let start = rt::time::now();
-            while !suspended() && start.elapsed() < Duration::from_secs(60) {
-                rt::time::sleep(Duration::from_millis(20));
-            }
-            fail(false);
+            let changing = scope.spawn(|| held.run(&["zpool", "set", &set, "tank"]));
+            held.is_suspended();
+            held.fail(false);
             changing.join().unwrap()
         })
     };
-    drop(run(&["zpool", "set", "failmode=wait", "tank"]).expect_ok());
+    drop(held.run(&["zpool", "set", "failmode=wait", "tank"]).expect_ok());
     drop(change("waited").expect_ok());
-    assert_eq!(run(&["zpool", "get", "-Ho", "value", "comment", "tank"]).out, "waited\n");
-    drop(run(&["zpool", "set", "failmode=continue", "tank"]).expect_ok());
+    assert_eq!(held.run(&["zpool", "get", "-Ho", "value", "comment", "tank"]).out, "waited\n");
+    drop(held.run(&["zpool", "set", "failmode=continue", "tank"]).expect_ok());
     let ran = change("refused");
     assert!(ran.status == 1 && ran.err.contains("suspended"), "{ran}");
-    server.kill();
+    held.server.kill();
 }

@@ -239,6 +239,37 @@ fn rates_are_per_second() {
     assert_eq!(cells, [2 * reads, 2 * writes, 0, 2 * bytes].map(|rate| rate.to_string()));
 }
 
+/// Seen red: the guid was an interval of as many seconds.
+#[test]
+fn a_guid_is_no_interval() {
+    let mut pool = kernels();
+    pool.tree.children[0].children[0].guid = 1;
+    let mut engine = Told { pools: vec![pool], ..Told::default() };
+    let first = |out: String| -> Vec<String> {
+        out.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
+    };
+    let mut names = |command| first(ours(&mut engine, command));
+    assert_eq!(names("zpool iostat -gHp tank 50 1"), ["1", "50"]);
+    assert_eq!(names("zpool iostat -Hp tank 50 1"), ["tank"]);
+}
+
+/// Seen red: nothing was printed, or a time without its zone.
+#[test]
+fn the_time_is_told_before_each_report() {
+    let mut engine = Told { pools: vec![kernels()], ..Told::default() };
+    for verb in ["status", "list", "iostat"] {
+        let mut first = |letter| {
+            let out = ours(&mut engine, &format!("zpool {verb} -T {letter} tank"));
+            out.lines().next().unwrap().to_owned()
+        };
+        let seconds = first("u");
+        assert!(seconds.parse::<u64>().is_ok_and(|now| now > 1_700_000_000), "{verb}: {seconds}");
+        let date = first("d");
+        let words: Vec<_> = date.split_whitespace().collect();
+        assert!(words.len() == 6 && words[3].matches(':').count() == 2, "{verb}: {date}");
+    }
+}
+
 #[test]
 fn sections_are_the_kernel_s() {
     let size = 117_440_512;

@@ -115,6 +115,17 @@ fn own_verbs_refuse_nonsense() {
     }
 }
 
+/// Seen red: it was taken for what the devices have.
+#[test]
+fn sectors_have_a_number() {
+    for command in ["zpool attach -o ashift=banana tank a b", "zpool replace -o ashift=20 tank a"] {
+        let mut engine = Told::default();
+        let (_, err, status) = run(&mut engine, &words(command));
+        let is_said = err.contains("must be a number") || err.contains("between 9 and 16");
+        assert!(status == 1 && is_said && engine.asked.is_empty(), "{command}: {err}");
+    }
+}
+
 /// Seen red: it waited to the end, and scrubbed the next pool; and `verify` had found something wrong.
 #[test]
 fn who_has_gone_is_not_waited_for() {

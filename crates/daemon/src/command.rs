@@ -101,9 +101,8 @@ impl Asked {
         run: impl FnOnce(&[OsString], &OsString, &mut dyn Write, &mut dyn Write) -> u8,
     ) -> std::io::Result<()> {
         own_directory::enter(&self.directory)?;
-        let watched = stream.try_clone()?;
-        let mut err = Output { file: File::from(self.err), watched: watched.try_clone()? };
-        let out = Output { file: File::from(self.out), watched };
+        let mut err = Output::new(File::from(self.err), stream.try_clone()?)?;
+        let out = Output::new(File::from(self.out), stream.try_clone()?)?;
         let mut out = BufWriter::with_capacity(1 << 16, out);
         let status = run(&self.words, &self.zone, &mut out, &mut err);
         drop(out.flush());
@@ -122,34 +121,53 @@ pub(crate) fn refuse(mut stream: &UnixStream, why: &str) -> std::io::Result<()> 
     stream.write_all(&[&[REFUSED], why.as_bytes()].concat())
 }
 
+/// What somebody takes who says that he takes something: no pipe waits for its reader in the middle of it.
+const PIECE: usize = 4096;
+
 /// An output of a command, which is a broken pipe once the command itself has gone.
 struct Output {
     file: File,
     watched: UnixStream,
+    /// Nobody has to take what is written to it.
+    is_stored: bool,
 }
 
 impl Output {
-    fn is_abandoned(&self) -> bool {
-        let mut fds = [PollFd::new(&self.watched, PollFlags::empty())];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let hung_up = PollFlags::HUP | PollFlags::ERR;
-        poll(&mut fds, Some(&now)).is_ok_and(|_| fds[0].revents().intersects(hung_up))
+    fn new(file: File, watched: UnixStream) -> std::io::Result<Output> {
+        let is_stored = file.metadata()?.is_file();
+        Ok(Output { file, watched, is_stored })
+    }
+
+    /// Waits until the output takes something, or not at all; an error, if the command has gone.
+    fn wait(&self, patience: Option<&Timespec>) -> std::io::Result<()> {
+        // That it has gone is told without being asked for.
+        let mut fds = [
+            PollFd::new(&self.watched, PollFlags::empty()),
+            PollFd::new(&self.file, PollFlags::OUT),
+        ];
+        loop {
+            match poll(&mut fds, patience) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => {
+                    return Err(ErrorKind::BrokenPipe.into());
+                }
+                Ok(_) => return Ok(()),
+            }
+        }
     }
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.is_abandoned() {
-            return Err(ErrorKind::BrokenPipe.into());
-        }
-        self.file.write(bytes)
+        self.wait(None)?;
+        let most = if self.is_stored { bytes.len() } else { bytes.len().min(PIECE) };
+        self.file.write(&bytes[..most])
     }
 
     /// For those that print nothing for a while, too.
     fn flush(&mut self) -> std::io::Result<()> {
-        if self.is_abandoned() {
-            return Err(ErrorKind::BrokenPipe.into());
-        }
+        self.wait(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
         self.file.flush()
     }
 }
@@ -173,5 +191,59 @@ mod own_directory {
     /// Makes the root the current directory of this thread, and of those that were started by it.
     pub(super) fn leave() -> std::io::Result<()> {
         Ok(rustix::process::chdir("/")?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use rt::sync::Arc;
+    use rt::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// So long something may take that takes milliseconds.
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// Seen red: it wrote for as long as somebody had the pipe, who did not read.
+    #[test]
+    fn a_command_that_has_gone_does_not_wait_for_who_reads() {
+        let (reader, pipe) = std::io::pipe().unwrap();
+        let (watched, command) = UnixStream::pair().unwrap();
+        let mut out = Output::new(OwnedFd::from(pipe).into(), watched).unwrap();
+        let ended = Arc::new(AtomicBool::new(false));
+        let ends = ended.clone();
+        let writer = rt::thread::spawn("writer", move || {
+            let error = out.write_all(&vec![7; 1 << 20]).unwrap_err();
+            ends.store(true, Ordering::SeqCst);
+            error.kind()
+        });
+        let has_ended = |within: Duration| {
+            let start = rt::time::now();
+            while !ended.load(Ordering::SeqCst) && start.elapsed() < within {
+                rt::time::sleep(Duration::from_millis(1));
+            }
+            ended.load(Ordering::SeqCst)
+        };
+        assert!(!has_ended(Duration::from_millis(50)), "the pipe takes it all");
+        drop(command);
+        assert!(has_ended(SOON), "it waits for who reads");
+        assert_eq!(writer.join(), ErrorKind::BrokenPipe);
+        drop(reader);
+    }
+
+    #[test]
+    fn what_is_printed_arrives_as_it_is() {
+        let (mut reader, pipe) = std::io::pipe().unwrap();
+        let (watched, _command) = UnixStream::pair().unwrap();
+        let mut out = Output::new(OwnedFd::from(pipe).into(), watched).unwrap();
+        let bytes: Vec<u8> = (0..300_000u32).map(|i| i as u8 ^ (i >> 8) as u8).collect();
+        let printed = bytes.clone();
+        let writer = rt::thread::spawn("writer", move || out.write_all(&printed).unwrap());
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).unwrap();
+        writer.join();
+        assert!(read == bytes);
     }
 }

@@ -3,12 +3,14 @@
 //! The one idea: what is given before it is known what is wanted is little and counted, apart for those who may
 //! command, for those who may move files, and for strangers, who are heard only to be told so in their own language.
 
+use std::collections::BTreeMap;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use rt::mem::{Class, Holder};
-use rt::sync::Arc;
 use rt::sync::atomic::{AtomicUsize, Ordering};
+use rt::sync::{Arc, Mutex};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use verbs::Local;
 use watch::Clients;
 
@@ -18,8 +20,11 @@ use crate::log::Form;
 use crate::peer::Peer;
 use crate::serve::Run;
 
-/// Commands that run at once, or connections of those who may command and have not said what they want, at most.
+/// Commands that run at once and are waited for, at most; and connections of those who may command, and have not said what
+/// they want.
 const COMMANDS_MAX: usize = 64;
+/// Commands that run at once, at most, with those whose program has gone: they wait for a pool that is suspended, mostly.
+const THREADS_MAX: usize = 1024;
 /// Connections of those who may move files, before their greeting, at most.
 const MOVERS_MAX: usize = 64;
 /// Connections of others, at most.
@@ -43,7 +48,8 @@ pub(crate) struct Doors {
     /// The account, for what clients take of it.
     memory: rt::Account,
     shares: Shares,
-    commands: Arc<AtomicUsize>,
+    running: Running,
+    comers: Arc<AtomicUsize>,
     movers: Arc<AtomicUsize>,
     strangers: Arc<AtomicUsize>,
     lanes: Arc<AtomicUsize>,
@@ -66,6 +72,60 @@ impl Drop for Place {
     }
 }
 
+/// Why one who comes gets no place.
+fn busy(max: usize, of: &str) -> String {
+    format!("the server is busy with {max} {of}; try again later")
+}
+
+/// Commands that run, by number, each with the connection that its program keeps as long as it is there.
+#[derive(Default)]
+struct Running(Mutex<Numbered>);
+
+#[derive(Default)]
+struct Numbered {
+    last: u64,
+    commands: BTreeMap<u64, UnixStream>,
+}
+
+/// One of them, as long as this is there.
+struct Runs<'a>(&'a Running, u64);
+
+impl Running {
+    fn count(&self) -> usize {
+        self.0.lock().commands.len()
+    }
+
+    /// One more, or why not. One whose program has gone, while it waits for a pool, takes nobody's place.
+    fn begin(&self, stream: &UnixStream) -> std::io::Result<Result<Runs<'_>, String>> {
+        let stream = stream.try_clone()?;
+        let mut all = self.0.lock();
+        let count = all.commands.len();
+        let is_full =
+            || all.commands.values().filter(|stream| !has_gone(stream)).count() >= COMMANDS_MAX;
+        if count >= THREADS_MAX || count >= COMMANDS_MAX && is_full() {
+            return Ok(Err(busy(count.min(THREADS_MAX), "commands")));
+        }
+        all.last += 1;
+        let number = all.last;
+        all.commands.insert(number, stream);
+        Ok(Ok(Runs(self, number)))
+    }
+}
+
+impl Drop for Runs<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().commands.remove(&self.1);
+    }
+}
+
+/// Is nobody at the other end?
+fn has_gone(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let hung_up = PollFlags::HUP | PollFlags::ERR;
+    poll(&mut fds, Some(&now)).is_ok_and(|_| fds[0].revents().intersects(hung_up))
+}
+
 /// Takes connections for ever, each to a thread of its own.
 pub(crate) fn accept(listener: &UnixListener, doors: &Arc<Doors>) {
     loop {
@@ -83,7 +143,7 @@ impl Doors {
         let buffers = rt::BufPool::apart(&memory, BUFFERS_IDLE_BYTES.min(memory.cap() / 16));
         let warm = rt::BufPool::of(&memory);
         let shares = Shares::of(memory.max(Class::Normal));
-        let (commands, movers) = (Arc::default(), Arc::default());
+        let (running, comers, movers) = (Running::default(), Arc::default(), Arc::default());
         let (strangers, lanes) = (Arc::default(), Arc::default());
         Doors {
             engine,
@@ -94,7 +154,8 @@ impl Doors {
             _warm: warm,
             memory,
             shares,
-            commands,
+            running,
+            comers,
             movers,
             strangers,
             lanes,
@@ -107,7 +168,7 @@ impl Doors {
 
     /// How many commands run.
     pub(crate) fn commands(&self) -> usize {
-        self.commands.load(Ordering::Acquire)
+        self.running.count()
     }
 
     /// Who is there, and what was moved.
@@ -126,12 +187,11 @@ impl Doors {
     /// A place for one who has come, as who he is; why there is none.
     fn place(&self, peer: Peer) -> Result<Place, String> {
         let (count, max, of) = match () {
-            () if peer.commands() => (&self.commands, COMMANDS_MAX, "commands"),
+            () if peer.commands() => (&self.comers, COMMANDS_MAX, "commands"),
             () if self.sessions.admit(peer) => (&self.movers, MOVERS_MAX, "greetings"),
             () => (&self.strangers, STRANGERS_MAX, "strangers"),
         };
-        let busy = || format!("the server is busy with {max} {of}; try again later");
-        Place::take(count, max).ok_or_else(busy)
+        Place::take(count, max).ok_or_else(|| busy(max, of))
     }
 
     /// Gives a connection a thread of its own, if it has a place.
@@ -175,12 +235,16 @@ impl Doors {
             Err(why) => drop(command::refuse(stream, &why)),
             Ok(Came::Command(begun)) if peer.commands() => match begun.receive(stream) {
                 Err(why) => drop(command::refuse(stream, &why)),
-                Ok(asked) => {
-                    let mut engine = self.engine.clone();
-                    asked.run(stream, |words, zone, out, err| {
-                        (self.run)(words, zone, &mut engine, out, err)
-                    })?;
-                }
+                Ok(asked) => match self.running.begin(stream)? {
+                    Err(why) => drop(command::refuse(stream, &why)),
+                    Ok(_runs) => {
+                        drop(place);
+                        let mut engine = self.engine.clone();
+                        asked.run(stream, |words, zone, out, err| {
+                            (self.run)(words, zone, &mut engine, out, err)
+                        })?;
+                    }
+                },
             },
             Ok(Came::Command(_)) => {
                 let Peer { pid, uid, .. } = peer;
@@ -200,5 +264,32 @@ impl Doors {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seen red: as many commands as may run were killed while their pool was suspended, and nobody could clear it.
+    #[test]
+    fn commands_that_were_killed_take_nobodys_place() {
+        let running = Running::default();
+        let begin = || {
+            let (server, program) = UnixStream::pair().unwrap();
+            (running.begin(&server).unwrap(), program)
+        };
+        let (mut run, mut programs): (Vec<_>, Vec<_>) = (0..COMMANDS_MAX).map(|_| begin()).unzip();
+        assert!(run.iter().all(Result::is_ok));
+        let why = "the server is busy with 64 commands; try again later";
+        assert_eq!(begin().0.err().as_deref(), Some(why));
+        programs.truncate(COMMANDS_MAX - 2);
+        let (third, program) = begin();
+        let (fourth, another) = begin();
+        assert!(third.is_ok() && fourth.is_ok() && begin().0.is_err());
+        assert_eq!(running.count(), COMMANDS_MAX + 2);
+        drop((third, fourth, program, another));
+        run.clear();
+        assert_eq!(running.count(), 0);
     }
 }

@@ -8,16 +8,17 @@ use std::fs::{File, Permissions};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rt::sync::Arc;
-use rustix::fs::{FlockOperation, flock};
+use rt::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use verbs::{Engine, Held, Local};
+use signal_hook::low_level::emulate_default_handler;
+use verbs::{Ending, Engine, Held, Local, Why, lockfile};
 use watch::{Door, Hooks};
 
 use crate::data::Sessions;
@@ -32,6 +33,8 @@ const TXG_TIMEOUT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
 /// Files, sockets among them, that the server may have open; the system may allow less.
 const FILES_MAX: u64 = 1 << 16;
+/// How often it is looked whether the devices of a pool have come that had none when the server began.
+const LATE: Duration = Duration::from_secs(1);
 /// How long the end waits for commands that run.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -122,7 +125,8 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     let cap = options.memory.unwrap_or_else(verbs::memory::default_cap_bytes);
     let engine = engine.clone().with_memory(cap).holding(held.clone());
     idle::watch(engine.memory());
-    take(&engine, &held, options)?;
+    let late = take(&engine, &held, options)?;
+    wait_for(late, engine.clone(), held.clone(), log);
     let sessions = Sessions::new(held.clone(), options.movers.clone());
     let doors = Arc::new(Doors::new(engine, run, log, sessions));
     if let Some((at, door)) = door {
@@ -168,20 +172,38 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     // Whoever comes now is his own again.
     drop(clear(&options.socket));
     held.end();
+    let hurried = Arc::new(AtomicBool::new(false));
+    hurry(signals, &held, &hurried);
     let start = rt::time::now();
-    while doors.commands() > 0 && start.elapsed() < PATIENCE {
+    let waits = || start.elapsed() < PATIENCE && !hurried.load(Ordering::Acquire);
+    while doors.commands() > 0 && waits() {
         rt::time::sleep(Duration::from_millis(10));
     }
-    let names = held.names();
-    let failed = held.close(doors.engine().state());
-    for name in &names {
-        match failed.iter().find(|(failed, _)| failed == name) {
-            None => log.say(format!("pool '{name}' is closed")),
-            Some((_, error)) => log.say(format!("pool '{name}' was let go: {error}")),
-        }
-    }
+    let failed = held.close_telling(doors.engine().state(), |name, ending| match ending {
+        Ending::Waits(reason) => log.say(format!(
+            "pool '{name}' waits for its devices: {reason}\nanother signal lets go of it"
+        )),
+        Ending::Closed => log.say(format!("pool '{name}' is closed")),
+        Ending::LetGo(error) => log.say(format!("pool '{name}' was let go: {error}")),
+    });
     log::finish();
     Ok(failed.is_empty())
+}
+
+/// From the second signal on no pool waits for its devices; the third one ends the process.
+fn hurry(mut signals: Signals, held: &Arc<Held>, hurried: &Arc<AtomicBool>) {
+    let (held, hurried) = (held.clone(), hurried.clone());
+    let body = move || {
+        let mut signals = signals.forever();
+        signals.next();
+        hurried.store(true, Ordering::Release);
+        held.let_go();
+        if let Some(signal) = signals.next() {
+            drop(emulate_default_handler(signal));
+        }
+    };
+    // Without a thread it waits for its disks, as long as it takes.
+    drop(rt::thread::try_spawn("signals", body));
 }
 
 /// Takes the lock beside the socket, which says that its server is alive, and makes the directory of both.
@@ -192,12 +214,9 @@ fn take_place(socket: &Path) -> Result<File, ServeError> {
     }
     let mut name = socket.as_os_str().to_owned();
     name.push(".lock");
-    let lock = File::options().create(true).truncate(false).write(true).open(name).map_err(fail)?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(ServeError::Running(socket.into())),
-        Err(error) => Err(fail(error.into())),
-    }
+    let listens = || UnixStream::connect(socket).is_ok();
+    let lock = lockfile::try_take(Path::new(&name), listens).map_err(fail)?;
+    lock.ok_or_else(|| ServeError::Running(socket.into()))
 }
 
 /// Binds the socket, of which the lock is taken, over what a server that was killed left of its own.
@@ -230,8 +249,9 @@ fn allow_files() {
     }
 }
 
-/// Opens the pools, and mounts what is in them.
-fn take(engine: &Local, held: &Held, options: &Options) -> Result<(), ServeError> {
+/// Opens the pools, and mounts what is in them. Those that may be had later: their devices are not there.
+fn take(engine: &Local, held: &Held, options: &Options) -> Result<Vec<String>, ServeError> {
+    let mut late = Vec::new();
     let named = !options.pools.is_empty();
     let names = match named {
         true => options.pools.clone(),
@@ -247,12 +267,49 @@ fn take(engine: &Local, held: &Held, options: &Options) -> Result<(), ServeError
                 held.close(engine.state());
                 return Err(error.into());
             }
-            Err(error) => options.log.say(format!("pool '{name}' is not served: {error}")),
+            Err(error) => {
+                options.log.say(format!("pool '{name}' is not served: {error}"));
+                late.extend(may_come(&error).then_some(name));
+            }
         }
     }
     // All at once: what is in one pool may belong inside what is in another.
     engine.clone().mount_all().iter().for_each(|error| options.log.say(error.to_string()));
-    Ok(())
+    Ok(late)
+}
+
+/// May a pool that did not open for this be had later?
+fn may_come(error: &verbs::Error) -> bool {
+    matches!(error.why(), Some(Why::Unavailable | Why::Held))
+}
+
+/// Looks for pools whose devices were not there, and takes those that have come.
+fn wait_for(mut late: Vec<String>, mut engine: Local, held: Arc<Held>, log: Form) {
+    let wait = move || {
+        while !late.is_empty() {
+            rt::time::sleep(LATE);
+            if held.is_ending() {
+                return;
+            }
+            let Ok(state) = engine.state().load() else { continue };
+            // Somebody may have exported it, or taken it by another way.
+            late.retain(|name| state.pool(name).is_some() && held.pool(name).is_none());
+            let before = late.len();
+            late.retain(|name| match engine.hold(name) {
+                Ok(reason) => {
+                    let why = reason.map_or_else(String::new, |why| format!(" for reading: {why}"));
+                    log.say(format!("pool '{name}' has come and is served{why}"));
+                    false
+                }
+                Err(error) => may_come(&error),
+            });
+            if late.len() < before {
+                engine.mount_all().iter().for_each(|error| log.say(error.to_string()));
+            }
+        }
+    };
+    // Without a thread it is as if they never came.
+    drop(rt::thread::try_spawn("latecomers", wait));
 }
 
 /// Tells systemd, if it has started us.

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use device::ReadFile;
 use format::config::{PoolState, VdevConfig};
-use pool::devices::{FoundPool as Members, Scan, scan};
+use pool::devices::{self, FoundPool as Members, Labels, Scan, scan};
+use pool::{OpenOptions, Pool};
+use rt::sync::Arc;
 
 use crate::health::{self, Facts, Known};
 use crate::pools::{Aux, Foreign, FoundPool, State};
@@ -27,6 +30,69 @@ pub fn look(places: &[PathBuf]) -> Scan {
     scan(&places).unwrap_or_default()
 }
 
+/// The same scan, and in it the devices of a pool that lie where it says and were not looked at: a pool is not to do
+/// without a disk, or a log, that is in its place.
+#[must_use]
+pub(crate) fn complete(scan: Scan, guid: u64) -> Scan {
+    let more = scan.pools.iter().find(|pool| pool.guid() == guid);
+    let more = more.and_then(|found| missed_of(&scan, found));
+    more.unwrap_or(scan)
+}
+
+/// A scan of the devices of a pool and of those that [`complete`] looks for; nothing, if there are none.
+#[must_use]
+pub(crate) fn missed_of(scan: &Scan, found: &Members) -> Option<Scan> {
+    let missed = missed(found);
+    if missed.is_empty() {
+        return None;
+    }
+    let known = found.members.iter().chain(&found.duplicates).map(|member| &member.candidate);
+    let others = found.suspects.values().chain(scan.aux.iter().map(|aux| &aux.candidate));
+    let paths = known.chain(others).filter_map(|candidate| candidate.path.clone());
+    let paths: Vec<PathBuf> = paths.chain(missed).collect();
+    let whole = devices::scan(&paths).ok()?;
+    whole.pools.iter().any(|pool| pool.guid() == found.guid()).then_some(whole)
+}
+
+/// Where leaves are that were not found, as the pool says: its labels, or itself where a top-level vdev has none.
+fn missed(found: &Members) -> Vec<PathBuf> {
+    let mut root = found.root.clone();
+    if !found.missing_tops().is_empty()
+        && let Ok(tree) = found.open_tree()
+    {
+        let options = OpenOptions { workers: 1, ..OpenOptions::default() };
+        let devices = pool::Devices::ReadOnly(Arc::new(tree));
+        if let Ok(pool) = Pool::open(devices, &found.uberblocks, &options) {
+            root = pool.config().vdev_tree;
+        }
+    }
+    let is_missed =
+        |leaf: &&VdevConfig| !found.members.iter().any(|member| member.guid == leaf.guid);
+    root.leaves().filter(is_missed).filter_map(|leaf| in_its_place(found, leaf)).collect()
+}
+
+/// The path of a leaf, if its device is there and belongs to the pool as it was found.
+fn in_its_place(found: &Members, leaf: &VdevConfig) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = PathBuf::from(std::ffi::OsStr::from_bytes(leaf.path.as_deref()?));
+    let labels = path.is_absolute().then(|| labels_at(&path))??;
+    let is_it = labels.member(u64::MAX).is_some_and(|config| {
+        config.pool_guid == found.guid() && config.label.is_some_and(|ids| ids.guid == leaf.guid)
+    });
+    // One that was written to elsewhere would bring its uberblocks with it.
+    let newest = found.uberblocks.first()?;
+    let is_ours = is_it && !labels.is_astray((newest.txg.get(), &newest.root));
+    is_ours.then_some(path)
+}
+
+/// The labels of the file or disk at a path, if there is one. What else may have the name is not opened: it could wait.
+pub(crate) fn labels_at(path: &Path) -> Option<Labels> {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = std::fs::metadata(path).ok()?.file_type();
+    let file = (kind.is_file() || kind.is_block_device()).then(|| ReadFile::open(path))?.ok()?;
+    Some(Labels::read(&file))
+}
+
 /// Tells what a pool that was found is like, as its labels have it.
 #[must_use]
 pub fn describe(pool: &Members, places: &[PathBuf], hostid: u64) -> FoundPool {
@@ -38,7 +104,8 @@ pub fn describe(pool: &Members, places: &[PathBuf], hostid: u64) -> FoundPool {
     let mut known = |config: &VdevConfig| known(config, &found, places);
     let tree = health::tree(&pool.root, false, &mut known);
     let missing_tops = !pool.missing_tops().is_empty();
-    let foreign = pool.foreign_host(hostid).map(|hostid| Foreign {
+    let is_active = pool.config.state == PoolState::Active;
+    let foreign = pool.foreign_host(hostid).filter(|_| is_active).map(|hostid| Foreign {
         host: text(pool.config.hostname.as_deref().unwrap_or_default()),
         hostid,
         time: pool.uberblocks.first().map_or(0, |uberblock| uberblock.timestamp.get()),

@@ -19,6 +19,7 @@ pub mod inuse;
 pub mod judge;
 pub mod layout;
 pub mod local;
+pub mod lockfile;
 pub mod memory;
 pub mod meters;
 pub mod mounts;
@@ -29,7 +30,7 @@ pub mod state;
 pub use engine::Engine;
 pub use error::{Doing, Error, Result, Why};
 pub use lab;
-pub use local::{Held, Local, System, on_suspended};
+pub use local::{Ending, Held, Local, System, on_suspended};
 pub use pool::props;
 
 /// What `zfs diff` tells.

@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result};
+use crate::{Error, Result, lockfile};
 
 /// The environment variable that names the list.
 pub const VARIABLE: &str = "THUMPER_STATE";
@@ -39,7 +39,7 @@ pub struct Known {
 /// A server has put on disk all that it had taken, and let go of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// The last txg: a later one is somebody else's.
+    /// That of the last uberblock: a later one is somebody else's.
     pub txg: u64,
     /// Since then, in milliseconds since 1970, it and those before it have lost nothing.
     pub kept_since_ms: u64,
@@ -74,11 +74,18 @@ impl State {
         self.pools.iter().find(|known| known.name == name)
     }
 
-    /// Remembers a pool in place of what was known of its name and guid.
-    pub fn remember(&mut self, pool: Known) {
-        self.pools.retain(|known| known.name != pool.name && known.guid != pool.guid);
+    /// Remembers a pool, in place of `stale`, which is known of it and does not hold any more. False: its name or guid has
+    /// come into the list meanwhile, which stays as it is.
+    #[must_use]
+    pub fn remember(&mut self, pool: Known, stale: Option<&Known>) -> bool {
+        let is_taken = |known: &Known| known.name == pool.name || known.guid == pool.guid;
+        if self.pools.iter().any(|known| is_taken(known) && Some(known) != stale) {
+            return false;
+        }
+        self.pools.retain(|known| Some(known) != stale);
         self.pools.push(pool);
         self.pools.sort_by(|a, b| a.name.cmp(&b.name));
+        true
     }
 
     /// A server has let go of a pool in order.
@@ -255,10 +262,7 @@ impl StateFile {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(parent).map_err(|e| self.fail(e))?;
-        let mut options = File::options();
-        options.create(true).truncate(false).write(true);
-        let lock = options.open(self.beside(".lock")).map_err(|e| self.fail(e))?;
-        lock.lock().map_err(|e| self.fail(e))?;
+        let _lock = lockfile::wait(&self.beside(".lock")).map_err(|e| self.fail(e))?;
         let mut state = self.load()?;
         let before = state.clone();
         let result = change(&mut state);
@@ -277,6 +281,8 @@ impl StateFile {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn known(name: &str, guid: u64) -> Known {
@@ -294,12 +300,19 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let mut state = State { hostid: Some(0xabc), pools: Vec::new() };
-        state.remember(known("tank", 1));
-        state.remember(known("po nd", 2));
+        assert!(state.remember(known("tank", 1), None));
+        assert!(state.remember(known("po nd", 2), None));
         let text = state.to_text();
         assert_eq!(State::from_text(&text).unwrap(), state);
         assert!(text.contains("device /a%20b/%25%ff%0a\n"), "{text}");
-        state.remember(known("tank", 3));
+        // Seen red: whoever came second threw out the first.
+        let before = state.clone();
+        for (name, guid) in [("tank", 3), ("pond", 1)] {
+            assert!(!state.remember(known(name, guid), None));
+            assert!(!state.remember(known(name, guid), Some(&known("tank", 4))));
+            assert_eq!(state, before);
+        }
+        assert!(state.remember(known("tank", 3), Some(&known("tank", 1))));
         assert_eq!(state.pools.iter().map(|p| p.guid).collect::<Vec<_>>(), [2, 3]);
         state.forget(3);
         assert_eq!(state.pool("tank"), None);
@@ -348,9 +361,13 @@ mod tests {
         for name in ["pools.lock", "pools.new", "pools"] {
             let file = StateFile::new(dir.join(name));
             for guid in 1..4 {
-                file.change(|state| state.remember(known(&format!("p{guid}"), guid))).unwrap();
+                file.change(|state| state.remember(known(&format!("p{guid}"), guid), None))
+                    .unwrap();
             }
             assert_eq!(file.load().unwrap().pools.len(), 3, "{name}");
+            // Seen red: whoever could read it could keep it locked.
+            let lock = file.beside(".lock").metadata().unwrap();
+            assert_eq!(lock.permissions().mode() & 0o777, 0o600, "{name}");
         }
         fs::remove_dir_all(dir).unwrap();
     }
@@ -360,7 +377,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("thumper-state-{}", std::process::id()));
         let file = StateFile::new(dir.join("sub/pools"));
         assert_eq!(file.load().unwrap(), State::default());
-        file.change(|state| state.remember(known("tank", 1))).unwrap();
+        assert!(file.change(|state| state.remember(known("tank", 1), None)).unwrap());
         assert_eq!(file.load().unwrap().pools.len(), 1);
         fs::write(file.path(), "rubbish").unwrap();
         let error = file.change(|state| state.forget(1)).unwrap_err().to_string();

@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const BREATH: Duration = Duration::from_millis(100);
 /// Bytes that are read and forgotten of one who goes on talking.
 const DRAINED_MAX: usize = 64 << 10;
+/// How long that takes, however many they are at a time.
+const DRAINED_FOR: Duration = Duration::from_secs(1);
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,9 +125,14 @@ fn converse(mut stream: &TcpStream, local: bool, answering: &Answering) -> Resul
     write_all(stream, &answer)?;
     stream.shutdown(Shutdown::Write)?;
     // What it has said too much would break off what it is told, if it lay there unread.
-    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let start = rt::time::now();
     let mut rest = [0; 4096];
     for _ in 0..DRAINED_MAX / rest.len() {
+        let left = DRAINED_FOR.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            break;
+        }
+        stream.set_read_timeout(Some(left))?;
         if stream.read(&mut rest)? == 0 {
             break;
         }
@@ -403,6 +410,22 @@ mod tests {
             rt::time::sleep(Duration::from_millis(100));
         }
         panic!("they keep their places");
+    }
+
+    /// Seen red: it kept its place for 16 seconds.
+    #[test]
+    fn one_who_goes_on_talking_is_let_go() {
+        let address = served();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let start = rt::time::now();
+        // Who is let go of while he talks is told so at the next word.
+        while stream.write_all(b"x").is_ok() && start.elapsed() < PATIENCE {
+            rt::time::sleep(Duration::from_millis(400));
+        }
+        assert!(start.elapsed() < PATIENCE, "it keeps its place");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use verbs::layout::Class;
 use verbs::memory::Report;
 use verbs::meters::Times;
 use verbs::pools::{Aux, State, Vdev, VdevKind};
@@ -160,10 +161,10 @@ pub(crate) fn health(pool: &Pool) -> &'static str {
     if pool.suspended.is_some() { "SUSPENDED" } else { pool.report.health() }
 }
 
-/// Size and allocated bytes of a pool.
+/// Size and allocated bytes of a pool, as they are listed: what is on log devices is no data.
 pub(crate) fn space(pool: &Pool) -> (u64, u64) {
-    let tops = &pool.report.tree.children;
-    let sum = |of: fn(&Vdev) -> u64| tops.iter().map(of).sum();
+    let tops = pool.report.tree.children.iter().filter(|top| top.class != Class::Log);
+    let sum = |of: fn(&Vdev) -> u64| tops.clone().map(of).sum();
     (sum(|top| top.stats.space), sum(|top| top.stats.allocated))
 }
 
@@ -320,7 +321,37 @@ fn of_memory(memory: &Report, text: &mut Text) {
 
 #[cfg(test)]
 mod tests {
+    use rt::sync::Arc;
+    use verbs::layout::{Group, GroupKind, Layout};
+    use verbs::state::StateFile;
+    use verbs::{Engine, Held, Local, pools};
+
     use super::*;
+
+    /// Seen red: the room of a log device counted, as if data could be put there.
+    #[test]
+    fn a_pool_is_as_large_as_it_is_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+            path
+        };
+        let group =
+            |class, name| Group { kind: GroupKind::Single, class, devices: vec![image(name)] };
+        let groups = vec![group(Class::Normal, "disk"), group(Class::Log, "log")];
+        let layout = Layout { groups, ..Layout::default() };
+        let held = Arc::new(Held::default());
+        let mut engine = Local::new(StateFile::new(dir.path().join("pools"))).holding(held.clone());
+        let create = pools::Create { name: "tank".into(), layout, ..pools::Create::default() };
+        engine.pool_create(&create).unwrap();
+        let pool = held.pool("tank").unwrap().space().unwrap();
+        let view = View::new(engine.clone(), held.clone(), Arc::new(Clients::default));
+        let told: Vec<_> = view.pools().iter().map(space).collect();
+        assert_eq!(told, [(pool.size, pool.allocated)]);
+        drop(view);
+        assert!(held.close(engine.state()).is_empty());
+    }
 
     #[test]
     fn labels_are_escaped_and_histograms_add_up() {

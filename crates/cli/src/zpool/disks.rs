@@ -113,11 +113,13 @@ fn attach_or_replace(door: &mut Door<'_>, words: &[OsString], replacing: bool) -
                 return Err(Stop::Said(message.into(), 1));
             }
             Opt::Value('o', word) => {
-                // The only property is that of the sectors, and those of the vdev stay.
-                if !text(word).starts_with("ashift=") {
-                    let message = format!("property '{}' is not valid here", text(word));
+                let typed = text(word);
+                let Some(value) = typed.strip_prefix("ashift=") else {
+                    let message = format!("property '{typed}' is not valid here");
                     return Err(Stop::Said(message, 1));
-                }
+                };
+                // Those that the vdev has stay.
+                super::create::shift_of(value.as_bytes())?;
             }
             other => return Err(bad_option(other)),
         }

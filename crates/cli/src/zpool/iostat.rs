@@ -10,9 +10,9 @@ use verbs::meters::Meters;
 use verbs::pools::{PoolReport, Status, Vdev};
 
 use super::iostat_table::{self as table, Columns, Row};
-use super::list::stamp;
+use super::list::{print_stamp, stamp};
 use super::vdevs::{self, Naming};
-use super::{interval, reports};
+use super::{interval_but, reports};
 use crate::door::{Door, Ran, Stop, bad_letter};
 use crate::getopt::{Opt, sort};
 
@@ -157,11 +157,19 @@ pub(crate) fn iostat(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     }));
     let options = Options::of(&opts)?;
     let mut names = crate::door::names(&words);
-    let every = interval(&mut names)?;
     // What is no pool's name may be a device's in any.
+    let pools = match names.is_empty() {
+        true => Vec::new(),
+        false => reports(door, Status::default())?.0,
+    };
+    let naming = options.naming;
+    // With -g a number may be a device's.
+    let is_device =
+        |word: &str| naming.guids && pools.iter().any(|pool| has_vdev(pool, word, naming));
+    let every = interval_but(&mut names, is_device)?;
     let chosen = match names.is_empty() {
         true => Chosen::Pools(Vec::new()),
-        false => choose(&reports(door, Status::default())?.0, names, options.naming)?,
+        false => choose(&pools, names, naming)?,
     };
     let mut left = every.and_then(|(_, count)| count);
     let (mut before, mut first): (Vec<PoolReport>, bool) = (Vec::new(), true);
@@ -335,11 +343,7 @@ fn show(
 ) -> Result<(), Stop> {
     let spans: Vec<Span<'_>> = pools.iter().map(|pool| Span::of(pool, before)).collect();
     let lines = lines(&spans, chosen, options);
-    if let Some(letter) = options.stamp {
-        let now = rt::time::wall_clock().as_secs();
-        let line = if letter == 'u' { now.to_string() } else { door.zoned_date(now) };
-        door.print(line + "\n")?;
-    }
+    print_stamp(door, options.stamp)?;
     if let Some(style) = options.json {
         let rows = lines.iter().filter_map(|line| match line {
             Line::Row(row) => Some(&**row),

@@ -78,6 +78,14 @@ pub(super) fn stamp(word: &OsString) -> Result<char, Stop> {
     }
 }
 
+/// Prints what time it is, as `-T` wants it.
+pub(super) fn print_stamp(door: &mut Door<'_>, letter: Option<char>) -> Result<(), Stop> {
+    let Some(letter) = letter else { return Ok(()) };
+    let now = rt::time::wall_clock().as_secs();
+    let line = if letter == 'u' { now.to_string() } else { door.zoned_date(now) };
+    door.print(line + "\n")
+}
+
 fn list_once(door: &mut Door<'_>, names: &[String], options: &Options) -> Ran {
     let asked = Status {
         names: names.to_vec(),
@@ -86,11 +94,7 @@ fn list_once(door: &mut Door<'_>, names: &[String], options: &Options) -> Ran {
         damaged: false,
     };
     let (pools, errors) = reports(door, asked)?;
-    if let Some(letter) = options.stamp {
-        let now = rt::time::wall_clock().as_secs();
-        let line = if letter == 'u' { now.to_string() } else { door.long_date(now) };
-        door.print(line + "\n")?;
-    }
+    print_stamp(door, options.stamp)?;
     if let Some(style) = options.json {
         let text = crate::json::list(&pools, options.keys.as_deref(), options.exact, style);
         door.print(text)?;

@@ -64,8 +64,18 @@ pub(crate) fn reports(
 
 /// Numbers at the end of the operands: how often to print, in seconds or parts of one, and how many times.
 pub(crate) fn interval(names: &mut Vec<String>) -> Result<Option<(Duration, Option<u64>)>, Stop> {
+    interval_but(names, |_| false)
+}
+
+/// The same, where numbers may be names: `is_name` knows them.
+pub(crate) fn interval_but(
+    names: &mut Vec<String>,
+    is_name: impl Fn(&str) -> bool,
+) -> Result<Option<(Duration, Option<u64>)>, Stop> {
     let mut take = || -> Result<Option<f64>, Stop> {
-        let is_number = |word: &&String| word.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+        let is_number = |word: &&String| {
+            word.bytes().all(|c| c.is_ascii_digit() || c == b'.') && !is_name(word)
+        };
         let number = names.last().filter(is_number).and_then(|word| word.parse::<f64>().ok());
         match number {
             Some(0.0) => Err(Stop::Usage("interval cannot be zero".into())),

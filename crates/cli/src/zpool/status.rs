@@ -19,7 +19,7 @@ const FORETOLD_LEAST: u64 = 10 << 20;
 pub(crate) fn status(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let words = sort(words, "c:igjLpPsvxDtT:d:", &["json", "json-int"]);
     let mut style = StatusStyle::default();
-    let (mut unhealthy, mut verbose, mut json) = (false, false, None);
+    let (mut unhealthy, mut verbose, mut json, mut stamp) = (false, false, None, None);
     let mut places: Vec<PathBuf> = Vec::new();
     for opt in &words.opts {
         match opt {
@@ -33,7 +33,7 @@ pub(crate) fn status(door: &mut Door<'_>, words: &[OsString]) -> Ran {
             Opt::Flag('v') => verbose = true,
             Opt::Flag('x') => unhealthy = true,
             Opt::Flag('j') | Opt::Long(_) => json = Some(crate::json::style(&words.opts)),
-            Opt::Value('T', word) => drop(super::list::stamp(word)?),
+            Opt::Value('T', word) => stamp = Some(super::list::stamp(word)?),
             Opt::Value('d', dir) => places.push(dir.into()),
             Opt::Flag('D') | Opt::Value('c', _) => {
                 let message = "statistics of dedup tables and scripts are not there yet";
@@ -50,6 +50,8 @@ pub(crate) fn status(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         let damaged = verbose || json.is_some();
         let asked = pools::Status { names: names.clone(), places, damaged, lost: true };
         let (pools, errors) = reports(door, asked)?;
+        // It would be no JSON.
+        super::list::print_stamp(door, stamp.filter(|_| json.is_none()))?;
         if let Some(json) = json {
             let text = crate::json::status(&pools, style, json);
             door.print(text)?;

@@ -10,7 +10,7 @@
 //! it dies and the server lives on it is the same for them: what it had open then, as who goes on with what is not broken, is
 //! held against them for as long.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use format::znode::Time;
@@ -35,24 +35,47 @@ fn key(of: &Place) -> Key {
 
 /// When clients went away that had files open to be written, by the clock on the wall.
 #[derive(Default)]
-pub(super) struct Left(Mutex<BTreeMap<Key, Duration>>);
+pub(super) struct Left(Mutex<Times>);
+
+#[derive(Default)]
+struct Times {
+    by_file: BTreeMap<Key, Duration>,
+    /// The same, the oldest first: a client may have had thousands open.
+    by_time: BTreeSet<(Duration, Key)>,
+}
+
+impl Times {
+    fn note(&mut self, of: Key, now: Duration) {
+        let is_over = |since: Duration| now.saturating_sub(since) >= SHORTLY;
+        while let Some((_, oldest)) = self.by_time.first().filter(|(since, _)| is_over(*since)) {
+            self.forget(*oldest);
+        }
+        self.forget(of);
+        if self.by_file.len() >= LEFT_MAX
+            && let Some((_, oldest)) = self.by_time.first()
+        {
+            self.forget(*oldest);
+        }
+        self.by_file.insert(of, now);
+        self.by_time.insert((now, of));
+    }
+
+    fn forget(&mut self, of: Key) {
+        if let Some(since) = self.by_file.remove(&of) {
+            self.by_time.remove(&(since, of));
+        }
+    }
+}
 
 impl Left {
     /// A client has gone without closing this.
     pub(super) fn note(&self, of: &Place, now: Duration) {
-        let mut left = self.0.lock();
-        left.retain(|_, since| now.saturating_sub(*since) < SHORTLY);
-        if left.len() >= LEFT_MAX
-            && let Some(oldest) = left.iter().min_by_key(|(_, since)| **since).map(|(key, _)| *key)
-        {
-            left.remove(&oldest);
-        }
-        left.insert(key(of), now);
+        self.0.lock().note(key(of), now);
     }
 
     /// May something of a file that was changed last at `changed` be lost with a client?
     pub(super) fn may_be_broken(&self, of: &Place, changed: Time, now: Duration) -> bool {
-        let since = self.0.lock().get(&key(of)).copied();
+        let since = self.0.lock().by_file.get(&key(of)).copied();
         since.is_some_and(|since| may_be(changed, now, now.saturating_sub(since)))
     }
 }
@@ -71,6 +94,22 @@ pub(super) fn may_be(changed: Time, now: Duration, held_for: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Seen red, by the clock: each looked at all of them, 17 seconds for what one client had open.
+    #[test]
+    fn the_oldest_are_forgotten() {
+        let (mut times, now) = (Times::default(), Duration::from_secs(10_000));
+        let many = LEFT_MAX as u64 + 10;
+        (0..many).for_each(|file| times.note((1, 2, file), now + Duration::from_millis(file)));
+        times.note((1, 2, 10), now + Duration::from_secs(100));
+        let kept = |times: &Times| times.by_file.keys().map(|key| key.2).collect::<Vec<_>>();
+        assert_eq!(kept(&times), (10..many).collect::<Vec<_>>());
+        times.note((1, 2, 0), now + Duration::from_secs(110));
+        assert_eq!(kept(&times)[..3], [0, 10, 12]);
+        times.note((1, 2, 3), now + SHORTLY + Duration::from_secs(99));
+        assert_eq!(kept(&times), [0, 3, 10]);
+        assert_eq!(times.by_time.len(), 3);
+    }
 
     #[test]
     fn changed_before_the_pool_was_opened_and_not_since() {

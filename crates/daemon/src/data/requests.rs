@@ -339,7 +339,7 @@ fn open(
         place.fs.may_be_written(place.object, true).map_err(told)?;
     }
     (handle.read, handle.write, handle.of_user) = (how.read, how.write, who.uid != 0);
-    handle.unbroken = how.write && how.unbroken;
+    handle.unbroken = how.write && (how.unbroken || how.was_unbroken);
     if how.write && !is_new {
         if how.truncate {
             if handle.of_user {

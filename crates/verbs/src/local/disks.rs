@@ -115,8 +115,10 @@ pub(super) fn change(
             events::STATE_CHANGE
         }
         Act::Online { expand } => {
-            let device = returned(here, &session, &old).map_err(fail)?;
+            let (place, device) = returned(here, &session, &old).unzip();
             session.pool.online(old.guid, device).map_err(fail)?;
+            // The next command is to find it, too.
+            session.remember(here, place.as_slice())?;
             if *expand {
                 session.pool.expand(Some(old.guid)).map_err(fail)?;
             }
@@ -168,11 +170,10 @@ pub(super) fn change(
         session.forget(here, &old)?;
     }
     drop(alone);
-    if !matches!(request.act, Act::Offline { .. } | Act::Detach | Act::Remove) {
-        let filled = scrub::fill(here, &session, request.wait, progress);
-        filled.map_err(|error| pool_error(doing.clone(), error))?;
+    match request.act {
+        Act::Offline { .. } | Act::Detach | Act::Remove => session.close(doing)?,
+        _ => scrub::fill(here, session, request.wait, progress, doing)?,
     }
-    session.close(doing)?;
     Ok(notes)
 }
 
@@ -221,14 +222,14 @@ fn is_there(session: &Session, leaf: &VdevConfig) -> bool {
     tree.leaf_by_guid(leaf.guid).is_some_and(|at| tree.leaves()[at].device().is_some())
 }
 
-/// The device of a leaf that the pool was opened without, if it is where it was, with its label.
+/// The device of a leaf that the pool was opened without, and its place, if it is where it was, with its label.
 fn returned(
     here: &Here,
     session: &Session,
     leaf: &VdevConfig,
-) -> std::result::Result<Option<Arc<dyn WriteDevice>>, PoolError> {
+) -> Option<(PathBuf, Arc<dyn WriteDevice>)> {
     if is_there(session, leaf) {
-        return Ok(None);
+        return None;
     }
     let mut places = vec![place_of(session, leaf), path_of(leaf)];
     places.dedup();
@@ -240,10 +241,10 @@ fn returned(
             pool == session.pool.guid() && label.is_some_and(|label| label.guid == leaf.guid)
         });
         if is_it {
-            return Ok(Some(queued(&here.memory, file)));
+            return Some((place, queued(&here.memory, file)));
         }
     }
-    Ok(None)
+    None
 }
 
 /// Where a leaf is: where it was found, or where the pool says.

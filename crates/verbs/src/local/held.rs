@@ -15,11 +15,13 @@ use fs::FsError;
 use pool::devices::{Candidate, Scan};
 use pool::{Pool, PoolError};
 use rt::sync::atomic::{AtomicBool, Ordering};
-use rt::sync::{Arc, Mutex, MutexGuard};
+use rt::sync::{Arc, Mutex, MutexGuard, Weak};
 use rt::time::Instant;
 
 use super::Here;
 use super::disks;
+use super::errand::{self, Noted};
+use super::keeper;
 use super::lookout::{Lookout, Telling};
 use super::places::Places;
 use super::session::{self, For, Located, Session};
@@ -65,8 +67,21 @@ pub struct Held {
     standins: Standins,
     /// Those whose timer has run out, and that are being synced for it.
     syncing: Mutex<BTreeSet<String>>,
+    /// Those that are being closed.
+    closing: Mutex<Vec<Weak<Pool>>>,
     /// What is mounted of them, if this process mounts file systems where their properties say.
     places: Option<Places>,
+}
+
+/// What becomes of a pool at the end of whoever holds it.
+#[derive(Clone, Copy, Debug)]
+pub enum Ending<'a> {
+    /// It waits for its devices, for this reason, until they are back or it is let go of ([`Held::let_go`]).
+    Waits(&'a str),
+    /// All that was changed is on disk.
+    Closed,
+    /// It was let go of: what was not on disk is lost.
+    LetGo(&'a PoolError),
 }
 
 impl fmt::Debug for Held {
@@ -96,6 +111,11 @@ impl Held {
     #[must_use]
     pub fn pool(&self, name: &str) -> Option<Arc<Pool>> {
         self.pools.lock().get(name).map(|one| one.pool.clone())
+    }
+
+    /// Is the pool of this guid one of them?
+    pub(super) fn has(&self, guid: u64) -> bool {
+        self.pools.lock().values().any(|one| one.pool.guid() == guid)
     }
 
     /// A file system of one of them; `None`: there is no such pool.
@@ -306,34 +326,82 @@ impl Held {
                 continue;
             }
             let (held, failed) = (self.clone(), failed.clone());
-            drop(rt::thread::spawn("txg-timer", move || {
+            let noted = {
+                let name = name.clone();
+                Noted::until(move || _ = held.syncing.lock().remove(&name))
+            };
+            let which = name.clone();
+            let sync = move || {
+                let _noted = noted;
                 if let Err(error) = pool.sync() {
-                    failed(&name, &error);
+                    failed(&which, &error);
                 }
                 drop(pool);
-                held.syncing.lock().remove(&name);
-            }));
+            };
+            if let Err(error) = errand::start("txg-timer", sync) {
+                keeper::say(&format!("'{name}': what was changed is put on disk later: {error}"));
+            }
         }
     }
 
     /// Closes all of them; what went wrong, by name. They stay remembered, in `state`, as closed in order.
     pub fn close(&self, state: &StateFile) -> Vec<(String, PoolError)> {
+        self.close_telling(state, |_, _| {})
+    }
+
+    /// The same; `told` hears of each what becomes of it.
+    pub fn close_telling(
+        &self,
+        state: &StateFile,
+        mut told: impl FnMut(&str, Ending<'_>),
+    ) -> Vec<(String, PoolError)> {
         self.places.iter().for_each(Places::end);
         let _alone = self.one_at_a_time();
-        let pools = std::mem::take(&mut *self.pools.lock());
-        let failed = |(name, one): (String, One)| {
-            let waited = one.pool.suspended().is_some();
-            let error = one.pool.close().err();
-            if error.is_none() && !waited {
-                // Without the note the next one to hold it believes less than it could.
-                drop(state.change(|state| state.note_closed(one.pool.guid(), one.closed())));
-            }
-            Some((name, error?))
+        let pools = {
+            let mut pools = self.pools.lock();
+            // In this order, so that whoever does not want to wait finds them in one of both.
+            self.closing.lock().extend(pools.values().map(|one| Arc::downgrade(&one.pool)));
+            std::mem::take(&mut *pools)
         };
         let mut pools: Vec<_> = pools.into_iter().collect();
         // One that waits for its disks comes last.
         pools.sort_by_key(|(_, one)| one.pool.suspended().is_some());
-        pools.into_iter().filter_map(failed).collect()
+        let mut failed = Vec::new();
+        for (name, one) in pools {
+            let waited = one.pool.suspended();
+            if let Some(reason) = &waited {
+                told(&name, Ending::Waits(reason));
+            }
+            // What was let go of before it was closed is as lost.
+            let lost = |reason| PoolError::Suspended { name: name.clone(), reason };
+            let whole = |()| one.pool.suspended().map_or(Ok(()), |reason| Err(lost(reason)));
+            match one.pool.close().and_then(whole) {
+                Ok(()) => {
+                    told(&name, Ending::Closed);
+                    if waited.is_none() {
+                        // Without the note the next one to hold it believes less than it could.
+                        drop(
+                            state.change(|state| state.note_closed(one.pool.guid(), one.closed())),
+                        );
+                    }
+                }
+                Err(error) => {
+                    told(&name, Ending::LetGo(&error));
+                    failed.push((name, error));
+                }
+            }
+        }
+        failed
+    }
+
+    /// From here on none of them waits for its devices: what is not on disk by now is let go of.
+    pub fn let_go(&self) {
+        let mut pools: Vec<_> = self.pools.lock().values().map(|one| one.pool.clone()).collect();
+        pools.extend(self.closing.lock().iter().filter_map(Weak::upgrade));
+        for pool in pools {
+            // Of one that can only be read nobody waits for more than a read.
+            let _ = pool.set_patient(false);
+        }
     }
 }
 
@@ -344,7 +412,7 @@ impl One {
 
     /// What is noted of it when it is closed in order.
     fn closed(&self) -> Closed {
-        Closed { txg: self.pool.txg(), kept_since_ms: self.kept_since_ms }
+        Closed { txg: self.pool.uberblock_txg(), kept_since_ms: self.kept_since_ms }
     }
 }
 
@@ -383,6 +451,7 @@ impl Here {
             },
         };
         let kept_since_ms = self.kept_since(&session)?;
+        held.standins().note_in(&self.state);
         held.take_in(session, kept_since_ms);
         Ok(reason)
     }
@@ -399,5 +468,90 @@ impl Here {
         let newest = session.found().and_then(|found| found.uberblocks.first());
         let is_that = newest.is_some_and(|newest| newest.txg.get() == closed.txg);
         Ok(if is_that { closed.kept_since_ms } else { now })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use format::config::VdevKind;
+    use fs::{NewObject, Who, mode};
+    use testkit::{fresh_images, temp_dir};
+
+    use super::*;
+    use crate::layout::{Class, Group, GroupKind, Layout};
+    use crate::local::errand::refused;
+    use crate::{Engine, Local, pools};
+
+    /// So long something may take that takes milliseconds.
+    const SOON: Duration = Duration::from_secs(30);
+
+    /// A pool that is held: a mirror of two disks, and a spare.
+    pub(in crate::local) fn mirror_and_spare(
+        held: &Arc<Held>,
+        state: StateFile,
+    ) -> (Arc<Pool>, testkit::Images) {
+        let images = fresh_images(3, 64 << 20);
+        let mut devices = images.disks();
+        let spares = devices.split_off(2);
+        let group = Group { kind: GroupKind::Mirror, class: Class::Normal, devices };
+        let layout = Layout { groups: vec![group], spares, ..Layout::default() };
+        let create = pools::Create { name: "tank".to_owned(), layout, ..Default::default() };
+        let mut engine = Local::new(state).holding(held.clone());
+        engine.pool_create(&create).expect("a pool");
+        (held.pool("tank").expect("it is held"), images)
+    }
+
+    fn becomes(what: impl Fn() -> bool) -> bool {
+        let start = rt::time::now();
+        while !what() && start.elapsed() < SOON {
+            rt::time::sleep(Duration::from_millis(1));
+        }
+        what()
+    }
+
+    /// Does `what` in a system that gives no threads; whoever does it is there afterwards.
+    fn in_vain(what: impl Fn()) {
+        let survived = catch_unwind(AssertUnwindSafe(|| refused::during(what)));
+        assert!(survived.is_ok(), "whoever calls it is gone");
+    }
+
+    /// Seen red: the timer's thread died, and nothing was put on disk by time any more.
+    #[test]
+    fn a_timer_without_threads_puts_it_on_disk_later() {
+        let (held, dir) = (Arc::new(Held::default()), temp_dir());
+        let state = StateFile::new(dir.path().join("pools"));
+        let (pool, _images) = mirror_and_spare(&held, state.clone());
+        let system = held.system("tank").expect("it is held").expect("a file system");
+        let new = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+        system.fs.create(system.fs.root(), b"file", &new).expect("a file");
+        drop(system);
+        let tick = || held.sync(|name, error| panic!("{name}: {error}"));
+        in_vain(tick);
+        assert!(pool.has_changes());
+        tick();
+        assert!(becomes(|| !pool.has_changes()), "the pool is passed over");
+        drop(pool);
+        assert_eq!(held.close(&state).len(), 0);
+    }
+
+    /// Seen red: the lookout's thread died, and no spare stood in for anything.
+    #[test]
+    fn a_lookout_without_threads_finds_a_spare_later() {
+        let (held, dir) = (Arc::new(Held::default()), temp_dir());
+        let state = StateFile::new(dir.path().join("pools"));
+        let (pool, images) = mirror_and_spare(&held, state.clone());
+        images.remove(0);
+        in_vain(|| (0..3).for_each(|_| held.look()));
+        let is_spared = || pool.config().vdev_tree.walk().any(|vdev| vdev.kind == VdevKind::Spare);
+        assert!(!is_spared());
+        let looks = || {
+            held.look();
+            is_spared()
+        };
+        assert!(becomes(looks), "no spare stands in");
+        drop(pool);
+        assert_eq!(held.close(&state).len(), 0);
     }
 }

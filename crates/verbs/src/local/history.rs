@@ -121,3 +121,38 @@ fn print(list: &NvList, indent: usize, lines: &mut Vec<String>) {
         lines.push(format!("{pad}{name}: {one}"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rt::sync::Arc;
+    use testkit::temp_dir;
+
+    use super::*;
+    use crate::local::Held;
+    use crate::local::held::tests::mirror_and_spare;
+    use crate::state::StateFile;
+
+    /// Seen red: the record of a long command suspended the pool, and nobody could clear that.
+    #[test]
+    fn of_a_long_command_the_beginning_is_kept() {
+        let (held, dir) = (Arc::new(Held::default()), temp_dir());
+        let state = StateFile::new(dir.path().join("pools"));
+        let (pool, _images) = mirror_and_spare(&held, state.clone());
+        let last = || match report(&pool).expect("a history").events.pop().map(|event| event.what) {
+            Some(What::Command(command)) => command,
+            other => panic!("{other:?}"),
+        };
+        let long = format!("zfs set {}", "\u{fc}".repeat(100_000));
+        pool.note(pool::history::command(1, &long, 0, "here")).expect("it is noted");
+        let kept = last();
+        assert!(long.starts_with(&kept) && kept.len() == pool::history::COMMAND_MAX, "{kept}");
+        // What the ring cannot hold is left out.
+        let event = pool::history::event(2, 3, "set", &long, "here");
+        pool.note(event).expect("it is passed over");
+        assert_eq!(last(), kept);
+        pool.note(pool::history::command(4, "zfs list", 0, "here")).expect("it is noted");
+        assert_eq!((last().as_str(), pool.suspended()), ("zfs list", None));
+        drop(pool);
+        assert_eq!(held.close(&state).len(), 0);
+    }
+}

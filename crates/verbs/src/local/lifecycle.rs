@@ -13,8 +13,8 @@ use rt::sync::Arc;
 use super::Here;
 use super::called::Devices;
 use super::limits::{Limit, limits, set_limits};
-use super::session::{self, For, Located, locate, open_located, pool_error};
-use super::{capacity, naming, pool_props, scrub};
+use super::session::{self, For, Located, Session, locate, open_located, pool_error};
+use super::{capacity, naming, ours, pool_props, scrub};
 use crate::layout::{Class, GroupKind, LayoutError};
 use crate::pools::{Clear, Create, Destroy, Export, Import, Imported, Which};
 use crate::state::Known;
@@ -152,14 +152,22 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
         });
     }
     let guid = pool.guid();
-    pool.close().map_err(|e| pool_error(Doing::Create(name.clone()), e))?;
-    // Its devices are locked as long as it is there.
-    drop(pool);
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let paths = request.layout.devices().map(absolute).collect();
     let altroot = altroot(&request.properties);
     let known = Known { name: name.clone(), guid, readonly: false, altroot, closed: None, paths };
-    here.state.change(|state| state.remember(known))?;
+    let fail = |e| pool_error(Doing::Create(name.clone()), e);
+    if !here.state.change(|state| state.remember(known, None))? {
+        // Another command was faster with the name.
+        pool.set_state(PoolState::Destroyed).and_then(|()| pool.close()).map_err(fail)?;
+        return Err(cannot(Why::PoolExists));
+    }
+    if let Err(e) = pool.close() {
+        here.state.change(|state| state.forget(guid))?;
+        return Err(fail(e));
+    }
+    // Its devices are locked as long as it is there.
+    drop(pool);
     here.hold(name)?;
     here.tell(name, events::POOL_CREATE);
     Ok(Vec::new())
@@ -184,7 +192,10 @@ fn leave(
 ) -> Result<()> {
     let guid = located.found().map(pool::devices::FoundPool::guid);
     let (readonly, held) = (located.is_read_only(), located.is_held());
-    if held || !readonly {
+    let state = located.found().map(|found| found.config.state);
+    // Whoever took it, or ended in the midst of this, has left nothing to do but to forget it.
+    let is_left = (to == PoolState::Exported || state == Some(to)) && located.lost(here)?.is_some();
+    if held || !(readonly || is_left) {
         let mode = if readonly { For::Reading } else { For::Writing };
         let session = open_located(here, name, located, mode, doing.clone())?;
         if let Some(held) = &here.held {
@@ -230,8 +241,7 @@ pub(super) fn clear(here: &Here, request: &Clear) -> Result<()> {
     }
     session.note(&request.command).map_err(fail)?;
     // A server does it by itself.
-    scrub::fill(here, &session, false, &mut |_| true).map_err(fail)?;
-    session.close(doing())
+    scrub::fill(here, session, false, &mut |_| true, doing())
 }
 
 pub(super) fn export(here: &Here, request: &Export) -> Result<Vec<Error>> {
@@ -278,25 +288,31 @@ pub(super) fn import(here: &Here, request: &Import) -> Result<Imported> {
     let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
     let state = here.state.load()?;
     let scan = find::look(&request.places);
-    let wanted = |index: &usize| {
-        let pool = &scan.pools[*index];
-        let destroyed = pool.config.state == PoolState::Destroyed;
-        let known = state.pools.iter().any(|known| known.guid == pool.guid());
-        match &request.which {
-            Which::All => destroyed == request.destroyed && !known,
-            Which::Name(name) => destroyed == request.destroyed && pool.name() == name.as_str(),
+    let mut chosen = Vec::new();
+    for pool in &scan.pools {
+        let is_it = match &request.which {
+            Which::All => true,
+            Which::Name(name) => pool.name() == name.as_str(),
             Which::Guid(guid) => pool.guid() == *guid,
+        };
+        let destroyed = pool.config.state == PoolState::Destroyed;
+        if is_it && destroyed == request.destroyed && !ours::is_imported(here, &state, pool)? {
+            chosen.push(pool.guid());
         }
-    };
-    let chosen: Vec<u64> =
-        (0..scan.pools.len()).filter(wanted).map(|i| scan.pools[i].guid()).collect();
-    let asked = match &request.which {
-        Which::Name(name) => name.clone(),
-        Which::Guid(guid) => guid.to_string(),
-        Which::All => String::new(),
+    }
+    let (asked, is_there) = match &request.which {
+        Which::Name(name) => (name.clone(), state.pool(name).is_some()),
+        Which::Guid(guid) => {
+            (guid.to_string(), state.pools.iter().any(|known| known.guid == *guid))
+        }
+        Which::All => (String::new(), false),
     };
     if chosen.is_empty() && request.which != Which::All {
-        return Err(Error::cannot(Doing::Import(asked), Why::NoPoolAvailable));
+        let why = match is_there && request.new_name.is_none() {
+            true => Why::PoolOfThatName,
+            false => Why::NoPoolAvailable,
+        };
+        return Err(Error::cannot(Doing::Import(asked), why));
     }
     if chosen.len() > 1 && request.which != Which::All {
         return Err(Error::cannot(Doing::Import(asked), Why::Ambiguous));
@@ -314,56 +330,80 @@ pub(super) fn import(here: &Here, request: &Import) -> Result<Imported> {
 
 /// Takes over one pool: its name now, and what there is to know of it.
 fn import_one(here: &Here, request: &Import, guid: u64) -> Result<(String, Vec<String>)> {
-    let scan = find::look(&request.places);
-    let index = scan.pools.iter().position(|pool| pool.guid() == guid);
-    let index = index.ok_or_else(|| Error::open(guid.to_string(), Why::NoPoolAvailable))?;
-    let old = scan.pools[index].name().into_owned();
+    let look = || {
+        let scan = find::complete(find::look(&request.places), guid);
+        let index = scan.pools.iter().position(|pool| pool.guid() == guid);
+        let index = index.ok_or_else(|| Error::open(guid.to_string(), Why::NoPoolAvailable))?;
+        Ok::<_, Error>((scan, index))
+    };
+    let (scan, index) = look()?;
+    let found = &scan.pools[index];
+    let old = found.name().into_owned();
     let name = request.new_name.clone().unwrap_or_else(|| old.clone());
     let doing = Doing::Import(old);
     let state = here.state.load()?;
-    if state.pool(&name).is_some() {
+    if state.pool(&name).is_some_and(|known| known.guid != guid) {
         return Err(Error::cannot(doing, Why::PoolOfThatName));
     }
-    let open = |scan, mode| {
-        let located = Located::found_at(scan, index, request.force || request.readonly)
+    if !request.force
+        && let Some(why) = ours::foreign(here, found)?
+    {
+        return Err(Error::cannot(doing, why));
+    }
+    let open = |(scan, index), mode| {
+        let located = Located::found_at(scan, index, &request.places, request.force)
             .giving_up_logs(request.missing_log);
         open_located(here, &name, located, mode, doing.clone())
     };
     let mut notes = Vec::new();
     let (session, readonly) = if request.readonly {
-        (open(scan, For::Reading)?, true)
+        (open((scan, index), For::Reading)?, true)
     } else {
-        match open(scan, For::Writing) {
+        match open((scan, index), For::Writing) {
             Ok(session) => (session, false),
             // What cannot be written can still be read.
             Err(e) => match e.why() {
                 Some(Why::ReadOnly(reason)) => {
                     notes.push(format!("'{name}' is imported read-only: {reason}"));
-                    (open(find::look(&request.places), For::Reading)?, true)
+                    (open(look()?, For::Reading)?, true)
                 }
                 _ => return Err(e),
             },
         }
     };
-    let paths = session.places();
+    // What is known of it that does not hold; somebody else may have imported it meanwhile.
+    let state = here.state.load()?;
+    if let Some(found) = session.found()
+        && ours::is_imported(here, &state, found)?
+    {
+        return Err(Error::cannot(doing, Why::NoPoolAvailable));
+    }
+    let stale = state.pools.iter().find(|known| known.guid == guid);
+    let (paths, altroot) = (session.places(), altroot(&request.properties));
+    let known = Known { name: name.clone(), guid, readonly, altroot, closed: None, paths };
+    // Before anything is written: whoever is faster with the name has it.
+    if !here.state.change(|state| state.remember(known, stale))? {
+        return Err(Error::cannot(doing, Why::PoolOfThatName));
+    }
+    let done = take_over(session, request, readonly, &doing);
+    if let Err(e) = done {
+        here.state.change(|state| state.forget(guid))?;
+        return Err(e);
+    }
+    here.hold(&name)?;
+    here.tell(&name, events::POOL_IMPORT);
+    Ok((name, notes))
+}
+
+/// Makes a pool that is open ours, on its disks.
+fn take_over(session: Session, request: &Import, readonly: bool, doing: &Doing) -> Result<()> {
     if !readonly {
-        for (key, value) in &request.properties {
-            if let PoolKey::Native(prop) = key
-                && !NOT_STORED.contains(prop)
-            {
-                let set = session.pool.set_pool_property(&key.name(), Some(stored(value)));
-                set.map_err(|e| pool_error(doing.clone(), e))?;
-            }
+        for property in &request.properties {
+            pool_props::set_at_import(&session, property, doing)?;
         }
         let done = session.pool.set_state(PoolState::Active);
         let done = done.and_then(|()| session.note(&request.command));
         done.map_err(|e| pool_error(doing.clone(), e))?;
     }
-    session.close(doing)?;
-    let altroot = altroot(&request.properties);
-    let known = Known { name: name.clone(), guid, readonly, altroot, closed: None, paths };
-    here.state.change(|state| state.remember(known))?;
-    here.hold(&name)?;
-    here.tell(&name, events::POOL_IMPORT);
-    Ok((name, notes))
+    session.close(doing.clone())
 }

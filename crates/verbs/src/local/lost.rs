@@ -30,7 +30,7 @@ pub(super) fn report(here: &Here, name: &str, error: Error) -> Result<PoolReport
         }
         None => {
             let mut absent = |leaf: &VdevConfig| Known {
-                absent: Some(status::absent(leaf)),
+                absent: Some(status::absent(leaf, None)),
                 ..Known::default()
             };
             let tree = health::tree(&gone(&known.paths), false, &mut absent);

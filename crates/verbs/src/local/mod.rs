@@ -15,6 +15,7 @@ mod dependents;
 mod diff;
 mod disks;
 mod dump;
+mod errand;
 mod files;
 mod filesystems;
 mod held;
@@ -27,6 +28,7 @@ mod lookout;
 mod lost;
 mod mount;
 mod naming;
+mod ours;
 mod places;
 mod placing;
 mod pool_props;
@@ -50,7 +52,7 @@ use std::path::{Path, PathBuf};
 use pool::props::{Key, PoolProp, Prop, Value};
 use rt::sync::Arc;
 
-pub use held::Held;
+pub use held::{Ending, Held};
 pub use keeper::on_suspended;
 use session::{For, Session, open, pool_error};
 pub use systems::System;
@@ -124,6 +126,10 @@ impl Local {
     /// # Errors
     /// It cannot be opened.
     pub fn hold(&self, name: &str) -> Result<Option<String>> {
+        let alone = self.here.held.as_ref().map(|held| (held.one_at_a_time(), held.is_ending()));
+        if alone.as_ref().is_some_and(|(_, is_ending)| *is_ending) {
+            return Err(Error::open(name, Why::PoolBusy));
+        }
         let reason = self.here.hold(name)?;
         self.here.tell(name, events::POOL_IMPORT);
         Ok(reason)
@@ -249,16 +255,22 @@ impl Engine for Local {
         let ours = self.here.state.load()?;
         let hostid = u64::from(crate::host::hostid(&self.here.state)?);
         let scan = crate::find::look(&request.places);
-        let free = |guid| !ours.pools.iter().any(|known| known.guid == guid);
-        let pools = scan.pools.iter().filter(|pool| free(pool.guid()));
-        let described = pools.map(|pool| {
-            let mut told = crate::find::describe(pool, &request.places, hostid);
-            if told.destroyed == request.destroyed && !told.hopeless {
-                (told.spares, told.cache) = status::found_others(&scan, pool);
+        let mut all = Vec::new();
+        for pool in &scan.pools {
+            let destroyed = pool.config.state == format::config::PoolState::Destroyed;
+            if destroyed != request.destroyed || ours::is_imported(&self.here, &ours, pool)? {
+                continue;
             }
-            told
-        });
-        Ok(described.filter(|pool| pool.destroyed == request.destroyed).collect())
+            let whole = crate::find::missed_of(&scan, pool);
+            let scan = whole.as_ref().unwrap_or(&scan);
+            let pool = scan.pools.iter().find(|one| one.guid() == pool.guid()).unwrap_or(pool);
+            let mut told = crate::find::describe(pool, &request.places, hostid);
+            if !told.hopeless {
+                (told.spares, told.cache) = status::found_others(scan, pool);
+            }
+            all.push(told);
+        }
+        Ok(all)
     }
 
     fn pool_status(&mut self, request: &pools::Status) -> Result<Vec<Result<pools::PoolReport>>> {

@@ -127,6 +127,27 @@ fn set_in(session: &Session, request: &Set, doing: &Doing) -> Result<Vec<String>
     Ok(notes)
 }
 
+/// Sets a property of `zpool import -o`, if it is one that pools have.
+pub(super) fn set_at_import(
+    session: &Session,
+    (key, value): &(PoolKey, Value),
+    doing: &Doing,
+) -> Result<()> {
+    match key {
+        PoolKey::Native(PoolProp::Altroot | PoolProp::Readonly) => return Ok(()),
+        PoolKey::Feature(_) if *value != Value::Number(1) => return Ok(()),
+        _ => {}
+    }
+    let request = Set {
+        name: session.pool.name().into(),
+        key: key.clone(),
+        value: value.clone(),
+        places: Vec::new(),
+        command: String::new(),
+    };
+    set_in(session, &request, doing).map(drop)
+}
+
 /// Enables a feature, if the pool's compatibility set has it.
 fn enable(session: &Session, name: &str, doing: &Doing) -> Result<()> {
     let (pool, known) = (&session.pool, session.pool.config().compatibility.unwrap_or_default());

@@ -85,44 +85,53 @@ pub(super) fn scan(
         tell(&session, resilver, event);
     }
     session.note(&request.command).map_err(fail)?;
-    if matches!(request.wish, ScanWish::Scrub | ScanWish::Resilver) {
-        if session.held {
-            if request.wait {
-                wait(here, &session, progress).map_err(fail)?;
-            }
-        } else {
-            run(&session.pool, progress).map_err(fail)?;
-        }
+    let works = matches!(request.wish, ScanWish::Scrub | ScanWish::Resilver);
+    if works && !session.held {
+        run(&session.pool, progress).map_err(fail)?;
     }
-    session.close(doing(request))
+    let waits = works && session.held && request.wait;
+    let scanned = Arc::downgrade(&session.pool);
+    session.close(doing(request))?;
+    if waits { wait(here, &scanned, progress, doing(request)) } else { Ok(()) }
 }
 
-/// Fills what leaves lack that have come or come back, if nobody else does, or waits for it if that is asked for.
+/// Ends a session after which leaves may lack something: what they do is filled, if nobody else does that, or waited for if
+/// that is `wanted`.
 pub(super) fn fill(
     here: &Here,
-    session: &Session,
+    session: Session,
     wanted: bool,
     progress: &mut dyn FnMut(&Scan) -> bool,
-) -> std::result::Result<(), pool::PoolError> {
-    let pool = &session.pool;
-    if session.held {
-        let start = rt::time::now();
-        // Its thread has not begun yet.
-        while wanted && pool.needs_resilver() && !pool.is_scanning() && start.elapsed() < BEGIN_MAX
-        {
-            rt::time::sleep(LOOK);
-        }
-        return if wanted { wait(here, session, progress) } else { Ok(()) };
+    doing: Doing,
+) -> Result<()> {
+    if !session.held {
+        let pool = &session.pool;
+        // What was left of an older one comes first.
+        let begun = |answer| matches!(answer, ScanAnswer::Done | ScanAnswer::Resilvering);
+        let filled = match pool.needs_resilver() {
+            true => {
+                pool.scan_start(ScanFunction::Resilver).and_then(|answer| match begun(answer) {
+                    true => run(pool, progress),
+                    false => Ok(()),
+                })
+            }
+            false => Ok(()),
+        };
+        filled.map_err(|error| pool_error(doing.clone(), error))?;
+        return session.close(doing);
     }
-    if !pool.needs_resilver() {
+    let filled = Arc::downgrade(&session.pool);
+    session.close(doing.clone())?;
+    if !wanted {
         return Ok(());
     }
-    let begun = pool.scan_start(ScanFunction::Resilver)?;
-    // What was left of an older one comes first.
-    match begun {
-        ScanAnswer::Done | ScanAnswer::Resilvering => run(pool, progress),
-        _ => Ok(()),
+    // Its thread has not begun yet.
+    let start = rt::time::now();
+    let is_due = |pool: Arc<Pool>| pool.needs_resilver() && !pool.is_scanning();
+    while filled.upgrade().is_some_and(is_due) && start.elapsed() < BEGIN_MAX {
+        rt::time::sleep(LOOK);
     }
+    wait(here, &filled, progress, doing)
 }
 
 /// Works on the scan of a pool until it is done, and on what leaves have come to lack meanwhile.
@@ -145,21 +154,30 @@ pub(super) fn run(
     }
 }
 
-/// Waits until the server has done it.
+/// Waits until the server has done it. Whoever waits does not have the pool: it can be exported meanwhile.
 fn wait(
     here: &Here,
-    session: &Session,
+    pool: &Weak<Pool>,
     progress: &mut dyn FnMut(&Scan) -> bool,
-) -> std::result::Result<(), pool::PoolError> {
-    while session.pool.is_scanning() {
+    doing: Doing,
+) -> Result<()> {
+    loop {
+        let Some(pool) = pool.upgrade() else {
+            let why = "the pool was exported or destroyed meanwhile";
+            return Err(Error::cannot(doing, Why::NotDone(why.into())));
+        };
+        if !pool.is_scanning() {
+            return Ok(());
+        }
+        let now = pool.scan_status().map_err(|error| pool_error(doing.clone(), error))?;
+        drop(pool);
         let ending = here.held.as_ref().is_some_and(|held| held.is_ending());
-        let now = session.pool.scan_status()?.map(|now| status::of_scan(&now));
-        if ending || !progress(&now.unwrap_or_default()) {
-            break;
+        let now = now.map(|now| status::of_scan(&now)).unwrap_or_default();
+        if ending || !progress(&now) {
+            return Ok(());
         }
         rt::time::sleep(LOOK);
     }
-    Ok(())
 }
 
 /// Goes on with the scans of a pool that is held, until it is let go of.
@@ -220,5 +238,44 @@ fn go_on(pool: &Pool, held: &Weak<Held>) -> Duration {
             YIELD_LEAST
         }
         Ok(ScanStep::Idle) | Err(_) => IDLE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::temp_dir;
+
+    use super::*;
+    use crate::local::held::tests::mirror_and_spare;
+    use crate::state::StateFile;
+    use crate::{Engine, Local, pools};
+
+    /// Seen red: the pool was busy for as long as somebody waited for its scrub.
+    #[test]
+    fn who_waits_for_a_scrub_does_not_keep_the_pool() {
+        let (held, dir) = (Arc::new(Held::default()), temp_dir());
+        let state = StateFile::new(dir.path().join("pools"));
+        let (pool, _images) = mirror_and_spare(&held, state.clone());
+        // One that takes hours.
+        pool.scan_hush(true);
+        let mut engine = Local::new(state).holding(held);
+        let (name, places, command) = ("tank".to_owned(), Vec::new(), String::new());
+        let scrub = ScanRequest { name, wish: ScanWish::Scrub, wait: true, places, command };
+        let mut waiting = engine.clone();
+        let waits = move || waiting.pool_scan(&scrub, &mut |_| true);
+        let waits = rt::thread::spawn("scrub", waits);
+        let start = rt::time::now();
+        while !pool.is_scanning() && start.elapsed() < BEGIN_MAX {
+            rt::time::sleep(Duration::from_millis(1));
+        }
+        drop(pool);
+        let names = vec!["tank".to_owned()];
+        let export = pools::Export { names, ..Default::default() };
+        let errors: Vec<_> =
+            engine.pool_export(&export).unwrap().iter().map(Error::to_string).collect();
+        assert_eq!(errors, [""; 0]);
+        let ended = waits.join().map_err(|error| error.to_string());
+        let why = "cannot scrub tank: the pool was exported or destroyed meanwhile";
+        assert_eq!(ended, Err(why.to_owned()));
     }
 }

@@ -13,7 +13,7 @@ use rt::sync::Arc;
 use super::disks::path_of;
 use super::lifecycle::leaf_path;
 use super::roots;
-use super::{Held, Here, keeper};
+use super::{Held, Here, keeper, ours};
 use crate::inuse::identity;
 use crate::state::Known;
 use crate::{Doing, Error, Result, Why, find, host};
@@ -43,11 +43,19 @@ pub(crate) struct Session {
     pub(super) told: Option<Arc<Held>>,
 }
 
+/// How often a pool is looked at, if others write to it between a look and the locks on its devices.
+const LOOKS_MAX: u32 = 16;
+
 /// The pools and devices that a name may mean.
+#[derive(Clone)]
 pub(crate) struct Located {
     scan: Arc<Scan>,
     index: usize,
     known: Option<Known>,
+    /// Where it was looked for, if that is not where it is remembered.
+    places: Option<Vec<PathBuf>>,
+    /// It is looked for to be imported.
+    is_import: bool,
     /// Open it though another system had it last.
     forced: bool,
     /// Open it though log devices are missing: what is in intent logs on them is given up.
@@ -57,12 +65,14 @@ pub(crate) struct Located {
 }
 
 impl Located {
-    /// A pool of a scan that nobody here knows yet.
-    pub(crate) fn found_at(scan: Scan, index: usize, forced: bool) -> Located {
+    /// A pool of a scan of these places, to be imported.
+    pub(crate) fn found_at(scan: Scan, index: usize, places: &[PathBuf], forced: bool) -> Located {
         Located {
             scan: Arc::new(scan),
             index,
             known: None,
+            places: Some(places.to_vec()),
+            is_import: true,
             forced,
             without_logs: false,
             held: None,
@@ -81,7 +91,43 @@ impl Located {
         index: usize,
         known: Option<Known>,
     ) -> Located {
-        Located { scan, index, known, forced: false, without_logs: false, held: Some(pool) }
+        let (places, held) = (None, Some(pool));
+        Located {
+            scan,
+            index,
+            known,
+            places,
+            is_import: false,
+            forced: false,
+            without_logs: false,
+            held,
+        }
+    }
+
+    /// The same pool as it is now: somebody has written to it since it was looked at.
+    fn anew(self, here: &Here, name: &str) -> Result<Located> {
+        let guid = self.found().map(FoundPool::guid);
+        let (scan, known) = match &self.places {
+            Some(places) => {
+                let scan = find::look(places);
+                let is_import = guid.filter(|_| self.is_import);
+                let scan = match is_import {
+                    Some(guid) => find::complete(scan, guid),
+                    None => scan,
+                };
+                (scan, self.known)
+            }
+            None => {
+                let known = here.state.load()?.pool(name).cloned();
+                // It may have been exported, or its name be another's by now.
+                let known = known.filter(|known| Some(known.guid) == guid);
+                let known = known.ok_or_else(|| Error::open(name, Why::NoPool))?;
+                (look_at(&known), Some(known))
+            }
+        };
+        let index = scan.pools.iter().position(|pool| Some(pool.guid()) == guid);
+        let index = index.ok_or_else(|| Error::open(name, Why::Unavailable))?;
+        Ok(Located { scan: Arc::new(scan), index, known, ..self })
     }
 
     /// Is it open already?
@@ -92,6 +138,14 @@ impl Located {
     /// Was it imported for reading only?
     pub(crate) fn is_read_only(&self) -> bool {
         self.known.as_ref().is_some_and(|known| known.readonly)
+    }
+
+    /// Why it is not ours any more though it is remembered, if so. What is held, only read, or was named by its place is
+    /// not asked.
+    pub(super) fn lost(&self, here: &Here) -> Result<Option<Why>> {
+        let is_asked = self.places.is_none() && !self.is_held() && !self.is_read_only();
+        let found = self.found().filter(|_| is_asked && self.known.is_some());
+        found.map_or(Ok(None), |found| ours::lost(here, found))
     }
 
     /// The pool as it was found.
@@ -171,12 +225,12 @@ fn locate_newest(here: &Here, name: &str, places: &[PathBuf]) -> Result<Located>
     if let Some(known) = state.pool(name)
         && places.is_empty()
     {
-        let there: Vec<_> = known.paths.iter().filter(|path| path.exists()).cloned().collect();
-        let scan = scan(&there).unwrap_or_default();
+        let scan = look_at(known);
         let index = scan.pools.iter().position(|pool| pool.guid() == known.guid);
         let index = index.ok_or_else(|| Error::open(name, Why::Unavailable))?;
-        let (scan, known) = (Arc::new(scan), Some(known.clone()));
-        return Ok(Located { scan, index, known, forced: false, without_logs: false, held: None });
+        let known = Some(known.clone());
+        let found = Located::found_at(scan, index, &[], false);
+        return Ok(Located { known, places: None, is_import: false, ..found });
     }
     if places.is_empty() {
         return Err(no_pool());
@@ -193,14 +247,13 @@ fn locate_newest(here: &Here, name: &str, places: &[PathBuf]) -> Result<Located>
         return Err(Error::open(name, Why::Ambiguous));
     }
     let known = state.pool(name).cloned();
-    Ok(Located {
-        scan: Arc::new(scan),
-        index,
-        known,
-        forced: false,
-        without_logs: false,
-        held: None,
-    })
+    Ok(Located { known, is_import: false, ..Located::found_at(scan, index, places, false) })
+}
+
+/// Looks where a pool is remembered to be.
+fn look_at(known: &Known) -> Scan {
+    let there: Vec<_> = known.paths.iter().filter(|path| path.exists()).cloned().collect();
+    find::complete(scan(&there).unwrap_or_default(), known.guid)
 }
 
 /// The devices of a pool, to be read as it is.
@@ -219,18 +272,35 @@ pub(crate) fn open(here: &Here, name: &str, places: &[PathBuf], mode: For) -> Re
 pub(crate) fn open_located(
     here: &Here,
     name: &str,
-    located: Located,
+    mut located: Located,
     mode: For,
     doing: Doing,
 ) -> Result<Session> {
-    let Located { scan, index, known, forced, without_logs, held } = located;
+    for _ in 0..LOOKS_MAX {
+        match open_as_found(here, name, located.clone(), mode, doing.clone())? {
+            Some(session) => return Ok(session),
+            None => located = located.anew(here, name)?,
+        }
+    }
+    Err(Error::cannot(doing, Why::Held))
+}
+
+/// Opens a pool as it was found; nothing, if it was written to since then.
+fn open_as_found(
+    here: &Here,
+    name: &str,
+    located: Located,
+    mode: For,
+    doing: Doing,
+) -> Result<Option<Session>> {
+    let Located { scan, index, known, places, forced, without_logs, held, .. } = located;
     let cannot = |why: Why| Error::cannot(doing.clone(), why);
     if let Some(pool) = held {
         return match pool.read_only_reason().filter(|_| mode == For::Writing) {
             Some(reason) => Err(cannot(Why::ReadOnly(reason.to_string()))),
             None => {
                 let told = here.held.clone();
-                Ok(Session { pool, scan, index, known, held: true, told })
+                Ok(Some(Session { pool, scan, index, known, held: true, told }))
             }
         };
     }
@@ -243,13 +313,15 @@ pub(crate) fn open_located(
     if mode == For::Writing && readonly {
         return Err(cannot(Why::ReadOnly("it was imported with readonly=on".into())));
     }
-    if mode == For::Writing
-        && known.is_none()
-        && !forced
-        && let Some(hostid) = found.foreign_host(host_id)
-    {
-        let description = find::describe(found, &[], host_id);
-        return Err(cannot(other_system(&description, hostid)));
+    let not_ours = match (&known, &places) {
+        _ if mode == For::Reading || forced => None,
+        (Some(_), None) => ours::lost(here, found)?,
+        (None, _) => ours::foreign(here, found)?,
+        // Whoever says where it is means that one.
+        (Some(_), Some(_)) => None,
+    };
+    if let Some(why) = not_ours {
+        return Err(cannot(why));
     }
     let is_gone = |root: &VdevConfig, there: &dyn Fn(u64) -> bool| {
         let tree = crate::health::tree(root, false, &mut |leaf| crate::health::Known {
@@ -287,7 +359,10 @@ pub(crate) fn open_located(
             found.open_write_tree_in(&found.root, Some(&here.memory)).map(devices)
         }
     };
-    let devices = devices.map_err(|error| pool_error(doing.clone(), error.into()))?;
+    let devices = match devices {
+        Err(VdevError::Changed { .. } | VdevError::Written { .. }) => return Ok(None),
+        devices => devices.map_err(|error| pool_error(doing.clone(), error.into()))?,
+    };
     let pool = Pool::open(devices, &found.uberblocks, &options);
     let pool = pool.map_err(|error| match hangs_on_suspects && !as_it_is {
         true => cannot(Why::Unavailable),
@@ -311,7 +386,7 @@ pub(crate) fn open_located(
         pool.note_paths(&moved(&pool.config().vdev_tree, found));
         keeper::keep(&pool).map_err(|error| pool_error(doing, error))?;
     }
-    Ok(Session { pool, scan, index, known, held: false, told: here.held.clone() })
+    Ok(Some(Session { pool, scan, index, known, held: false, told: here.held.clone() }))
 }
 
 /// Where the leaves of a pool were found, by guid. One that is a partition of an image has no path of its own.
@@ -331,17 +406,6 @@ fn moved(root: &VdevConfig, found: &FoundPool) -> BTreeMap<u64, Vec<u8>> {
         root.find(*guid).is_some_and(|leaf| path.exists() && !same_file(&path_of(leaf), path))
     });
     moved.into_iter().map(|(guid, path)| (guid, leaf_path(&path))).collect()
-}
-
-/// What is said of a pool that another system had last.
-pub(crate) fn other_system(pool: &crate::pools::FoundPool, hostid: u64) -> Why {
-    let foreign = pool.foreign.as_ref();
-    let host = foreign.map(|f| f.host.clone()).filter(|host| !host.is_empty());
-    Why::OtherSystem {
-        host: host.unwrap_or_else(|| "<unknown>".into()),
-        hostid,
-        time: foreign.map_or(0, |f| f.time),
-    }
 }
 
 /// How long a command that is done goes on with what is left to be freed: on image files that is some
@@ -387,7 +451,7 @@ impl Session {
         let (who, host) = (rustix::process::getuid().as_raw().into(), host::hostname());
         self.pool.note(pool::history::command(now, command, who, &host))?;
         if let Some(told) = &self.told {
-            told.tell_command(&self.pool, command, &host);
+            told.tell_command(&self.pool, pool::history::kept(command), &host);
         }
         Ok(())
     }
@@ -509,23 +573,4 @@ pub(crate) fn pool_error(doing: Doing, error: PoolError) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Seen red: a comma at the end of a list of disks named them all.
-    #[test]
-    fn disks_are_named_by_ends_of_their_paths() {
-        let path = Path::new("/pool/m1.img");
-        for (name, is_it) in [
-            ("/pool/m1.img", true),
-            ("./pool/m1.img", true),
-            ("m1.img", true),
-            ("1.img", false),
-            ("/", false),
-            ("./", false),
-            ("", false),
-        ] {
-            assert_eq!(is_called(path, name), is_it, "{name}");
-        }
-    }
-}
+mod tests;

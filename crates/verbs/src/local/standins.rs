@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use device::{Device, WriteFile};
+use format::BlkPtr;
 use format::config::{VdevConfig, VdevKind};
 use pool::devices::{Labels, Leaf, Seen, content};
 use pool::{NewLeaf, Pool, PoolError, Stored, Trouble};
@@ -18,11 +19,13 @@ use rt::sync::{Arc, Mutex};
 use rt::time::Instant;
 
 use super::disks::{engage, path_of, queued};
+use super::errand::{self, Noted};
 use super::held::Held;
 use super::keeper;
 use super::lifecycle::leaf_path;
 use crate::events;
 use crate::inuse::DEVICE_SIZE_MIN;
+use crate::state::StateFile;
 
 /// How long it takes until what could not be done is tried again.
 const AGAIN: Duration = Duration::from_secs(3);
@@ -31,6 +34,8 @@ const AGAIN: Duration = Duration::from_secs(3);
 #[derive(Default)]
 pub(super) struct Standins {
     pools: Mutex<BTreeMap<u64, Done>>,
+    /// The list of pools that the held ones are in.
+    list: Mutex<Option<StateFile>>,
 }
 
 #[derive(Default)]
@@ -98,28 +103,43 @@ enum There {
 }
 
 /// Looks for something to use in the places of leaves, in a thread of its own: it may take long.
-fn look_at(held: &Arc<Held>, pool: u64, places: Vec<(Wrong, PathBuf)>) {
-    let held = held.clone();
-    drop(rt::thread::spawn("look", move || {
+fn look_at(held: &Arc<Held>, pool: &Pool, places: Vec<(Wrong, PathBuf)>) {
+    // Not the pool itself: what does not answer must not keep it.
+    let (pool, newest) = (pool.guid(), pool.newest());
+    let (held, by) = (held.clone(), held.clone());
+    let noted = Noted::until(move || {
+        let mut pools = by.standins().pools.lock();
+        pools.get_mut(&pool).into_iter().for_each(|done| done.looking = None);
+    });
+    let look = move || {
+        let _noted = noted;
         let is_there = |(wrong, path): &&(Wrong, PathBuf)| {
             let there = device::ReadFile::open(path).ok();
-            let there = there.and_then(|file| what_is(&file, (pool, wrong.leaf)));
+            let there = there.and_then(|file| what_is(&file, (pool, wrong.leaf), &newest));
             there.is_some_and(|there| wrong.takes(there))
         };
         let seen = places.iter().filter(is_there).map(|(wrong, _)| wrong.leaf).collect();
         if let Some(done) = held.standins().pools.lock().get_mut(&pool) {
-            (done.seen, done.looking) = (Some(seen), None);
+            done.seen = Some(seen);
         }
-    }));
+    };
+    // Without a thread the next look begins one.
+    drop(errand::start("look", look));
 }
 
-fn what_is(file: &dyn Device, (pool, leaf): (u64, u64)) -> Option<There> {
+/// `newest`: the pool's newest uberblock, see [`Pool::newest`].
+fn what_is(
+    file: &dyn Device,
+    (pool, leaf): (u64, u64),
+    (txg, root): &(u64, BlkPtr),
+) -> Option<There> {
     let labels = Labels::read(file);
     let is_it = labels.member(u64::MAX).is_some_and(|config| {
         config.pool_guid == pool && config.label.is_some_and(|ids| ids.guid == leaf)
     });
     if is_it {
-        return Some(There::Itself);
+        // One that was written to elsewhere nobody takes unasked.
+        return (!labels.is_astray((*txg, root))).then_some(There::Itself);
     }
     let is_blank = matches!(content(file), Ok(None)) && file.size() >= DEVICE_SIZE_MIN;
     is_blank.then_some(There::Blank)
@@ -187,8 +207,10 @@ impl Standins {
                 done.looking = Some(rt::time::now());
                 let place =
                     |wrong: &Wrong| Some((*wrong, place_of(&paths, root.find(wrong.leaf)?)));
-                let wrong = wrong.iter().filter(|wrong| wrong.may_return());
-                look_at(held, pool.guid(), wrong.filter_map(place).collect());
+                let returning = wrong.iter().filter(|wrong| wrong.may_return());
+                let places = returning.filter_map(place).collect();
+                drop(pools);
+                look_at(held, pool, places);
                 return;
             }
             // A device that does not answer keeps those that look, and nobody who does something to a pool.
@@ -201,19 +223,29 @@ impl Standins {
             return;
         }
         done.busy = true;
-        let (held, guid) = (held.clone(), pool.guid());
-        drop(rt::thread::spawn("standins", move || {
-            {
-                // In this order, so that whoever exports the pool finds nobody else with it.
-                let _alone = held.one_at_a_time();
-                if let Some(pool) = held.pool(&name).filter(|pool| pool.guid() == guid) {
-                    Site { held: &held, pool: &pool }.do_all(&seen);
-                }
-            }
-            if let Some(done) = held.standins().pools.lock().get_mut(&guid) {
+        drop(pools);
+        let (held, by, guid) = (held.clone(), held.clone(), pool.guid());
+        let noted = Noted::until(move || {
+            let mut pools = by.standins().pools.lock();
+            if let Some(done) = pools.get_mut(&guid) {
                 (done.busy, done.tried) = (false, Some(rt::time::now()));
             }
-        }));
+        });
+        let stand_in = move || {
+            let _noted = noted;
+            // In this order, so that whoever exports the pool finds nobody else with it.
+            let _alone = held.one_at_a_time();
+            if let Some(pool) = held.pool(&name).filter(|pool| pool.guid() == guid) {
+                Site { held: &held, pool: &pool }.do_all(&seen);
+            }
+        };
+        // Without a thread it is tried again, as whatever could not be done.
+        drop(errand::start("standins", stand_in));
+    }
+
+    /// Pools of this list are held: what comes to one of them is noted there.
+    pub(super) fn note_in(&self, list: &StateFile) {
+        *self.list.lock() = Some(list.clone());
     }
 
     /// Forgets a pool that is let go.
@@ -321,10 +353,11 @@ impl Site<'_> {
         let Some(leaf) = root.find(guid) else { return Ok(()) };
         let path = place_of(&self.held.leaf_paths(self.pool.name()), leaf);
         let Ok(file) = WriteFile::open(&path) else { return Ok(()) };
-        match what_is(&file, (self.pool.guid(), guid)) {
+        match what_is(&file, (self.pool.guid(), guid), &self.pool.newest()) {
             Some(There::Itself) if wrong.takes(There::Itself) => {
                 self.pool.online(guid, Some(queued(self.pool.memory(), file)))?;
                 self.held.look_anew(self.pool, guid);
+                self.remember(&path);
                 self.say(&format!("'{}' is back", path.display()));
                 self.held.tell_leaf(self.pool, events::VDEV_ONLINE, leaf);
             }
@@ -333,6 +366,7 @@ impl Site<'_> {
                 let device = queued(self.pool.memory(), file);
                 let new = NewLeaf { path: leaf_path(&path), is_disk, device };
                 self.pool.attach(guid, new, true)?;
+                self.remember(&path);
                 self.say(&format!("the new '{}' replaces the old one", path.display()));
                 self.held.tell_leaf(self.pool, events::VDEV_ATTACH, leaf);
             }
@@ -347,6 +381,20 @@ impl Site<'_> {
         let wanted = ("autoreplace".to_owned(), Stored::Number(1));
         let is_replaced = above(root, leaf).is_some_and(|above| above.kind == VdevKind::Replacing);
         Ok(!is_replaced && self.pool.pool_properties()?.contains(&wanted))
+    }
+
+    /// Whoever opens the pool next looks there, too.
+    fn remember(&self, path: &Path) {
+        let Some(list) = self.held.standins().list.lock().clone() else { return };
+        let noted = list.change(|state| {
+            let known = state.pools.iter_mut().find(|known| known.guid == self.pool.guid());
+            if let Some(known) = known.filter(|known| !known.paths.iter().any(|at| at == path)) {
+                known.paths.push(path.to_path_buf());
+            }
+        });
+        if let Err(error) = noted {
+            self.say(&format!("'{}' is not remembered: {error}", path.display()));
+        }
     }
 
     fn say(&self, what: &str) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use format::BlkPtr;
 use format::config::{VdevConfig, aux_from_nvlist};
 use format::features::Feature;
 use format::scan::{ScanFlags, ScanState};
@@ -16,6 +17,7 @@ use super::catalogue::Catalogue;
 use super::damaged;
 use super::disks::path_of;
 use super::session::Session;
+use crate::find;
 use crate::health::{self, Facts, Known};
 use crate::layout::Class;
 use crate::pools::{Aux, PoolReport, SUSPENDED, Scan, State, Stats, Vdev};
@@ -155,7 +157,7 @@ fn known(
         let found = || paths.get(&vdev.guid).cloned().unwrap_or_else(|| path_of(vdev));
         let path = leaf.state.is_online().then(found);
         if path.is_none() {
-            known.absent = Some(absent(vdev));
+            known.absent = Some(absent(vdev, Some(&pool.newest())));
         }
         known.verdict = verdict(leaf.verdict.get());
         known.path = path;
@@ -181,12 +183,19 @@ fn verdict(seen: Seen) -> Option<(State, Aux)> {
     }
 }
 
-/// What is where a device should be that is not there.
-pub(super) fn absent(vdev: &VdevConfig) -> Aux {
-    use std::os::unix::ffi::OsStrExt;
-    let path = vdev.path.as_deref().map(std::ffi::OsStr::from_bytes);
-    let taken = path.is_some_and(|path| std::path::Path::new(path).exists());
-    if taken { Aux::BadLabel } else { Aux::CannotOpen }
+/// What is where a device should be that is not there: its own label does not make it wrong, unless it has gone another
+/// way than the pool, whose newest uberblock is that of `newest`.
+pub(super) fn absent(vdev: &VdevConfig, newest: Option<&(u64, BlkPtr)>) -> Aux {
+    let path = path_of(vdev);
+    if vdev.path.is_none() || !path.exists() {
+        return Aux::CannotOpen;
+    }
+    let labels = find::labels_at(&path).filter(|labels| labels.guid() == Some(vdev.guid));
+    let is_astray = |labels: &Labels| newest.is_some_and(|(txg, at)| labels.is_astray((*txg, at)));
+    match labels {
+        Some(labels) if !is_astray(&labels) => Aux::CannotOpen,
+        _ => Aux::BadLabel,
+    }
 }
 
 /// Spares or cache devices of a pool, of which these are there.
@@ -201,7 +210,7 @@ fn others(
     let tree = pool.config().vdev_tree;
     let mut known = |vdev: &VdevConfig| {
         let path = paths.get(&vdev.guid).cloned().or_else(|| has_come(vdev));
-        let absent = path.is_none().then(|| absent(vdev));
+        let absent = path.is_none().then(|| absent(vdev, None));
         let size = path.as_ref().and_then(|path| std::fs::metadata(path).ok());
         let device_size = size.map_or(0, |meta| meta.len());
         let stats = Stats { device_size, ..Stats::default() };

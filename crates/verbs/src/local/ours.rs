@@ -1,0 +1,55 @@
+//! Whose a pool is: by our list, and by what its labels say.
+//!
+//! The one idea: the list says what we had; the labels say what became of it since. A pool that somebody else has taken,
+//! or that was let go, is not written before it is imported again (INV-13).
+
+use format::config::PoolState;
+use pool::devices::FoundPool;
+
+use super::Here;
+use crate::state::State;
+use crate::{Result, Why, host};
+
+/// Another system has the pool, or had it last without letting it go.
+pub(super) fn foreign(here: &Here, found: &FoundPool) -> Result<Option<Why>> {
+    let host_id = u64::from(host::hostid(&here.state)?);
+    let Some(hostid) = found.foreign_host(host_id) else { return Ok(None) };
+    // Our own number, from before the system had one.
+    if here.state.load()?.hostid.map(u64::from) == Some(hostid) {
+        return Ok(None);
+    }
+    let host = found.config.hostname.as_deref().unwrap_or_default();
+    let host = Some(String::from_utf8_lossy(host).into_owned()).filter(|host| !host.is_empty());
+    Ok(Some(Why::OtherSystem {
+        host: host.unwrap_or_else(|| "<unknown>".into()),
+        hostid,
+        time: found.uberblocks.first().map_or(0, |uberblock| uberblock.timestamp.get()),
+    }))
+}
+
+/// Why a pool that we remember to have for writing is ours no more.
+pub(super) fn lost(here: &Here, found: &FoundPool) -> Result<Option<Why>> {
+    let since = |what: &str, how: &str| {
+        let why = format!(
+            "pool was {what} since it was imported here\nuse 'zpool import{how}' to import it again"
+        );
+        Ok(Some(Why::NotDone(why)))
+    };
+    match found.config.state {
+        PoolState::Exported => since("exported", ""),
+        PoolState::Destroyed => since("destroyed", " -D"),
+        _ => foreign(here, found),
+    }
+}
+
+/// Is it one of ours already? Such a pool is there to be used, not to be imported.
+pub(super) fn is_imported(here: &Here, state: &State, found: &FoundPool) -> Result<bool> {
+    let guid = found.guid();
+    if here.held.as_ref().is_some_and(|held| held.has(guid)) {
+        return Ok(true);
+    }
+    match state.pools.iter().find(|known| known.guid == guid) {
+        Some(known) => Ok(known.readonly || lost(here, found)?.is_none()),
+        None => Ok(false),
+    }
+}

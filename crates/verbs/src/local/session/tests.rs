@@ -1,0 +1,383 @@
+//! Sessions: which disks and pools are meant, and whose they are.
+
+use format::features::Feature;
+use pool::dsl::lookup;
+use pool::props::{PoolKey, PoolProp, Value};
+use rt::sync::Mutex;
+use testkit::{Images, TempDir, fresh_images, temp_dir};
+
+use super::*;
+use crate::layout::{Class, Group, GroupKind, Layout};
+use crate::pools::Which;
+use crate::state::StateFile;
+use crate::{Engine, Local, datasets, pools};
+
+/// Another host's number.
+const OTHER: u64 = 5;
+
+/// A mirror, and who made it.
+struct Site {
+    engine: Local,
+    images: Images,
+    dir: TempDir,
+}
+
+fn create(images: &Images, kind: GroupKind) -> pools::Create {
+    let group = Group { kind, class: Class::Normal, devices: images.disks() };
+    let layout = Layout { groups: vec![group], ..Layout::default() };
+    pools::Create { name: "tank".to_owned(), layout, force: true, ..Default::default() }
+}
+
+fn engine(dir: &TempDir) -> Local {
+    Local::new(StateFile::new(dir.path().join("pools")))
+}
+
+impl Site {
+    fn new() -> Site {
+        let (images, dir) = (fresh_images(2, 64 << 20), temp_dir());
+        let mut engine = engine(&dir);
+        engine.pool_create(&create(&images, GroupKind::Mirror)).unwrap();
+        Site { engine, images, dir }
+    }
+
+    fn here(&self) -> Here {
+        self.engine.here.clone()
+    }
+
+    /// Somebody else, as this host, gives the pool a state.
+    fn elsewhere(&self, host_id: u64, state: PoolState) {
+        let scan = scan(&[self.images.path().to_owned()]).unwrap();
+        let found = &scan.pools[0];
+        let tree = found.open_write_tree(&found.root).unwrap();
+        let options = OpenOptions { host_id, host_name: "other".into(), ..Default::default() };
+        let pool = Pool::open(Devices::Writable(tree), &found.uberblocks, &options).unwrap();
+        pool.set_state(state).unwrap();
+        pool.close().unwrap();
+    }
+
+    fn hostid(&self) -> u64 {
+        host::hostid(&self.here().state).unwrap().into()
+    }
+
+    fn write(&mut self, name: &str) -> std::result::Result<(), String> {
+        let request = datasets::Create { name: name.into(), ..Default::default() };
+        self.engine.dataset_create(&request).map(drop).map_err(|e| e.to_string())
+    }
+
+    fn import(&self, which: Which) -> pools::Import {
+        pools::Import {
+            which,
+            places: vec![self.images.path().to_owned()],
+            new_name: None,
+            force: false,
+            missing_log: false,
+            destroyed: false,
+            readonly: false,
+            unmounted: true,
+            properties: Vec::new(),
+            command: String::new(),
+        }
+    }
+
+    fn imports(&mut self, request: &pools::Import) -> std::result::Result<(), String> {
+        self.engine.pool_import(request).map(drop).map_err(|e| e.to_string())
+    }
+
+    fn exports(&mut self) -> Vec<String> {
+        let request = pools::Export { names: vec!["tank".into()], ..Default::default() };
+        let errors = self.engine.pool_export(&request).unwrap();
+        errors.into_iter().map(|e| e.to_string()).collect()
+    }
+
+    fn remembered(&self) -> Vec<String> {
+        self.here().state.load().unwrap().pools.into_iter().map(|known| known.name).collect()
+    }
+}
+
+fn named() -> Which {
+    Which::Name("tank".into())
+}
+
+/// Seen red: the pool was gone on with as it was before another command had its way, whose changes were lost.
+#[test]
+fn what_others_do_between_the_look_and_the_locks_is_kept() {
+    let mut site = Site::new();
+    let here = site.here();
+    let before = locate(&here, "tank", &[]).unwrap();
+    let by_place = locate(&here, "tank", &[site.images.path().to_owned()]).unwrap();
+    site.write("tank/a").unwrap();
+    for located in [before, by_place] {
+        let doing = Doing::Open("tank".into());
+        let session = open_located(&here, "tank", located, For::Writing, doing.clone()).unwrap();
+        assert!(lookup::find(session.pool.mos(), "tank/a").is_ok());
+        session.close(doing).unwrap();
+    }
+    let before = locate(&here, "tank", &[]).unwrap();
+    assert_eq!(site.exports(), [""; 0]);
+    let doing = Doing::Open("tank".into());
+    let gone = open_located(&here, "tank", before, For::Writing, doing).map(drop).unwrap_err();
+    assert_eq!(gone.to_string(), "cannot open 'tank': no such pool");
+}
+
+/// Seen red: it was written all the same, under the feet of who had it.
+#[test]
+fn a_remembered_pool_that_is_somebody_elses_is_not_written() {
+    let mut site = Site::new();
+    let ours = site.hostid();
+    let again = "was exported since it was imported here\nuse 'zpool import' to import it again";
+    for (host, state, said) in [
+        (ours, PoolState::Exported, again),
+        (OTHER, PoolState::Exported, again),
+        (OTHER, PoolState::Active, "use 'zpool import -f' to import the pool."),
+        (OTHER, PoolState::Destroyed, "use 'zpool import -D' to import it again"),
+        (ours, PoolState::Destroyed, "was destroyed since it was imported here"),
+    ] {
+        site.elsewhere(host, state);
+        let refused = site.write("tank/a").unwrap_err();
+        assert!(refused.contains(said), "{host} {state:?}: {refused}");
+        let status = pools::Status { names: vec!["tank".into()], ..Default::default() };
+        assert!(site.engine.pool_status(&status).unwrap()[0].is_ok(), "{state:?}: it is read");
+        let find = pools::Find {
+            places: vec![site.images.path().to_owned()],
+            destroyed: state == PoolState::Destroyed,
+        };
+        assert_eq!(site.engine.pool_find(&find).unwrap().len(), 1, "{state:?}");
+        let force = host == OTHER && state != PoolState::Exported;
+        let request = pools::Import { destroyed: find.destroyed, ..site.import(named()) };
+        if force {
+            let refused = site.imports(&request).unwrap_err();
+            assert!(refused.contains("previously in use from another system"), "{refused}");
+            let reader = pools::Import { readonly: true, ..request.clone() };
+            let refused = site.imports(&reader).unwrap_err();
+            assert!(refused.contains("previously in use from another system"), "{refused}");
+        }
+        site.imports(&pools::Import { force, ..request }).unwrap();
+        assert_eq!(site.engine.pool_find(&find).unwrap().len(), 0, "{state:?}");
+        let name = format!("tank/{host}{state:?}");
+        site.write(&name).unwrap();
+        assert_eq!(site.remembered(), ["tank"]);
+    }
+}
+
+/// An export that ended between the labels and the list, or that was another's, is done when it is asked for again.
+#[test]
+fn what_is_exported_already_is_forgotten() {
+    for (host, state) in [(1, PoolState::Exported), (OTHER, PoolState::Active)] {
+        let mut site = Site::new();
+        site.elsewhere(host, state);
+        let before = std::fs::read(site.images.disk(0)).unwrap();
+        assert_eq!(site.exports(), [""; 0]);
+        assert_eq!(site.remembered(), [""; 0]);
+        assert!(std::fs::read(site.images.disk(0)).unwrap() == before, "it is not touched");
+    }
+}
+
+/// Seen red: it was renamed on disk, or was in the list twice, or not at all.
+#[test]
+fn a_pool_that_is_imported_is_no_candidate() {
+    for held in [None, Some(Arc::new(Held::default()))] {
+        let (images, dir) = (fresh_images(2, 64 << 20), temp_dir());
+        let here = Here { held, ..engine(&dir).here };
+        let mut site = Site { engine: Local { here }, images, dir };
+        site.engine.pool_create(&create(&site.images, GroupKind::Mirror)).unwrap();
+        let guid = site.here().state.load().unwrap().pools[0].guid;
+        let before = site.here().state.load().unwrap();
+        // A copy of it elsewhere is the same pool.
+        let copy = temp_dir();
+        std::fs::copy(site.images.disk(0), copy.path().join("d00")).unwrap();
+        for places in [vec![site.images.path().to_owned()], vec![copy.path().to_owned()]] {
+            for which in [named(), Which::Guid(guid)] {
+                for readonly in [false, true] {
+                    let request = pools::Import {
+                        places: places.clone(),
+                        new_name: Some("pond".into()),
+                        readonly,
+                        force: true,
+                        ..site.import(which.clone())
+                    };
+                    let refused = site.imports(&request).unwrap_err();
+                    assert!(refused.ends_with("': no such pool available"), "{refused}");
+                    let request = pools::Import { new_name: None, ..request };
+                    let refused = site.imports(&request).unwrap_err();
+                    assert!(refused.contains("a pool with that name already exists"), "{refused}");
+                }
+            }
+        }
+        assert_eq!(site.here().state.load().unwrap(), before);
+        assert_eq!(site.exports(), [""; 0]);
+    }
+}
+
+/// Seen red: both were told that it is done, and one of the pools was forgotten.
+#[test]
+fn of_two_that_make_a_pool_of_one_name_one_does() {
+    let dir = temp_dir();
+    let all = [fresh_images(1, 64 << 20), fresh_images(1, 64 << 20)];
+    let refused = Arc::new(Mutex::new(Vec::new()));
+    let makers = all.each_ref().map(|images| {
+        let (mut engine, request) = (engine(&dir), create(images, GroupKind::Single));
+        let refused = refused.clone();
+        rt::thread::spawn("maker", move || {
+            let made = engine.pool_create(&request);
+            refused.lock().extend(made.err().map(|error| error.to_string()));
+        })
+    });
+    makers.into_iter().for_each(|maker| maker.join());
+    let refused = refused.lock().clone();
+    assert_eq!(refused, ["cannot create 'tank': pool already exists"]);
+    assert_eq!(engine(&dir).state().load().unwrap().pools.len(), 1);
+}
+
+/// Seen red: a destroyed pool came back without a word, and one that was not destroyed by the word for those that are.
+#[test]
+fn destroyed_pools_are_imported_by_their_own_word() {
+    let mut site = Site::new();
+    let guid = site.here().state.load().unwrap().pools[0].guid;
+    let missing = |site: &mut Site, destroyed| {
+        let request = pools::Import { destroyed, ..site.import(Which::Guid(guid)) };
+        let refused = site.imports(&request).unwrap_err();
+        assert!(refused.ends_with("no such pool available"), "{refused}");
+    };
+    assert_eq!(site.exports(), [""; 0]);
+    missing(&mut site, true);
+    site.elsewhere(site.hostid(), PoolState::Destroyed);
+    missing(&mut site, false);
+    let request = pools::Import { destroyed: true, ..site.import(Which::Guid(guid)) };
+    site.imports(&request).unwrap();
+}
+
+/// A pool whose disks lie in directories of their own, exported.
+struct Apart {
+    site: Site,
+    far: Images,
+}
+
+impl Apart {
+    fn new(kind: GroupKind, class: Class) -> Apart {
+        let [images, far] = [fresh_images(1, 64 << 20), fresh_images(1, 64 << 20)];
+        let dir = temp_dir();
+        let both: Vec<PathBuf> = images.disks().into_iter().chain(far.disks()).collect();
+        let groups = match kind {
+            GroupKind::Single => both
+                .into_iter()
+                .zip([Class::Normal, class])
+                .map(|(disk, class)| Group { kind, class, devices: vec![disk] })
+                .collect(),
+            _ => vec![Group { kind, class, devices: both }],
+        };
+        let layout = Layout { groups, ..Layout::default() };
+        let create = pools::Create { name: "tank".to_owned(), layout, ..Default::default() };
+        let mut site = Site { engine: engine(&dir), images, dir };
+        site.engine.pool_create(&create).unwrap();
+        assert_eq!(site.exports(), [""; 0]);
+        Apart { site, far }
+    }
+
+    fn state(&mut self) -> (pools::State, Vec<pools::State>) {
+        let status = pools::Status { names: vec!["tank".into()], ..Default::default() };
+        let report = self.site.engine.pool_status(&status).unwrap().remove(0).unwrap();
+        let tops = report.tree.children.iter();
+        let leaves = tops.flat_map(|top| match top.children.is_empty() {
+            true => vec![top.state],
+            false => top.children.iter().map(|leaf| leaf.state).collect(),
+        });
+        (report.tree.state, leaves.collect())
+    }
+}
+
+/// Seen red: half of a mirror, or its log, was left out, though it lay where the pool says.
+#[test]
+fn disks_are_found_in_their_places() {
+    use pools::State::Online;
+    for (kind, class) in [(GroupKind::Mirror, Class::Normal), (GroupKind::Single, Class::Log)] {
+        let mut apart = Apart::new(kind, class);
+        let find =
+            pools::Find { places: vec![apart.site.images.path().to_owned()], ..Default::default() };
+        let found = apart.site.engine.pool_find(&find).unwrap();
+        assert_eq!(found[0].tree.state, Online, "{kind:?}");
+        apart.site.imports(&apart.site.import(named())).unwrap();
+        assert_eq!(apart.state(), (Online, vec![Online; 2]), "{kind:?}");
+        let known = apart.site.here().state.load().unwrap().pools.remove(0);
+        assert_eq!(known.paths.len(), 2, "{kind:?}: {:?}", known.paths);
+        apart.site.write("tank/a").unwrap();
+    }
+}
+
+/// Seen red: a disk that `online` had filled was left out again by the next command.
+#[test]
+fn a_disk_that_is_made_online_is_remembered() {
+    use pools::State::{Degraded, Online};
+    let mut apart = Apart::new(GroupKind::Mirror, Class::Normal);
+    let (disk, away) = (apart.far.disk(0), apart.far.path().join("away"));
+    std::fs::rename(&disk, &away).unwrap();
+    apart.site.imports(&apart.site.import(named())).unwrap();
+    assert_eq!(apart.state().0, Degraded);
+    apart.site.write("tank/a").unwrap();
+    std::fs::rename(&away, &disk).unwrap();
+    let online = crate::disks::Change {
+        name: "tank".into(),
+        device: disk.display().to_string(),
+        act: crate::disks::Act::Online { expand: false },
+        force: false,
+        wait: false,
+        places: Vec::new(),
+        command: String::new(),
+    };
+    apart.site.engine.pool_disk(&online, &mut |_| true).unwrap();
+    assert_eq!(apart.state(), (Online, vec![Online; 2]));
+}
+
+/// A disk that was written to elsewhere would bring its uberblocks with it: nobody takes it unasked.
+#[test]
+fn a_disk_that_has_gone_another_way_is_left_where_it_is() {
+    use pools::State::Degraded;
+    let Apart { site, far } = Apart::new(GroupKind::Mirror, Class::Normal);
+    let other = Site { engine: site.engine.clone(), images: far, dir: temp_dir() };
+    (0..4).for_each(|_| other.elsewhere(OTHER, PoolState::Exported));
+    let mut apart = Apart { site, far: other.images };
+    apart.site.imports(&apart.site.import(named())).unwrap();
+    assert_eq!(apart.state().0, Degraded);
+    let known = apart.site.here().state.load().unwrap().pools.remove(0);
+    assert_eq!(known.paths, apart.site.images.disks());
+}
+
+/// Seen red: they were taken without a word, and not set.
+#[test]
+fn properties_of_an_import_are_set() {
+    let (images, dir) = (fresh_images(1, 64 << 20), temp_dir());
+    let mut engine = engine(&dir);
+    let bare = pools::Create { no_features: true, ..create(&images, GroupKind::Single) };
+    engine.pool_create(&bare).unwrap();
+    let mut site = Site { engine, images, dir };
+    assert_eq!(site.exports(), [""; 0]);
+    let feature = Feature::ZstdCompress.info().name;
+    let properties = vec![
+        (PoolKey::Native(PoolProp::Ashift), Value::Number(12)),
+        (PoolKey::Feature(feature.into()), Value::Number(1)),
+    ];
+    site.imports(&pools::Import { properties, ..site.import(named()) }).unwrap();
+    let status = pools::Status { names: vec!["tank".into()], ..Default::default() };
+    let report = site.engine.pool_status(&status).unwrap().remove(0).unwrap();
+    let value = |key| report.property(&key).map(|(value, _)| value.clone());
+    assert_eq!(value(PoolKey::Native(PoolProp::Ashift)), Some(Value::Number(12)));
+    let enabled = value(PoolKey::Feature(feature.into()));
+    assert_eq!(enabled, Some(Value::text("enabled")));
+    assert!(site.dir.path().exists());
+}
+
+/// Seen red: a comma at the end of a list of disks named them all.
+#[test]
+fn disks_are_named_by_ends_of_their_paths() {
+    let path = Path::new("/pool/m1.img");
+    for (name, is_it) in [
+        ("/pool/m1.img", true),
+        ("./pool/m1.img", true),
+        ("m1.img", true),
+        ("1.img", false),
+        ("/", false),
+        ("./", false),
+        ("", false),
+    ] {
+        assert_eq!(is_called(path, name), is_it, "{name}");
+    }
+}
