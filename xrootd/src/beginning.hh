@@ -2,8 +2,8 @@
 //
 // The one idea: most small files are opened, written once and closed; so the first write of a file that was empty is put on
 // stable storage while its client hears that it was taken, and asks for the close. Where the server has enough to do, or need
-// not, it waits for the close, and goes to the server with it in one message. Whoever wants anything else of the open file
-// has it written before. If that fails it has failed for everybody: acknowledged bytes are gone.
+// not, it waits a moment for the close, and goes to the server with it in one message. Whoever wants anything else of the open
+// file has it written before. If that fails it has failed for everybody: acknowledged bytes are gone.
 
 #pragma once
 
@@ -74,6 +74,9 @@ class Beginning {
     std::lock_guard lock(lock_);
     end_with(status);
   }
+
+  // Is something held?
+  bool holds() const { return state_ == State::held; }
 
   // Why it has failed, or 0.
   int failure() const { return failure_; }

@@ -27,6 +27,7 @@ constexpr auto freshness = std::chrono::milliseconds(20);
 }  // namespace
 
 File::~File() {
+  watched_.reset();
   // Nobody closed it: whoever wrote has no promise.
   settle();
   end_copy();
@@ -39,6 +40,10 @@ int File::settle() {
     return done < 0 ? static_cast<int>(done) : 0;
   };
   return beginning_.give(write, [&] { return thumper_settle(file_); });
+}
+
+void File::hand_over() noexcept {
+  walled([&]() -> int { return settle(); });
 }
 
 int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
@@ -223,7 +228,9 @@ ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
     is_fresh_ = false;
     auto done = static_cast<ssize_t>(size);
     auto begin = [&] { return site_.options().stable && thumper_begin(file_, buffer, size, 0, 1) == 1; };
-    if (!beginning_.take(buffer, offset, size, begin)) {
+    if (beginning_.take(buffer, offset, size, begin)) {
+      if (beginning_.holds()) watch();
+    } else {
       if (int status = settle()) return answer(status);
       // Nobody else reads what is being made: XRootD receives the next bytes meanwhile.
       int begun = is_made_ ? thumper_begin(file_, buffer, size, static_cast<std::uint64_t>(offset), 0) : 0;
@@ -239,6 +246,15 @@ ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
     counters.written_bytes += size;
     return done;
   });
+}
+
+void File::watch() {
+  try {
+    watched_.emplace(site_.lookout(), *this);
+  } catch (const std::exception &) {
+    // Nobody would come for it.
+    settle();
+  }
 }
 
 // XRootD's asynchronous calls: the answer is there before the call returns.

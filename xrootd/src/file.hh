@@ -48,6 +48,9 @@ class File final : public XrdOssDF {
   int Fstat(struct stat *to) override;
   int Fctl(int command, int length, const char *args, char **response = nullptr) override;
 
+  // Writes what is held; what becomes of it whoever asks next is told.
+  void hand_over() noexcept;
+
  private:
   ssize_t counted_read(ssize_t got);
   // Of a file that another server's is to come into: tells the copy program.
@@ -60,6 +63,8 @@ class File final : public XrdOssDF {
   void end_copy();
   // Writes what is held. 0, or minus a number of errno(3), which everything says from then on.
   int settle();
+  // Has what is held written in a moment.
+  void watch();
 
   Site &site_;
   thumper_file *file_ = nullptr;
@@ -78,6 +83,8 @@ class File final : public XrdOssDF {
   Person person_;
   // Where there is a table of people.
   std::optional<Openings::One> opening_;
+  // Where something was held.
+  std::optional<Lookout::One> watched_;
 };
 
 }  // namespace thumper

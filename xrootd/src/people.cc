@@ -46,6 +46,8 @@ Table read(const std::string &file) {
   if (!in) throw std::runtime_error(file + ": cannot be read");
   std::string text;
   for (unsigned number = 1; std::getline(in, text); number++) {
+    // Somebody may be writing it: half a number is another one.
+    if (in.eof()) throw std::runtime_error(file + ":" + std::to_string(number) + ": the line has no end");
     std::istringstream words(text.substr(0, text.find('#')));
     Line line;
     if (!(words >> line.protocol)) continue;

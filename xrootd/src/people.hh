@@ -10,7 +10,7 @@
 //
 // `@name` is an organization, `%name` a group of the client's; `*` fits everybody. XRootD calls clients whom nobody
 // asked who they are `host`, `https` or `http`; whom a token names is `token`, however he came. A table that has changed
-// is read again; one that makes no sense is not taken.
+// is read again; one that makes no sense, or ends in the middle of a line, is not taken.
 
 #pragma once
 

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "XrdSys/XrdSysError.hh"
+#include "lookout.hh"
 #include "openings.hh"
 #include "options.hh"
 #include "people.hh"
@@ -44,6 +45,7 @@ class Site {
   People &people() { return people_; }
   Openings &openings() { return openings_; }
   Room &room() { return room_; }
+  Lookout &lookout() { return lookout_; }
   Counters &counters() { return counters_; }
 
   // The client library's handle, connected when it is first needed. Null: the server is away, and `error` has minus
@@ -75,6 +77,7 @@ class Site {
   People people_;
   Openings openings_;
   Room room_;
+  Lookout lookout_;
   Counters counters_;
   std::mutex lock_;
   std::atomic<thumper_client *> client_{nullptr};

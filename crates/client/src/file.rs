@@ -14,6 +14,7 @@ pub struct File {
     client: Arc<Client>,
     who: Subject,
     path: Vec<u8>,
+    /// How it is opened anew.
     how: Open,
     /// The file as it was then; the handle is of this one, for good.
     opened: Stat,
@@ -75,11 +76,12 @@ impl Client {
         mode: u32,
     ) -> Result<File> {
         let (handle, stat) = self.open_handle(who, path, how, mode)?;
+        let Open { read, write, digests, unbroken, .. } = how;
         Ok(File {
             client: self.clone(),
             who: who.clone(),
             path: path.to_vec(),
-            how: Open { read: how.read, write: how.write, digests: how.digests, ..Open::default() },
+            how: Open { read, write, digests, was_unbroken: unbroken, ..Open::default() },
             opened: stat,
             open: Mutex::new(handle),
             pending: Mutex::default(),

@@ -73,6 +73,8 @@ struct State {
 
 /// What was asked, and is under way.
 pub(crate) struct Begun {
+    /// The process that waits for the answer: it comes once, and one that was forked has the same connection.
+    process: u32,
     since: Instant,
     asked: Mutex<Asked>,
 }
@@ -245,8 +247,10 @@ impl Client {
             return None;
         }
         let asked = Asked { lane: Some(lane), bytes, answer: None };
-        let begun = Arc::new(Begun { since: now(), asked: Mutex::new(asked) });
-        self.state.lock().begun.push(begun.clone());
+        let (mut state, asked) = (self.state.lock(), Mutex::new(asked));
+        let begun = Arc::new(Begun { process: state.process, since: now(), asked });
+        state.begun.push(begun.clone());
+        drop(state);
         // Who waits for a connection may need this one.
         self.free.notify_one();
         Some(begun)
@@ -255,6 +259,12 @@ impl Client {
     /// Waits for the answer to what was begun, which is told once. The bulk bytes, where the connection broke: it may be done
     /// or not.
     pub(crate) fn end(&self, begun: &Arc<Begun>) -> std::result::Result<Result<Reply>, Vec<u8>> {
+        if begun.process != std::process::id() {
+            // Nothing is read: the other one has the connection, and counts it.
+            begun.asked.lock().lane = None;
+            let why = "another process has begun to write this, and is told whether it is done";
+            return Ok(Err(Error::new(code::EIO, why)));
+        }
         self.state.lock().begun.retain(|other| !Arc::ptr_eq(other, begun));
         let mut asked = begun.asked.lock();
         self.free_lane(&mut asked);

@@ -60,6 +60,9 @@ pub struct Open {
     pub digests: bool,
     /// To be written: an error if some of it may be lost with a server that died, and it is not emptied.
     pub unbroken: bool,
+    /// It was opened as `unbroken` before the server was another one, and is open since: nothing is looked at once more, and
+    /// who comes after him is told, as then.
+    pub was_unbroken: bool,
     /// An error if something of its pool may be lost since [`Reply::Opened`] said this; 0 if that is nothing to it.
     pub kept_since_ms: u64,
 }
@@ -75,6 +78,7 @@ impl Open {
         parents: false,
         digests: false,
         unbroken: false,
+        was_unbroken: false,
         kept_since_ms: 0,
     };
 }

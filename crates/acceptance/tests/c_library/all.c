@@ -196,7 +196,22 @@ static int forked(thumper_client *client) {
   CHECK(all_are(files[0], 'A') == 0);
   CHECK(waitpid(child, &status, 0) == child && status == 0);
   CHECK(all_are(files[0], 'A') == 0 && thumper_write(files[0], "x", 1, 0) == 1);
+  /* The answer to what is under way is for who began it. */
+  for (int i = 0; i < 2; i++) CHECK(thumper_begin(files[i], bytes, sizeof bytes, 0, 1) == 1);
+  child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    int wrong = thumper_settle(files[0]) != -EIO || thumper_read(files[0], back, 1, 0) != -EIO;
+    for (int i = 0; i < 2; i++) wrong |= thumper_close(files[i], 1) != -EIO;
+    wrong |= thumper_get(client, NULL, "/fork-a", back, 1, NULL) != 1;
+    thumper_disconnect(client);
+    _exit(wrong);
+  }
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  /* Who waits for one that the other process has taken waits for ever. */
+  alarm(10);
   for (int i = 0; i < 2; i++) CHECK(thumper_close(files[i], 1) == 0);
+  alarm(0);
   return 0;
 }
 

@@ -150,6 +150,21 @@ fn who_writes_goes_on_when_the_server_is_stopped_in_order() {
     site.end();
 }
 
+/// A txg in which nothing changes has no uberblock. Seen red: a pool that had nothing to write when it was closed was taken
+/// for one that somebody else had changed since.
+#[test]
+fn who_writes_goes_on_where_there_was_nothing_to_write_at_the_end() {
+    let mut site = Site::new();
+    let client = site.client("tank");
+    let file = client.open(&ROOT, b"/written", NEW, 0o644).unwrap();
+    file.write(0, &noise(1, 10_000)).unwrap();
+    (0..3).for_each(|_| site.restart_in_order());
+    file.write(10_000, &noise(2, 10_000)).unwrap();
+    file.close(true).unwrap();
+    drop(client);
+    site.end();
+}
+
 /// What lies between a client and its server, as a connection that breaks does.
 struct Between {
     socket: PathBuf,
@@ -347,6 +362,32 @@ fn what_a_client_may_have_lost_is_not_gone_on_with() {
         [&b"/left"[..], b"/touched", b"/anew", b"/closed"].map(|path| errno(open(path, ON)));
     assert_eq!(errnos, [5, 0, 0, 0]);
     assert_eq!(errno(open(b"/left", READ)), 0);
+    drop(client);
+    site.end();
+}
+
+/// Nor where the server was restarted in order in between: the next one knows it, too, of what was opened anew.
+#[test]
+fn what_was_opened_anew_is_not_gone_on_with_either() {
+    const ON: Open = Open { write: true, unbroken: true, ..READ };
+    let mut site = Site::new();
+    let between = Between::new(&site);
+    let gone = Client::connect(between.options(4)).unwrap();
+    let how = Open { unbroken: true, ..NEW };
+    let file = gone.open(&ROOT, b"/left", how, 0o644).unwrap();
+    file.write(0, &noise(1, 300_000)).unwrap();
+    site.restart_in_order();
+    file.write(300_000, &noise(2, 1000)).unwrap();
+    std::mem::forget(file);
+    let ways = between.ways.lock().len();
+    (0..ways).for_each(|way| between.cut(way));
+    let client = site.client("tank");
+    let start = rt::time::now();
+    while errno(client.open(&ROOT, b"/left", ON, 0o644)) == 0 {
+        assert!(start.elapsed() < Duration::from_secs(5), "it is gone on with");
+        rt::time::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(errno(client.open(&ROOT, b"/left", ON, 0o644)), 5);
     drop(client);
     site.end();
 }

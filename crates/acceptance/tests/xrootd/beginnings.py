@@ -86,6 +86,14 @@ assert good(others.stat("/own")).size == 10
 good(file.close())
 assert there("/own") == b"-" * 10
 
+# Nothing is held for long: the client of an xrootd that has died believes that all of it is there, whatever he asks.
+file = opened("/moment")
+good(file.write(b"moment", 0, 6))
+while good(others.stat("/moment")).size != 6:
+    time.sleep(0.01)
+good(file.close())
+assert there("/moment") == b"moment"
+
 # Where there is no room any more, the close says so, and nothing is left.
 file, large, asked = opened(full), opened(full + "-large"), opened(full + "-asked")
 good(opened("/held").close())

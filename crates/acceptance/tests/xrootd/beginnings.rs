@@ -1,4 +1,4 @@
-//! The first bytes of new files, which the plug-in holds until it is seen what follows, or begins to write.
+//! The first bytes of new files, which the plug-in holds for a moment until it is seen what follows, or begins to write.
 
 use client::Open;
 use testkit::noise;

@@ -257,6 +257,10 @@ fn what_one_holds_open_is_not_open_to_others() {
     let said =
         || gate.log().contains("users:1: PROTOCOL NAME UID GID is expected; the table stays");
     until("a wrong table is passed over", || comes_in() && said(), || gate.log());
+    // Somebody is writing it: half a number is another one.
+    drop(site.file("users", b"sss carol 1003 100"));
+    let said = || gate.log().contains("users:1: the line has no end; the table stays");
+    until("half a table is passed over", || comes_in() && said(), || gate.log());
     drop(site.file("users", table.as_bytes()));
     until("carol is still let in", || !comes_in(), || gate.log());
     drop((gate, client));

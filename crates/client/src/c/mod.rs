@@ -230,6 +230,7 @@ fn how(flags: u32) -> Open {
         parents: has(THUMPER_PARENTS),
         digests: has(THUMPER_DIGESTS),
         unbroken: has(THUMPER_UNBROKEN),
+        was_unbroken: false,
         kept_since_ms: 0,
     }
 }
