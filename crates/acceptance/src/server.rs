@@ -5,7 +5,7 @@
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rt::thread::JoinHandle;
@@ -39,7 +39,11 @@ impl Server {
     /// If it does not come to listen.
     #[must_use]
     pub fn start_with(state: &Path, words: &[&str]) -> Server {
-        let mut command = crate::thumper(state);
+        Server::of(crate::thumper(state), state, words)
+    }
+
+    /// The same, by a command that has no words yet.
+    pub(crate) fn of(mut command: Command, state: &Path, words: &[&str]) -> Server {
         let mut child = command.arg("serve").args(words).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = child.stderr.take().unwrap();
         let log = rt::thread::spawn("log", move || {

@@ -69,6 +69,9 @@ pub fn undated(line: &str) -> &str {
     line.get(if dated { 19 } else { 0 }..).unwrap_or_default()
 }
 
+/// The number of the host, in [`Played`]'s directory for what is not a disk.
+const HOSTID: &str = "hostid";
+
 /// The stage of a scenario: a directory with disks, and one with the program under its names.
 #[derive(Debug)]
 pub struct Played {
@@ -114,7 +117,14 @@ impl Played {
         for name in ["zpool", "zfs"] {
             symlink(crate::thumper_path(), aside.path().join(name)).unwrap();
         }
-        let server = served.then(|| crate::Server::start(&aside.path().join("pools")));
+        // That of the host which the scenarios were recorded on; they change it.
+        fs::write(aside.path().join(HOSTID), "muht").unwrap();
+        let server = served.then(|| {
+            let state = aside.path().join("pools");
+            let mut command = crate::thumper(&state);
+            command.env("THUMPER_HOSTID", aside.path().join(HOSTID));
+            crate::Server::of(command, &state, &[])
+        });
         Played { dir, aside, _server: server }
     }
 
@@ -123,7 +133,10 @@ impl Played {
     pub fn bash(&self, script: &str) -> Ran {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new("bash");
-        command.args(["-c", script]).current_dir(&self.dir);
+        // The number of this machine is not for tests to change.
+        let hostid = self.aside.path().join(HOSTID);
+        let script = script.replace("/etc/hostid", &hostid.display().to_string());
+        command.args(["-c", &script]).current_dir(&self.dir).env("THUMPER_HOSTID", hostid);
         command.env("PATH", format!("{}:{path}", self.aside.path().display()));
         command.env("D", &self.dir).env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
         command.env("THUMPER_STATE", self.aside.path().join("pools"));

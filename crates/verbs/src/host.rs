@@ -15,19 +15,22 @@ use crate::state::StateFile;
 pub fn system_hostid(root: &Path) -> Option<u32> {
     let module = root.join("sys/module/spl/parameters/spl_hostid");
     let module = fs::read_to_string(module).ok().and_then(|text| text.trim().parse().ok());
-    let file = || {
-        let bytes = fs::read(root.join("etc/hostid")).ok()?;
-        Some(u32::from_le_bytes(*bytes.first_chunk()?))
-    };
-    module.filter(|id| *id != 0).or_else(|| file().filter(|id| *id != 0))
+    module.filter(|id| *id != 0).or_else(|| hostid_in(&root.join("etc/hostid")))
 }
 
-/// Our number.
+/// The number in such a file, if it is none of no host.
+fn hostid_in(file: &Path) -> Option<u32> {
+    let bytes = fs::read(file).ok()?;
+    Some(u32::from_le_bytes(*bytes.first_chunk()?)).filter(|id| *id != 0)
+}
+
+/// Our number: that of the file which `THUMPER_HOSTID` names, else the system's, else that of the list.
 ///
 /// # Errors
 /// The list of pools cannot be read or written.
 pub fn hostid(state: &StateFile) -> Result<u32> {
-    if let Some(id) = system_hostid(Path::new("/")) {
+    let named = std::env::var_os("THUMPER_HOSTID").and_then(|file| hostid_in(Path::new(&file)));
+    if let Some(id) = named.or_else(|| system_hostid(Path::new("/"))) {
         return Ok(id);
     }
     if let Some(id) = state.load()?.hostid {

@@ -23,6 +23,8 @@ fn a_destroy_takes_clones_of_clones_along_however_many_generations() {
     }
     pool.close().unwrap();
     drop(pool);
+    // Another host had it meanwhile.
+    drop(stage.ok("zpool import -f -d $D tank"));
     let whole = stage.command("zfs destroy -R tank/g0");
     let mut small = Command::new("sh");
     small.arg("-c").arg("ulimit -s 256; exec \"$0\" \"$@\"");
