@@ -62,15 +62,30 @@ impl Tree {
         scratch: &mut ReadScratch,
         check: Check<'_>,
     ) -> Result<Examined> {
-        let examined = self.examine_again(top, (offset, birth), buf, scratch, check)?;
+        let place = (offset, birth);
+        let examined = self.examine_for(Class::Scan, top, place, buf, scratch, check)?;
         self.count_new(&examined, &[]);
         Ok(examined)
     }
 
     /// As [`Tree::examine`], of a block that somebody has read: what is wrong with it may have been counted, so
-    /// nothing is counted here. See [`Tree::count_new`].
+    /// nothing is counted here. See [`Tree::count_new`]. Somebody waits for it, so columns behind queues are no scan's
+    /// reads, which wait for all others: what the system remembers of disks may answer them.
     pub fn examine_again(
         &self,
+        top: u32,
+        place: (u64, u64),
+        buf: &mut [u8],
+        scratch: &mut ReadScratch,
+        check: Check<'_>,
+    ) -> Result<Examined> {
+        self.examine_for(Class::SyncRead, top, place, buf, scratch, check)
+    }
+
+    /// `class`: as what queues read columns together.
+    fn examine_for(
+        &self,
+        class: Class,
         top: u32,
         (offset, birth): (u64, u64),
         buf: &mut [u8],
@@ -87,7 +102,8 @@ impl Tree {
             Layout::Plain { .. } => self.examine_copies(vdev, (offset, birth), buf, scratch, check),
             Layout::Raidz(geometry) => {
                 let columns = geometry.columns(offset, buf.len() as u64);
-                self.examine_columns(vdev, (offset, birth), &columns, buf, scratch, check)
+                let columns = (&columns, class);
+                self.examine_columns(vdev, (offset, birth), columns, buf, scratch, check)
             }
         }
     }
@@ -134,7 +150,7 @@ impl Tree {
         &self,
         top: &Top,
         (offset, birth): (u64, u64),
-        columns: &Columns,
+        (columns, class): (&Columns, Class),
         buf: &mut [u8],
         scratch: &mut ReadScratch,
         check: Check<'_>,
@@ -143,7 +159,7 @@ impl Tree {
         let parity_bytes = columns.parity() * size;
         // One half for the parity as it is, one as it should be.
         let (as_read, as_due) = scratch.parity(2 * parity_bytes).split_at_mut(parity_bytes);
-        let whole = self.read_all_columns(top, columns, buf, as_read);
+        let whole = self.read_all_columns((top, class), columns, buf, as_read);
         // Padding of the last sector is not in `buf`; blocks that have some go the long way.
         if whole && columns.data_size() == buf.len() && check(buf) {
             generate(columns, buf, as_due);
@@ -177,7 +193,7 @@ impl Tree {
     /// not be read, or if a child has more than one leaf.
     fn read_all_columns(
         &self,
-        top: &Top,
+        (top, class): (&Top, Class),
         columns: &Columns,
         buf: &mut [u8],
         parity: &mut [u8],
@@ -204,7 +220,7 @@ impl Tree {
                 return false;
             }
         }
-        let results = self.read_together_for(Class::Scan, &mut wants);
+        let results = self.read_together_for(class, &mut wants);
         results.into_iter().all(|result| matches!(result, Some(Ok(()))))
     }
 
