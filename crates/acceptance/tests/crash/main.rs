@@ -20,6 +20,7 @@ mod labels;
 mod left;
 mod lost;
 mod opened;
+mod returned;
 mod rig;
 mod scans;
 mod story;

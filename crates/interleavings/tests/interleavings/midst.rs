@@ -3,7 +3,8 @@
 //! Seen red: readers with the pointers of the pass before, who found "no copy of it is good", and disks whose errors of
 //! checksums were counted.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use acceptance::engine::POOL;
 use device::sim::SimSet;
@@ -25,9 +26,11 @@ fn story() {
         pool.snapshot(&[format!("{POOL}@{at}")], &[]).unwrap();
     }
     let over = Arc::new(AtomicBool::new(false));
-    let (theirs, ends) = (pool.clone(), over.clone());
+    let passed = Arc::new(AtomicU64::new(0));
+    let (theirs, ends, passes) = (pool.clone(), over.clone(), passed.clone());
     let reader = rt::thread::spawn("reader", move || {
         let mos = theirs.objset_at(0).unwrap().unwrap();
+        let mut wrong = None;
         while !ends.load(Ordering::SeqCst) {
             // Neither objects nor blocks are at hand.
             mos.shrink();
@@ -35,19 +38,26 @@ fn story() {
             for number in 1..OBJECTS {
                 match mos.object(number) {
                     Ok(_) | Err(dmu::DmuError::NoObject { .. }) => {}
-                    Err(error) => panic!("object {number}: {error}"),
+                    Err(error) => wrong = Some(format!("object {number}: {error}")),
                 }
+                passes.fetch_add(1, Ordering::SeqCst);
             }
         }
+        wrong
     });
     let new = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
     let file = fs.create(fs.root(), b"file", &new).unwrap();
     for time in 0..12 {
         fs.write(file, 0, &vec![time; 70_000]).unwrap();
         pool.sync().unwrap();
+        // Who is held up for three txgs finds what was written over since (INV-1): no read here takes more than two.
+        let before = passed.load(Ordering::SeqCst);
+        while passed.load(Ordering::SeqCst) == before {
+            rt::time::sleep(Duration::from_millis(1));
+        }
     }
     over.store(true, Ordering::SeqCst);
-    reader.join();
+    assert_eq!(reader.join(), None);
     for leaf in pool.store().tree().leaves() {
         assert_eq!(leaf.errors.get().checksum, 0, "{:?}", leaf.guid());
     }

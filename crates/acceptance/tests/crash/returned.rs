@@ -4,8 +4,6 @@
 //! pool's; a DTL that begins at 0 never ended; one lost block kept a disk from ever being filled; a scan that was hushed
 //! for a moment counted as done what it had skipped.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,11 +19,7 @@ use rt::sync::Mutex;
 use vdev::WriteTree;
 use vdev::label::Labels;
 
-#[path = "crash/rig.rs"]
-#[allow(dead_code)]
-mod rig;
-
-use rig::{MIRROR, POOL, RAIDZ, Shape, guid_on};
+use crate::rig::{self, MIRROR, POOL, RAIDZ, Shape, guid_on};
 
 /// A file of noise that is on disk then; its object.
 fn put(pool: &Arc<Pool>, name: &str, bytes: usize) -> u64 {
@@ -245,17 +239,7 @@ struct Hooked {
 }
 
 impl Device for Hooked {
-    fn name(&self) -> &str {
-        self.disk.name()
-    }
-
-    fn size(&self) -> u64 {
-        self.disk.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.disk.sector_size()
-    }
+    testkit::of_the_disk_inside!(disk);
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
         let range = offset..offset + buf.len() as u64;
