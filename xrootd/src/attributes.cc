@@ -33,12 +33,14 @@ bool may_have_checksum(const Call &call) {
   return file || error != -EACCES;
 }
 
-// Whoever has a file open under this name must be allowed `how` with what has the name now.
-int ask_openers(Site &site, const Call &call, std::uint32_t how) {
+// Whoever has a file open under this name must be allowed `how` with what has the name now. What follows is done as one of
+// them: another file may have it by then.
+int ask_openers(Site &site, Call &call, std::uint32_t how) {
   for (const Person &person : site.openings().at(call.path)) {
-    auto who = person.subject();
+    call.person = person;
+    call.who = call.person.subject();
     int error = 0;
-    auto *file = thumper_open(call.client, &who, call.path.c_str(), how, 0, &error);
+    auto *file = thumper_open(call.client, &call.who, call.path.c_str(), how, 0, &error);
     thumper_close(file, 0);
     if (!file) return error;
   }

@@ -87,7 +87,12 @@ XrdAccPrivs Authority::Access(const XrdSecEntity *entity, const char *path, cons
   if (others_ && entity && entity->eaAPI) entity->eaAPI->Add("request.name", "", true);
   XrdAccPrivs theirs = others_ ? others_->Access(entity, path, what, env) : XrdAccPriv_All;
   if (theirs == XrdAccPriv_None) return XrdAccPriv_None;
-  int status = walled([&]() -> int { return ask(entity, path, what); });
+  int status = walled([&]() -> int {
+    int told = ask(entity, path, what);
+    // XRootD has no other word for it: its client hears that this is not permitted.
+    if (Site *site = Site::made()) site->note_answer(told == -EACCES || is_nothing(told) ? 0 : told, path);
+    return told;
+  });
   return status == 0 || is_nothing(status) ? theirs : XrdAccPriv_None;
 }
 

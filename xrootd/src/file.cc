@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,9 @@ constexpr std::size_t batch_bytes = 1 << 20;
 constexpr int batch_pieces = 1024;
 // How long what a file was when it was opened is what it is.
 constexpr auto freshness = std::chrono::milliseconds(20);
+// How long what we have begun to write is under way, in seconds. With more, what others have written since would be taken for
+// ours; with less, the part of an upload that failed might stay.
+constexpr std::int64_t under_way = 5;
 
 }  // namespace
 
@@ -70,6 +74,7 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     }
     if (!file_) return answer(error);
     is_made_ = flags & O_TRUNC;
+    note_change();
     if (is_made_ && access != O_RDONLY) beginning_.expect();
     fresh_ = std::chrono::steady_clock::now();
     is_fresh_ = true;
@@ -105,17 +110,13 @@ Ticket File::ticket_of() const {
   return {options.socket, options.tree, path_, stat.device, stat.object, stat.generation, person_, options.stable};
 }
 
-bool File::take_back() {
+void File::note_change() { changed_ = std::time(nullptr); }
+
+bool File::undo(const Ticket &file) {
   return walled([&]() -> int {
     int error = 0;
     auto *client = site_.client(error);
-    if (!client) return 0;
-    auto file = ticket_of();
-    file.undo(client);
-    thumper_stat left{};
-    auto who = person_.subject();
-    int status = thumper_stat_path(client, &who, path_.c_str(), 0, &left);
-    return status == -ENOENT || (status == 0 && !file.names(left));
+    return client && file.undo(client, nullptr, changed_ + under_way);
   }) == 1;
 }
 
@@ -136,13 +137,13 @@ int File::Close(long long *size) {
     if (size) settle();
     if (size && thumper_stat_open(file_, &stat) == 0) *size = static_cast<long long>(stat.size);
     bool stable = writable_ && !beginning_.failure() && site_.options().stable;
-    // A file that was made and is not whole goes.
+    // A file that was made and is not whole goes. One that could not be closed since the server is away may be whole, and on
+    // stable storage.
     auto closed = [&](auto close) -> int {
-      int error = 0;
       auto mine = ticket_of();
       int status = close(std::exchange(file_, nullptr));
-      bool is_whole = status >= 0 && !beginning_.failure();
-      if (auto *client = is_whole ? nullptr : site_.client(error)) mine.undo(client);
+      bool may_be_whole = (status >= 0 || status == -ENOTCONN) && !beginning_.failure();
+      if (!may_be_whole) undo(mine);
       return status;
     };
     auto finish = [&](const char *bytes, std::size_t count) {
@@ -237,9 +238,12 @@ ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
       if (begun < 0) done = begun;
       if (begun == 0) done = thumper_write(file_, buffer, size, static_cast<std::uint64_t>(offset));
     }
+    note_change();
     auto &counters = site_.counters();
     if (done < 0) {
       counters.errors++;
+      // Whatever its client makes of that: the close tells it, too, and takes the file away.
+      if (is_made_ && done != -ENOTCONN) beginning_.fail(static_cast<int>(done));
       return answer(static_cast<int>(done));
     }
     counters.writes++;
@@ -279,7 +283,7 @@ int File::pgWrite(XrdSfsAio *aio, uint64_t options) {
 // what was wrong. Whoever comes again before that finds no file.
 int File::written(XrdSfsAio *aio, ssize_t done) {
   if (done < 0) {
-    if (!is_taken_back_ && !(is_made_ && take_back())) return static_cast<int>(done);
+    if (!is_taken_back_ && !(is_made_ && undo(ticket_of()))) return static_cast<int>(done);
     is_taken_back_ = true;
     beginning_.fail(static_cast<int>(done));
     done = static_cast<ssize_t>(aio->sfsAio.aio_nbytes);
@@ -305,6 +309,7 @@ int File::Ftruncate(unsigned long long size) {
   if (!file_) return -EBADF;
   if (int status = settle()) return answer(status);
   int status = thumper_truncate_open(file_, size);
+  note_change();
   is_fresh_ = false;
   return answer(status);
 }

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -58,8 +59,11 @@ class File final : public XrdOssDF {
   // The end of an asynchronous write of which so much is done, or that has failed.
   int written(XrdSfsAio *aio, ssize_t done);
   Ticket ticket_of() const;
-  // Takes away what came of a file that was empty when it was opened.
-  bool take_back();
+  // The file has just been changed, or will be soon.
+  void note_change();
+  // Takes away what came of this file, which was empty when it was opened, unless somebody else has written it long after us.
+  // False: it may be there still.
+  bool undo(const Ticket &file);
   void end_copy();
   // Writes what is held. 0, or minus a number of errno(3), which everything says from then on.
   int settle();
@@ -75,6 +79,8 @@ class File final : public XrdOssDF {
   Beginning beginning_{site_.room()};
   // It is gone.
   std::atomic<bool> is_taken_back_{false};
+  // When we changed it last, in seconds since 1970.
+  std::atomic<std::int64_t> changed_{0};
   // When it was opened, until XRootD has asked what was.
   std::chrono::steady_clock::time_point fresh_;
   std::atomic<bool> is_fresh_{false};

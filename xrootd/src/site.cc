@@ -85,6 +85,12 @@ bool Site::is_guarded() {
   return false;
 }
 
+void Site::note_answer(int status, const char *path) {
+  if (unanswered_.exchange(status) == status || status == 0) return;
+  auto why = std::string("may be used, so nobody is let in: ") + thumper_message();
+  log_.Emsg("Thumper", "cannot ask by whom", path, why.c_str());
+}
+
 Call::Call(Site &site, const XrdOucEnv *env, const char *raw) : Call(site, env ? env->secEnv() : nullptr, raw) {}
 
 Call::Call(Site &site, const XrdSecEntity *entity, const char *raw) {

@@ -67,6 +67,10 @@ class Site {
   // files that are open for one to others.
   bool is_guarded();
 
+  // Says why permission for this path could not be asked for, where it is minus a number of errno(3); once, until it is
+  // another one, or 0.
+  void note_answer(int status, const char *path);
+
  private:
   Site(const std::string &words, XrdSysLogger *logger);
 
@@ -81,6 +85,7 @@ class Site {
   Counters counters_;
   std::mutex lock_;
   std::atomic<thumper_client *> client_{nullptr};
+  std::atomic<int> unanswered_{0};
 };
 
 // For whom the attributes are that XRootD asks for: it does not say.

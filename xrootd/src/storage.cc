@@ -35,10 +35,16 @@ int Storage::Create(const char *, const char *path, mode_t mode, XrdOucEnv &env,
   return walled([&]() -> int {
     Call call(site_, &env, path);
     if (call.error) return answer(call.error);
-    // Who says how much will come is told at once that there is no room.
+    // Who says how much will come is told at once that there is no room, with that of what is emptied for it.
     if (const char *announced = env.Get("oss.asize")) {
       thumper_space space{};
-      if (space_around(path, space) == 0 && std::strtoull(announced, nullptr, 10) > space.free) return -ENOSPC;
+      thumper_stat there{};
+      auto comes = std::strtoull(announced, nullptr, 10);
+      if (space_around(path, space) == 0 && comes > space.free) {
+        bool empties = (options >> 8) & O_TRUNC;
+        if (empties) thumper_stat_path(call.client, &call.who, call.path.c_str(), 1, &there);
+        if (comes > space.free + there.allocated) return -ENOSPC;
+      }
     }
     Made::forget();
     std::uint32_t how = File::to_write | THUMPER_READ | THUMPER_CREATE;

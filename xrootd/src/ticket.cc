@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace thumper {
@@ -22,9 +23,12 @@ std::uint64_t number(const std::string &word) {
   return out;
 }
 
-// Has nobody written to the file between the two?
+// Has nobody written to the file between the two? It is older than it was where the server has died, and lost what came last:
+// whoever changes it after that makes it younger.
 bool is_unchanged(const thumper_stat &now, const thumper_stat &then) {
-  return now.size == then.size && now.mtime == then.mtime && now.mtime_nanos == then.mtime_nanos;
+  auto changed = [](const thumper_stat &file) { return std::make_pair(file.ctime, file.ctime_nanos); };
+  bool is_the_same = now.size == then.size && now.mtime == then.mtime && now.mtime_nanos == then.mtime_nanos;
+  return is_the_same || changed(now) < changed(then);
 }
 
 std::string whole(const std::string &at) {
@@ -81,27 +85,28 @@ Ticket Ticket::read(const std::string &at) {
   return ticket;
 }
 
-void Ticket::undo(thumper_client *client, const thumper_stat *left) const {
+bool Ticket::undo(thumper_client *client, const thumper_stat *left, std::int64_t latest) const {
   auto who = person.subject();
   thumper_stat now{}, emptied{};
-  auto goes = [&] { return names(now) && (!left || is_unchanged(now, *left)); };
+  auto goes = [&] { return names(now) && (left ? is_unchanged(now, *left) : now.mtime <= latest); };
   int error = 0;
   // Emptied too: who may write a file may not always remove it. What nobody may write can be removed all the same.
   auto *file = thumper_open(client, &who, path.c_str(), THUMPER_WRITE, 0, &error);
-  if (!file && error != -EACCES) return;
+  if (!file && error != -EACCES) return error == -ENOENT;
   if (file && thumper_stat_open(file, &now) == 0 && goes() && thumper_truncate_open(file, 0) == 0) {
+    latest = INT64_MAX;
     if (left && thumper_stat_open(file, &emptied) == 0) left = &emptied;
   }
-  if (thumper_stat_path(client, &who, path.c_str(), 0, &now) == 0 && goes()) {
-    thumper_unlink(client, &who, path.c_str());
-  }
+  int status = thumper_stat_path(client, &who, path.c_str(), 0, &now);
+  if (status == 0 && goes()) status = thumper_unlink(client, &who, path.c_str());
   thumper_close(file, 0);
+  return status == 0 || status == -ENOENT;
 }
 
 void undo_unfinished(const std::string &at, thumper_client *client) {
   if (access(at.c_str(), F_OK) != 0) return;
   try {
-    Ticket::read(at).undo(client);
+    Ticket::read(at).undo(client, nullptr);
   } catch (const std::exception &) {
     // Half a ticket was never told to anybody.
   }

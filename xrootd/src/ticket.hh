@@ -2,7 +2,8 @@
 //
 // The one idea: XRootD starts the program with a path and no word of who asked; so the plug-in, which knows, leaves for it
 // where the file is, which it is, and whose. Only the server's own user can read that. While it is there the copy is not
-// done: whoever finds it when the copy has ended takes away what there is of the file, and then the ticket.
+// done: whoever finds it when the copy has ended takes away what there is of the file, and then the ticket. The program leaves
+// it to the plug-in where it could not.
 
 #pragma once
 
@@ -30,9 +31,10 @@ struct Ticket {
     return file.device == device && file.object == object && file.generation == generation;
   }
 
-  // Takes away what there is of the file; where `left` is given, only if it still is as it was left: whoever has emptied it
-  // since, and written it anew, has the same file.
-  void undo(thumper_client *client, const thumper_stat *left = nullptr) const;
+  // Takes away what there is of the file; where `left` is given, only if it still is as it was left, and not if it was written
+  // after `latest`, in seconds since 1970: whoever has emptied it since, and written it anew, has the same file. False: it may
+  // be there still.
+  bool undo(thumper_client *client, const thumper_stat *left, std::int64_t latest = INT64_MAX) const;
 };
 
 // Undoes the copy whose ticket is still there, if it is; the ticket goes.

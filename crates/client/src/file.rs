@@ -324,8 +324,9 @@ impl File {
     /// # Errors
     /// As close(2) and fsync(2).
     pub fn close(mut self, stable: bool) -> Result<()> {
-        let is_stable = self.settle_to(&mut self.pending.lock(), 0)?;
-        if is_stable {
+        self.settle()?;
+        // That a file was made is stable with the first that was written to it.
+        if self.stable.load(Ordering::Acquire) > 0 && self.all_is_stable() {
             // And the digests of what was written are kept: nobody waits for the rest.
             self.let_go(false);
         } else if stable {

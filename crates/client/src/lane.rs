@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size;
@@ -73,7 +74,9 @@ impl Lane {
         })
     }
 
-    pub(crate) fn greet(&mut self, hello: &Hello) -> std::io::Result<Answer> {
+    /// Says who we are, and waits so long for the welcome.
+    pub(crate) fn greet(&mut self, hello: &Hello, patience: Duration) -> std::io::Result<Answer> {
+        self.stream.set_read_timeout(Some(patience))?;
         let invalid = |why: wire::FrameError| std::io::Error::other(why.to_string());
         let greeting = greeting(hello).map_err(invalid)?;
         self.send(&[&greeting]).map_err(|cut| cut.error)?;
@@ -83,6 +86,8 @@ impl Lane {
             Ok(beside) => (beside, false),
             Err(_) => (None, true),
         };
+        // What is asked from now on takes as long as it takes.
+        self.stream.set_read_timeout(None)?;
         match answer {
             Ok((_, answer)) => Ok(answer),
             Err(Broken::Unsent(error) | Broken::Unanswered(error)) => Err(error),

@@ -19,6 +19,9 @@ use crate::lane::{Broken, Lane};
 /// How often a server that has gone is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// How long a server is given at least to greet: it may have much to do. One that takes its pools greets nobody before.
+const GREETING: Duration = Duration::from_secs(1);
+
 /// What was begun so long ago is done, as a rule.
 const LONG: Duration = Duration::from_millis(10);
 
@@ -105,8 +108,10 @@ impl From<Error> for Missed {
 enum Reach {
     /// Never: it does not serve this, or not to us.
     Refused(Error),
-    /// There is no server, or it has just come.
+    /// There is no server, or it takes its pools, or ends.
     Away(Error),
+    /// There is one, and what we asked it for is not our session, or not any more: it is to be asked at once for what is.
+    Anew,
     /// Not now: it has no place, or we have no more files.
     Full(Error),
 }
@@ -397,6 +402,7 @@ impl Client {
                 state.count -= 1;
                 self.free.notify_one();
                 match missed {
+                    Reach::Anew => continue,
                     Reach::Refused(error) => return Err(error),
                     Reach::Away(error) => why = Some(error),
                     Reach::Full(error) => {
@@ -437,8 +443,8 @@ impl Client {
     /// One more connection.
     fn reach(&self) -> std::result::Result<Lane, Reach> {
         // Who may open no more files goes without pipes.
-        let (mut lane, answer) = match self.greeted(true)? {
-            (short, _) if short.lacks_files => {
+        let (mut lane, asked, answer) = match self.greeted(true)? {
+            (short, ..) if short.lacks_files => {
                 drop(short);
                 self.greeted(false)?
             }
@@ -447,11 +453,11 @@ impl Client {
         let mut state = self.state.lock();
         match answer {
             Ok(Reply::Welcome(session)) => match state.session {
-                // Somebody else was faster: this connection would be of another session.
-                Some(other) if other != session => {
-                    let why = "the server was just restarted";
-                    Err(Reach::Away(Error::new(code::ENOTCONN, why)))
-                }
+                Some(other) if other != session => Err(match asked == Some(other) {
+                    true => Reach::Refused(Error::protocol()),
+                    // Somebody else was faster: this connection would be of another session.
+                    false => Reach::Anew,
+                }),
                 known => {
                     if known.is_none() {
                         state.session = Some(session);
@@ -465,20 +471,20 @@ impl Client {
                 }
             },
             Ok(_) => Err(Reach::Refused(Error::protocol())),
-            Err(failure) if failure.errno == code::ESTALE => {
+            Err(failure) if failure.errno == code::ESTALE && asked.is_some() => {
                 // Our session is not known any more: the next attempt begins a new one.
                 if state.epoch == lane.epoch {
                     state.forget_session();
                 }
-                Err(Reach::Away(failure.into()))
+                Err(Reach::Anew)
             }
             Err(failure) if failure.errno == ENDING => Err(Reach::Away(failure.into())),
             Err(failure) => Err(Reach::Refused(failure.into())),
         }
     }
 
-    /// A new connection, and what the server said to it.
-    fn greeted(&self, beside: bool) -> std::result::Result<(Lane, Answer), Reach> {
+    /// A new connection, the session that it was to be of, and what the server said to that.
+    fn greeted(&self, beside: bool) -> std::result::Result<(Lane, Option<Session>, Answer), Reach> {
         let socket = &self.options.socket;
         let no_server = |error: &std::io::Error| {
             let why = format!("no server at '{}': {error}", socket.display());
@@ -494,8 +500,18 @@ impl Client {
         })?;
         let tree = self.options.tree.clone();
         let greeting = Hello { tree, session, beside };
-        let answer = lane.greet(&greeting).map_err(|error| Reach::Full(no_server(&error)))?;
-        Ok((lane, answer))
+        let patience = self.options.patience.max(GREETING);
+        let answer = lane.greet(&greeting, patience).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => {
+                let why = format!(
+                    "the server at '{}' greets nobody yet: it may be taking its pools",
+                    socket.display()
+                );
+                Reach::Away(Error::new(code::ENOTCONN, why))
+            }
+            _ => Reach::Full(no_server(&error)),
+        })?;
+        Ok((lane, session, answer))
     }
 
     fn put_back(&self, lane: Lane) {

@@ -39,8 +39,7 @@ Target::Target(const std::string &at) : at_(at), ticket_(Ticket::read(at)), who_
 
 Target::~Target() {
   thumper_close(file_, 0);
-  if (!kept_) ticket_.undo(client_, &left_);
-  unlink(at_.c_str());
+  if (kept_ || ticket_.undo(client_, &left_)) unlink(at_.c_str());
   thumper_disconnect(client_);
 }
 

@@ -15,7 +15,7 @@ class Target {
  public:
   // The file that the ticket at this path names. Throws Failure, as all here.
   explicit Target(const std::string &at);
-  // What was not kept is taken away, unless somebody else has written the file since, and the ticket in any case.
+  // What was not kept is taken away, unless somebody else has written the file since, and the ticket, unless the server is away.
   ~Target();
 
   void write(const char *bytes, std::size_t length);

@@ -34,15 +34,21 @@ fn beside() -> (Lender, Trays, [OwnedFd; FILES]) {
     (answers, trays, [requests.into(), to_us.into(), from_us.into(), shared])
 }
 
-/// What such a server does with its next client: greets it, with these files beside; and whether the client
-/// has asked for any.
-fn welcomed(listener: &UnixListener, files: &[OwnedFd]) -> (UnixStream, bool) {
+/// The next client of such a server, and the end of how it has greeted.
+fn greeted(listener: &UnixListener) -> (UnixStream, Vec<u8>) {
     let (mut stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut hello = [0; 12];
     stream.read_exact(&mut hello).unwrap();
     let mut rest = vec![0; usize::from(hello[8])];
     stream.read_exact(&mut rest).unwrap();
+    (stream, rest)
+}
+
+/// What such a server does with its next client: greets it, with these files beside; and whether the client
+/// has asked for any.
+fn welcomed(listener: &UnixListener, files: &[OwnedFd]) -> (UnixStream, bool) {
+    let (stream, rest) = greeted(listener);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
     let mut with = SendAncillaryBuffer::new(&mut space);
     let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
@@ -323,6 +329,50 @@ fn of_two_that_fail_the_first_is_told() {
     }
     assert_eq!(errno(file.sync()), 28);
     assert_eq!(errno(file.close(true)), 28);
+    drop(client);
+    server.join();
+}
+
+/// A server that was started anew, and a client that waits for none: it is there, so the next call is answered.
+#[test]
+fn who_waits_for_no_server_asks_the_one_that_came() {
+    let (_aside, options, server) = made_up(|listener| {
+        drop(welcomed(listener, &[]));
+        let (mut stream, _) = greeted(listener);
+        let unknown: Answer = Err(Failure { errno: 116, text: "there is no such session".into() });
+        stream.write_all(&wire::encode(&unknown, 0, Way::Behind).unwrap()).unwrap();
+        let (mut stream, _) = welcomed(listener, &[]);
+        assert!(matches!(hear(&mut stream), Request::Stat { .. }));
+        say(&mut stream, Reply::Stat(Stat::default()));
+        drop(stream.read_to_end(&mut Vec::new()));
+    });
+    let client = Client::connect(Options { patience: Duration::ZERO, ..options }).unwrap();
+    client.stat(&ROOT, b"/file", true).unwrap();
+    drop(client);
+    server.join();
+}
+
+/// A server that takes its pools first takes connections, and greets nobody: it is waited for no longer than one that is away.
+/// One that has greeted may take its time.
+#[test]
+fn who_is_not_greeted_does_not_wait_for_ever() {
+    let (_aside, options, server) = made_up(|listener| {
+        let (mut silent, _) = greeted(listener);
+        silent.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        drop(silent.read(&mut [0]));
+        drop(silent);
+        let (mut slow, _) = welcomed(listener, &[]);
+        assert!(matches!(hear(&mut slow), Request::Stat { .. }));
+        rt::time::sleep(Duration::from_secs(2));
+        say(&mut slow, Reply::Stat(Stat::default()));
+        drop(slow.read_to_end(&mut Vec::new()));
+    });
+    let options = Options { patience: Duration::ZERO, ..options };
+    let start = rt::time::now();
+    assert_eq!(errno(Client::connect(options.clone())), 107);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    let client = Client::connect(options).unwrap();
+    client.stat(&ROOT, b"/file", true).unwrap();
     drop(client);
     server.join();
 }

@@ -96,6 +96,7 @@ assert there("/moment") == b"moment"
 
 # Where there is no room any more, the close says so, and nothing is left.
 file, large, asked = opened(full), opened(full + "-large"), opened(full + "-asked")
+whole = opened(full + "-whole")
 good(opened("/held").close())
 while not others.stat("/filled")[0].ok:
     time.sleep(0.02)
@@ -105,9 +106,13 @@ status, _ = file.close()
 assert not status.ok and "quota" in status.message, status.message
 assert not others.stat(full)[0].ok, "something is left of it"
 # The same where more comes, in writes that XRootD answers before they are done.
-status = large.write(b"z" * (1 << 20), 60000, 1 << 20)[0]
-assert not (status.ok and large.close()[0].ok)
+large.write(b"z" * (1 << 20), 60000, 1 << 20)
+assert not large.close()[0].ok
 assert not others.stat(full + "-large")[0].ok, "something is left of the large one"
+# And in one that is too large to be begun, whether its client has heard of it before the close or not.
+whole.write(b"z" * (2 << 20), 1, 2 << 20)
+assert not whole.close()[0].ok
+assert not others.stat(full + "-whole")[0].ok, "something is left of the whole one"
 # Who asks before the close is told, as often as he asks; and nothing is left.
 for _ in range(2):
     assert not asked.sync()[0].ok

@@ -15,8 +15,12 @@ fn what_is_held_is_there_for_who_asks() {
     client.chmod(&ROOT, b"/full", 0o777).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/xrootd/beginnings.py");
     // Where the close promises something they are begun, as long as few ask, else held.
-    for (name, words) in [("begins", "pool=tank"), ("holds", "pool=tank stable=off")] {
-        let gate = site.gate(name, &site.osslib(words));
+    for (name, words, lines) in [
+        ("begins", "pool=tank", ""),
+        ("holds", "pool=tank stable=off", ""),
+        ("waits", "pool=tank", "xrootd.async off\n"),
+    ] {
+        let gate = site.gate(name, &format!("{}{lines}", site.osslib(words)));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let ran = tool("/usr/bin/python3", &[script, &gate.url(""), "/full/new"], &[]);

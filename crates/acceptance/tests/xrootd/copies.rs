@@ -3,10 +3,11 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use client::{Client, Open, Subject};
+use client::{Client, Open, Stat, Subject};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::{Ran, noise};
 
@@ -139,25 +140,25 @@ fn size(client: &Client, path: &str) -> Option<u64> {
     client.stat(&ROOT, path.as_bytes(), true).ok().map(|stat| stat.size)
 }
 
-/// A copy under way ends with its source, its client or its server, and nothing of it stays.
+/// A copy under way ends with its source, its client or its servers, and nothing of it stays.
 #[test]
 fn copies_that_fail_leave_nothing() {
-    let site = Site::new();
+    let mut site = Site::new();
     for tree in ["from", "to"] {
         drop(site.run(&["zfs", "create", &format!("tank/{tree}")]));
     }
-    let open = |name: &str, tree: &str| {
+    let open = |site: &Site, name: &str, tree: &str| {
         let words = site.osslib(&format!("tree=tank/{tree}"));
         site.gate(name, &format!("{words}{}", site.copier("", "")))
     };
     let client = site.client("tank");
     let all = 160 << 20;
     let data = site.file("data", &noise(9, all));
-    let mut from = open("from", "from");
+    let mut from = open(&site, "from", "from");
     xrdcp(&[&data, &from.url("/x")]);
-    let mut to = open("to", "to");
-    // What goes away: the source's server, the client, the server of the copy.
-    for what in ["source", "client", "server"] {
+    let mut to = open(&site, "to", "to");
+    // What goes away: the source's server, the client, the server of the copy, the pool's.
+    for what in ["source", "client", "server", "pool"] {
         let target = format!("/{what}");
         let at = format!("/to{target}");
         let mut words = vec!["60", "xrdcp", "--tpc", "only"];
@@ -171,8 +172,23 @@ fn copies_that_fail_leave_nothing() {
             rt::time::sleep(Duration::from_millis(1));
         }
         match what {
-            "source" => from = reopened(from, || open("from2", "from")),
-            "server" => to = reopened(to, || open("to2", "to")),
+            "source" => from = reopened(from, || open(&site, "from2", "from")),
+            "server" => to = reopened(to, || open(&site, "to2", "to")),
+            "pool" => {
+                // What is there by now is on disk, and comes back; what comes after it is lost.
+                from.signal(Signal::STOP);
+                drop(site.run(&["zfs", "set", "org.thumper:mark=on", "tank"]));
+                let kept = size(&client, &at).unwrap();
+                from.signal(Signal::CONT);
+                let more = || size(&client, &at).is_some_and(|size| size > kept + (8 << 20));
+                while !more() {
+                    assert!(copy.try_wait().unwrap().is_none(), "it ended: {}", to.log());
+                    rt::time::sleep(Duration::from_millis(1));
+                }
+                from.signal(Signal::STOP);
+                site.restart();
+                from.signal(Signal::CONT);
+            }
             _ => {
                 kill_process(Pid::from_child(&copy), Signal::TERM).unwrap();
             }
@@ -201,6 +217,16 @@ fn copies_that_fail_leave_nothing() {
     site.end();
 }
 
+/// What the plug-in leaves for a copy to `/to`.
+fn ticket(site: &Site, stat: &Stat) -> PathBuf {
+    let Stat { device, object, generation, .. } = stat;
+    let (ticket, socket) = (site.path("ticket"), site.socket());
+    let socket = socket.display();
+    let words = format!("{socket} tank /to {device} {object} {generation} 1 0 0 ");
+    fs::write(&ticket, words.replace(' ', "\0")).unwrap();
+    ticket
+}
+
 /// A copy program whose xrootd has ended: its file is taken away at once, and not any more when somebody has written it anew.
 #[test]
 fn a_copy_that_outlives_its_server_takes_nothing_of_others_away() {
@@ -208,15 +234,11 @@ fn a_copy_that_outlives_its_server_takes_nothing_of_others_away() {
     let client = site.client("tank");
     let from = site.gate("from", &site.osslib("pool=tank"));
     xrdcp(&[&site.file("data", &noise(1, 160 << 20)), &from.url("/x")]);
-    let (ticket, source) = (site.path("ticket"), from.url("/x"));
+    let source = from.url("/x");
     let program = site.path("thumper-xrdtpc");
     for is_written_anew in [true, false] {
         let stat = client.open(&ROOT, b"/to", NEW, 0o644).unwrap().stat().unwrap();
-        let (device, object, generation) = (stat.device, stat.object, stat.generation);
-        let socket = site.socket();
-        let socket = socket.display();
-        let words = format!("{socket} tank /to {device} {object} {generation} 1 0 0 ");
-        fs::write(&ticket, words.replace(' ', "\0")).unwrap();
+        let ticket = ticket(&site, &stat);
         // In place of xrootd: it ends when there is nothing more to read.
         let mut server = Command::new("sh");
         server.args(["-c", "\"$0\" \"$1\" /to >/dev/null & echo $!; read _"]);
@@ -231,10 +253,11 @@ fn a_copy_that_outlives_its_server_takes_nothing_of_others_away() {
             assert!(start.elapsed() < Duration::from_secs(60), "no copy begins: {}", from.log());
             rt::time::sleep(Duration::from_millis(1));
         }
-        // Either hangs: who reads, or who is asked.
-        match is_written_anew {
-            true => kill_process(copier, Signal::STOP).unwrap(),
-            false => from.signal(Signal::STOP),
+        // Who is asked hangs, and where the file is written anew who reads, too, with nothing under way.
+        from.signal(Signal::STOP);
+        if is_written_anew {
+            rt::time::sleep(Duration::from_millis(500));
+            kill_process(copier, Signal::STOP).unwrap();
         }
         drop(server.stdin.take());
         server.wait().unwrap();
@@ -250,11 +273,38 @@ fn a_copy_that_outlives_its_server_takes_nothing_of_others_away() {
         assert!(start.elapsed() < Duration::from_secs(10), "it waits for who does not answer");
         assert_eq!(size(&client, "/to"), is_written_anew.then_some(4096));
         assert!(!ticket.exists());
-        match is_written_anew {
-            true => client.unlink(&ROOT, b"/to").unwrap(),
-            false => from.signal(Signal::CONT),
+        from.signal(Signal::CONT);
+        if is_written_anew {
+            client.unlink(&ROOT, b"/to").unwrap();
         }
     }
+    drop((from, client));
+    site.end();
+}
+
+/// A copy program that finds the pool not there yet, when it would take its file away, leaves that to the plug-in.
+#[test]
+fn a_copy_that_cannot_be_taken_away_keeps_its_ticket() {
+    let mut site = Site::new();
+    let client = site.client("tank");
+    let from = site.gate("from", &site.osslib("pool=tank"));
+    xrdcp(&[&site.file("data", &noise(1, 160 << 20)), &from.url("/x")]);
+    let stat = client.open(&ROOT, b"/to", NEW, 0o644).unwrap().stat().unwrap();
+    let ticket = ticket(&site, &stat);
+    let mut copier = Command::new(site.path("thumper-xrdtpc"));
+    copier.args([&from.url("/x"), "/to"]).env("XRD_CPTARGET", &ticket).stdout(Stdio::null());
+    let copier = copier.stderr(Stdio::piped()).spawn().unwrap();
+    until("the copy begins", || size(&client, "/to") != Some(0), || from.log());
+    from.signal(Signal::STOP);
+    site.kill();
+    site.hide_disks(true);
+    site.start();
+    from.signal(Signal::CONT);
+    let said = copier.wait_with_output().unwrap();
+    assert!(!said.status.success() && ticket.exists(), "{said:?}");
+    site.kill();
+    site.hide_disks(false);
+    site.start();
     drop((from, client));
     site.end();
 }

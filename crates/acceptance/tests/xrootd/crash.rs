@@ -106,3 +106,98 @@ fn an_upload_that_goes_on_after_a_boot_is_not_acknowledged() {
     drop(gate);
     site.end();
 }
+
+/// Writes and syncs two files, and writes more to one; says so, and closes both when it may.
+const SYNCED: &str = r#"
+import os, sys, time
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+url, sign = sys.argv[1:]
+def synced(name):
+    f = client.File()
+    assert f.open(url + name, OpenFlags.NEW)[0].ok
+    assert f.write(b'synced', 0, 6)[0].ok and f.sync()[0].ok
+    return f
+all, more = synced('/all'), synced('/more')
+assert more.write(b'more', 6, 4)[0].ok
+open(sign, 'w').close()
+while os.path.exists(sign): time.sleep(0.02)
+print(*(f.close()[0].ok for f in (all, more)))
+"#;
+
+/// What was synced needs no server to be closed. Where the server is away for longer than a close waits, nobody knows what
+/// became of the rest: nothing is taken away when it is back.
+#[test]
+fn what_was_synced_stays_whatever_becomes_of_its_close() {
+    let mut site = Site::new();
+    let gate = site.gate("gate", &site.osslib("pool=tank patience=3"));
+    let (script, sign) = (site.file("synced.py", SYNCED.as_bytes()), site.path("sign"));
+    let (url, at) = (gate.url(""), sign.to_str().unwrap());
+    let words = [script.as_str(), &url, at];
+    let told = std::thread::scope(|scope| {
+        let closed = scope.spawn(|| tool("/usr/bin/python3", &words, &[]));
+        until("both are synced", || sign.exists() || closed.is_finished(), || gate.log());
+        site.kill();
+        fs::remove_file(&sign).unwrap();
+        // So long that the close has given up, and whoever comes after it waits still.
+        rt::time::sleep(Duration::from_millis(4500));
+        site.start();
+        closed.join().unwrap().expect_ok().out
+    });
+    let client = site.client("tank");
+    for path in ["/all", "/more"] {
+        let stat = client.stat(&ROOT, path.as_bytes(), true);
+        assert!(stat.is_ok_and(|stat| stat.size >= 6), "{path} is not there any more: {told}");
+    }
+    assert_eq!(told, "True False\n", "{}", gate.log());
+    drop((gate, client));
+    site.end();
+}
+
+/// Writes, says so, and closes when it may.
+const WRITTEN: &str = r#"
+import os, sys, time
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+url, sign = sys.argv[1:]
+f = client.File()
+assert f.open(url, OpenFlags.NEW)[0].ok
+for at in 0, 4:
+    assert f.write(b'more', at, 4)[0].ok
+open(sign, 'w').close()
+while os.path.exists(sign): time.sleep(0.02)
+print(f.close()[0].ok)
+"#;
+
+/// An upload that is lost with the server, and whose client comes to its end when somebody else has written the file anew by
+/// another door: that stays.
+#[test]
+fn an_upload_that_fails_takes_nothing_away_that_was_written_after_it() {
+    let mut site = Site::new();
+    let gate = site.gate("gate", &site.osslib("pool=tank"));
+    let client = site.client("tank");
+    let script = site.file("written.py", WRITTEN.as_bytes());
+    for is_written_anew in [false, true] {
+        let (url, sign) = (gate.url("/file"), site.path("sign"));
+        let words = [script.as_str(), &url, sign.to_str().unwrap()];
+        let told = std::thread::scope(|scope| {
+            let closed = scope.spawn(|| tool("/usr/bin/python3", &words, &[]));
+            until("it is written", || sign.exists() || closed.is_finished(), || gate.log());
+            // The file is there when the server comes back.
+            drop(site.run(&["zfs", "set", "org.thumper:mark=on", "tank"]));
+            site.restart();
+            if is_written_anew {
+                rt::time::sleep(Duration::from_secs(7));
+                let how = Open { write: true, create: true, ..Open::READ };
+                client.put(&ROOT, b"/file", how, 0o644, &[7; 4096], true).unwrap();
+            }
+            fs::remove_file(&sign).unwrap();
+            closed.join().unwrap().expect_ok().out
+        });
+        assert_eq!(told, "False\n", "{}", gate.log());
+        let left = client.stat(&ROOT, b"/file", true).ok().map(|stat| stat.size);
+        assert_eq!(left, is_written_anew.then_some(4096), "{}", gate.log());
+    }
+    drop((gate, client));
+    site.end();
+}

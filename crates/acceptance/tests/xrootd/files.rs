@@ -279,3 +279,25 @@ def ok(r): assert r[0].ok, r[0].message; return r[1]
 f = client.File(); ok(f.open(sys.argv[1], OpenFlags.UPDATE))
 ok(f.write(b'changed', 1000, 7)); ok(f.write(b'more', 3000000, 4)); ok(f.close())
 "#;
+
+/// Who overwrites a file needs no more room than there is when it is emptied; who brings more than that is told at once, and
+/// what is there stays.
+#[test]
+fn a_file_makes_room_for_what_overwrites_it() {
+    let site = Site::new();
+    drop(site.run(&["zfs", "create", "-o", "quota=40M", "tank/narrow"]));
+    let gate = site.gate("gate", &site.osslib("pool=tank"));
+    let client = site.client("tank");
+    let (first, second) = (noise(1, 25 << 20), noise(2, 25 << 20));
+    xrdcp(&[&site.file("first", &first), &gate.url("/narrow/x")]);
+    let more = site.file("more", &noise(3, 80 << 20));
+    let ran = tool("xrdcp", &["-f", "--silent", &more, &gate.url("/narrow/x")], &[]);
+    assert!(ran.status != 0 && ran.err.contains("[3009]"), "{ran}");
+    assert_eq!(client.stat(&ROOT, b"/narrow/x", true).unwrap().size, 25 << 20);
+    xrdcp(&["-f", &site.file("second", &second), &gate.url("/narrow/x")]);
+    let back = site.path("back");
+    xrdcp(&[&gate.url("/narrow/x"), back.to_str().unwrap()]);
+    assert!(fs::read(&back).unwrap() == second);
+    drop((gate, client));
+    site.end();
+}

@@ -21,6 +21,8 @@ pub(crate) const ROOT: Subject = Subject::ROOT;
 const USER: &str = "xrootd";
 const PLUGIN: &str = "libXrdThumper-5.so";
 const COPIER: &str = "thumper-xrdtpc";
+/// Disks of a pool.
+const DISKS: usize = 5;
 /// How long a server may take to listen.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a client may take, in seconds: a hang is a failure.
@@ -70,7 +72,7 @@ impl Site {
 
     /// One with disks of so many bytes.
     pub(crate) fn sized(bytes: u64) -> Site {
-        let (images, aside) = (fresh_images(5, bytes), temp_dir());
+        let (images, aside) = (fresh_images(DISKS, bytes), temp_dir());
         // The server's user goes through it.
         fs::set_permissions(aside.path(), fs::Permissions::from_mode(0o755)).unwrap();
         for file in [PLUGIN, COPIER] {
@@ -85,14 +87,29 @@ impl Site {
         site
     }
 
-    fn start(&mut self) {
+    /// Starts the pool's server, after [`Site::kill`].
+    pub(crate) fn start(&mut self) {
         let words: &[&str] = if is_root() { &["-u", USER] } else { &[] };
         self.server = Some(Server::start_with(&self.path("pools"), words));
     }
 
+    /// Kills the pool's server.
+    pub(crate) fn kill(&mut self) {
+        self.server.take().unwrap().kill();
+    }
+
+    /// Takes the disks away from where they are looked for, or puts them back.
+    pub(crate) fn hide_disks(&self, hide: bool) {
+        for disk in (0..DISKS).map(|i| self.images.disk(i)) {
+            let away = disk.with_extension("away");
+            let (from, to) = if hide { (&disk, &away) } else { (&away, &disk) };
+            fs::rename(from, to).unwrap();
+        }
+    }
+
     /// Kills the pool's server, and starts it anew.
     pub(crate) fn restart(&mut self) {
-        self.server.take().unwrap().kill();
+        self.kill();
         self.start();
     }
 

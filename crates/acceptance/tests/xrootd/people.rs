@@ -343,6 +343,97 @@ fn who_has_a_file_open_gets_no_more_than_is_his() {
     site.end();
 }
 
+/// Asks for an attribute of what it has open, until it may end, and tells what it saw; python's library cannot.
+const ATTRIBUTE: &str = r#"
+import os, socket, struct, sys
+port, path, sign = int(sys.argv[1]), sys.argv[2].encode(), sys.argv[3]
+s = socket.create_connection(('localhost', port))
+def answer():
+    head = s.recv(8, socket.MSG_WAITALL)
+    _, status, length = struct.unpack('>HHI', head)
+    return status, s.recv(length, socket.MSG_WAITALL) if length else b''
+def ask(number, words, data=b''):
+    assert len(words) == 16
+    s.sendall(struct.pack('>HH', 0, number) + words + struct.pack('>I', len(data)) + data)
+    return answer()
+s.sendall(struct.pack('>5I', 0, 0, 0, 4, 2012))
+answer()
+ask(3007, struct.pack('>I8s4B', 1, b'someone', 0, 0, 5, 0))
+status, handle = ask(3010, struct.pack('>HH12x', 0, 0x10), path)
+assert status == 0, handle
+open(sign, 'w').close()
+seen = set()
+while os.path.exists(sign):
+    status, values = ask(3020, handle[:4] + b'\1\1' + bytes(10), b'\0\0\0k\0')
+    seen.update(value for value in (b'mine', b'theirs') if value in values)
+print(seen)
+"#;
+
+/// The name of what one has open comes to be another's file in the moment between the question whether he may see the
+/// attributes of what has the name, and the one for them.
+#[test]
+fn attributes_of_what_is_open_are_asked_for_by_who_has_it_open() {
+    const FILES: usize = 300;
+    let site = Site::new();
+    let client = site.client("tank");
+    let map = site.file("users", b"host * 1001 1001\n");
+    let lines = site.osslib(&format!("pool=tank map={map}")) + &site.authority();
+    let gate = site.gate("gate", &lines);
+    client.chmod(&ROOT, b"/", 0o777).unwrap();
+    let new = Open { write: true, create: true, new: true, ..Open::READ };
+    let make = |uid: u32, value: &str, path: &str| {
+        let owner = Subject { uid, gid: uid, groups: Vec::new() };
+        client.open(&owner, path.as_bytes(), new, 0o600).unwrap().close(false).unwrap();
+        // XRootD keeps those of clients so.
+        let (name, value) = (b"user.U.k", Some(value.as_bytes()));
+        client.set_xattr(&ROOT, path.as_bytes(), name, value).unwrap();
+    };
+    make(1001, "mine", "/name");
+    for i in 0..FILES {
+        make(1002, "theirs", &format!("/theirs{i}"));
+        make(1001, "mine", &format!("/mine{i}"));
+    }
+    let (script, sign) = (site.file("attribute.py", ATTRIBUTE.as_bytes()), site.path("sign"));
+    let (port, at) = (gate.port.to_string(), sign.to_str().unwrap());
+    let words = [script.as_str(), &port, "/name", at];
+    let seen = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| tool("/usr/bin/python3", &words, &[]));
+        until("it is open", || sign.exists() || asked.is_finished(), || gate.log());
+        for i in 0..FILES {
+            for whose in ["theirs", "mine"] {
+                rt::time::sleep(Duration::from_millis(1));
+                client.rename(&ROOT, format!("/{whose}{i}").as_bytes(), b"/name").unwrap();
+            }
+        }
+        fs::remove_file(&sign).unwrap();
+        asked.join().unwrap().expect_ok().out
+    });
+    assert_eq!(seen, "{b'mine'}\n");
+    drop((gate, client));
+    site.end();
+}
+
+/// XRootD's client is told that it may not where nobody can be asked; the log says why, once.
+#[test]
+fn why_nobody_may_is_in_the_log() {
+    let mut site = Site::new();
+    let lines = lines_of(&site, &["alice"], "sss alice 1001 1001\n");
+    let lines = lines.replace(" map=", " patience=1 map=");
+    let gate = site.gate("gate", &lines);
+    drop(fs_as(&site, &gate, "alice", &["stat", "/"]).expect_ok());
+    site.kill();
+    for _ in 0..2 {
+        assert_ne!(fs_as(&site, &gate, "alice", &["stat", "/"]).status, 0);
+    }
+    let log = gate.log();
+    let why = "cannot ask by whom / may be used, so nobody is let in: no server at '";
+    assert_eq!(log.matches(why).count(), 1, "{log}");
+    site.start();
+    drop(fs_as(&site, &gate, "alice", &["stat", "/"]).expect_ok());
+    drop(gate);
+    site.end();
+}
+
 /// Opens a file to change it, and begins a checkpoint, which no client program can be asked for: XRootD keeps what is
 /// overwritten, to put it back. Is killed with it.
 const CHECKPOINT: &str = r#"
