@@ -12,6 +12,7 @@ use fs::{Filesystem, NewObject, Who, make_filesystem, mode};
 use pool::{Joined, NewLeaf, NewPool, NewTop, Pool};
 use rt::sync::Arc;
 use testkit::{Images, Vm, tool, vm};
+use zerocopy::FromBytes;
 
 const ME: Who = Who { uid: 1000, gid: 100 };
 
@@ -206,4 +207,61 @@ fn large_directories_pass_between_us_and_the_kernel() {
     ";
     drop(Vm::new(images.path()).options(["-t", "900"]).run(script).expect_ok());
     tool::zdb_content(images.path(), "tank");
+}
+
+/// From 2.3 on OpenZFS takes away the leaves of a directory that was emptied, in more than one txg. It leaves holes
+/// between the last block that is in use and the last that the object counts.
+#[test]
+fn a_directory_whose_leaves_openzfs_took_away_is_sound_and_grows_again() {
+    let images = testkit::fresh_images(1, 256 << 20);
+    let pool = create(&images);
+    let fs = Filesystem::open(&pool, "tank").unwrap();
+    fs.create(fs.root(), b"many", &NewObject::of(mode::DIR | 0o755, ME)).unwrap();
+    let mut many = Dir { name: "many", names: BTreeSet::new() };
+    let names = || (0..1000).map(|i| format!("{i}{}", "x".repeat(60)));
+    many.add(&fs, names());
+    let full = many.check(&fs);
+    assert!(full.is_embedded() && full.leaf_count.get() > 4, "{full:?}");
+    many.thin(&fs, 1);
+    let number = many.number(&fs);
+    drop(fs);
+    pool.sync().unwrap();
+    let last = full.leaf_count.get();
+    for (first, count) in [(2, last - 2), (last, 1)] {
+        pool.task(move |cx| {
+            let head = cx.pool.dataset("tank")?;
+            let dir = head.objset.object(number)?;
+            dir.free_blocks(cx.tx, first, count)?;
+            dir.with_block_mut(cx.tx, 1, |leaf| {
+                leaf[16..24].fill(0);
+                leaf[32..34].fill(0);
+            })?;
+            dir.with_block_mut(cx.tx, 0, |block| {
+                let (header, table) = block.split_at_mut(8192);
+                table.as_chunks_mut().0.fill(1u64.to_le_bytes());
+                let (header, _) = FatHeader::mut_from_prefix(header).unwrap();
+                header.free_block.set(2);
+                header.leaf_count.set(1);
+            })?;
+            cx.sync_objset(head.object, &head.objset, 0)
+        })
+        .unwrap();
+    }
+    pool.close().unwrap();
+    drop(pool);
+    acceptance::assert_verified(images.path(), "tank");
+    judge(&images);
+
+    let pool = engine::open_for_writing(images.path(), "tank");
+    let fs = Filesystem::open(&pool, "tank").unwrap();
+    let holes = fs.object(number).unwrap().max_block().unwrap();
+    assert_eq!((many.check(&fs).free_block.get(), holes), (2, last - 1));
+    many.add(&fs, names());
+    assert!(many.check(&fs).leaf_count.get() > 4);
+    drop(fs);
+    pool.close().unwrap();
+    drop(pool);
+    acceptance::assert_verified(images.path(), "tank");
+    judge(&images);
+    drop(tool::poolaudit(images.path(), "tank").expect_ok());
 }

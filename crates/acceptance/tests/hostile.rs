@@ -11,6 +11,7 @@ use codec::embedded::{Place, seal};
 use dmu::{SpaceMap, Zap};
 use format::blkptr::BlkProps;
 use format::label::DATA_AT;
+use format::zap::Value;
 use format::zil::{ZIL_CHAIN_SIZE, ZilHeader};
 use format::{BlkPtr, Checksum, Compress, Dva, ObjectType};
 use fs::{Filesystem, NewObject, Who, make_filesystem, mode};
@@ -249,4 +250,43 @@ fn a_copy_stays_in_its_directory() {
     assert_eq!(std::fs::read(to.join("a/good")).unwrap(), b"bytes");
     let names = |dir: &std::path::Path| std::fs::read_dir(dir).unwrap().flatten().count();
     assert_eq!([names(&to), names(&elsewhere), names(&to.join("a"))], [1, 0, 2]);
+}
+
+/// Entries that lead nowhere hide none that does: a listing in pieces goes on behind them.
+#[test]
+fn a_listing_goes_on_behind_entries_whose_values_are_no_numbers() {
+    let (_images, session) = fresh();
+    let fs = Filesystem::open(session.pool(), "tank/a").unwrap();
+    let (file, root) = (NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 }), fs.root());
+    let names: Vec<_> = (0..20).map(|n| format!("good{n}").into_bytes()).collect();
+    for name in &names {
+        fs.create(root, name, &file).unwrap();
+    }
+    drop(fs);
+    session.pool().sync().unwrap();
+    session
+        .pool()
+        .task(move |cx| {
+            let head = cx.pool.dataset("tank/a")?;
+            let zap = Zap::of(head.objset.object(root)?)?;
+            for n in 0..400 {
+                zap.put(cx.tx, format!("odd{n}").as_bytes(), &Value::string(b"text"))?;
+            }
+            cx.sync_objset(head.object, &head.objset, 0)
+        })
+        .unwrap();
+    let fs = Filesystem::open(session.pool(), "tank/a").unwrap();
+    for max in [1, 8, 128] {
+        let (mut listed, mut at) = (Vec::new(), 0);
+        loop {
+            let piece = fs.list_dir(root, at, max).unwrap();
+            let Some((_, next)) = piece.last() else { break };
+            at = *next;
+            listed.extend(piece.iter().map(|(entry, _)| entry.name.clone()));
+            // Callers take a piece that is not full for the last one.
+            assert!(piece.len() == max || listed.len() == names.len(), "{max}");
+        }
+        listed.sort_unstable();
+        assert!(listed.iter().eq(names.iter().collect::<std::collections::BTreeSet<_>>()), "{max}");
+    }
 }

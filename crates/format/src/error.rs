@@ -28,7 +28,7 @@ pub enum FormatError {
         expected: u64,
     },
     /// A field has a value that the format does not allow.
-    #[error("{what}: {field} is {seen}, {expected}")]
+    #[error("{what}: {field} is {seen}, expected {expected}")]
     Field {
         /// The structure.
         what: &'static str,

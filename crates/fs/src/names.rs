@@ -71,14 +71,23 @@ impl Filesystem {
     }
 
     /// At most `max` entries of a directory from a place on, each with the place after it. Places are those of
-    /// OpenZFS: they hold while others add and remove entries. 0 is before the first one.
+    /// OpenZFS: they hold while others add and remove entries. 0 is before the first one. Fewer than `max`: there are no
+    /// more.
     pub fn list_dir(&self, dir: u64, from: u64, max: usize) -> Result<Vec<(DirEntry, u64)>> {
-        let (entries, _) = self.directory(dir)?.list(Cursor::from_cookie(from, 0), max)?;
-        let found = entries.iter().filter_map(|e| {
-            let value = e.value.as_u64()?;
-            Some((entry(&e.name, value), Cursor::after(e).to_cookie(0)))
-        });
-        Ok(found.collect())
+        let zap = self.directory(dir)?;
+        let (mut found, mut at) = (Vec::new(), Cursor::from_cookie(from, 0));
+        // What leads nowhere takes no place among them.
+        while found.len() < max && at != Cursor::END {
+            let (entries, next) = zap.list(at, max)?;
+            let found_here = entries.iter().filter_map(|e| {
+                let value = e.value.as_u64()?;
+                Some((entry(&e.name, value), Cursor::after(e).to_cookie(0)))
+            });
+            let room = max - found.len();
+            found.extend(found_here.take(room));
+            at = next;
+        }
+        Ok(found)
     }
 
     pub(crate) fn check_name(&self, name: &[u8]) -> Result<()> {

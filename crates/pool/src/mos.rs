@@ -4,6 +4,7 @@
 
 use dmu::{Objset, Tx, Zap};
 use format::ObjectType;
+use format::nvlist::PACKED_MAX;
 use rt::sync::Arc;
 
 use crate::error::{PoolError, Result};
@@ -78,9 +79,9 @@ impl Mos {
         let bonus = object.bonus()?;
         let size = bonus.first_chunk::<8>().map(|b| u64::from_le_bytes(*b));
         let covered = (object.max_block()? + 1).saturating_mul(object.block_size()?.into());
-        let size = size
-            .filter(|s| *s <= covered && *s <= 64 << 20)
-            .ok_or_else(|| damaged(format!("object {number}: its size is beyond its blocks")))?;
+        let size = size.filter(|s| *s <= covered && *s <= PACKED_MAX).ok_or_else(|| {
+            damaged(format!("object {number}: its size is beyond its blocks or 8 MiB"))
+        })?;
         let mut bytes = vec![0; size as usize];
         object.read(0, &mut bytes)?;
         format::nvlist::NvList::parse(&bytes).map_err(|e| damaged(format!("object {number}: {e}")))

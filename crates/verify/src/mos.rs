@@ -6,12 +6,11 @@ use format::config::PoolConfig;
 use format::dsl_dataset::DslDatasetPhys;
 use format::dsl_dir::DslDirPhys;
 use format::mos_directory as key;
+use format::nvlist::PACKED_MAX;
 use format::zap::Value;
 use format::{BlkPtr, DnodePhys, NvList, ObjectType, ObjsetPhys};
 use std::collections::BTreeMap;
 
-/// Largest config that is believed, in bytes.
-const CONFIG_MAX: u64 = 8 << 20;
 /// Entries of the directory that are kept; there are some dozen.
 const DIRECTORY_MAX: usize = 1 << 10;
 
@@ -67,7 +66,7 @@ impl Mos {
         let number = self.find(key::CONFIG).ok_or(Unread("the directory has no config".into()))?;
         let dnode = self.expect(blocks, number)?;
         let size = dnode.bonus().first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b));
-        if size > CONFIG_MAX {
+        if size > PACKED_MAX {
             return Err(Unread(format!("a config of {size} bytes")));
         }
         let bytes = object::range(blocks, &dnode, 0, size as usize)?;

@@ -46,7 +46,9 @@ pub(super) fn change_header<B: ZapBlocks>(
 }
 
 impl Table {
-    /// The first block that was never used, if the header can be believed.
+    /// The first of the blocks at the end that nobody uses, if the header can be believed. OpenZFS lowers its
+    /// freeblk when it takes empty leaves away; the holes that they were may still be counted as blocks of the
+    /// object. They stay holes: so a freeblk that is too low costs no leaf.
     pub(super) fn free_block<B: ZapBlocks>(&self, blocks: &B) -> Result<u64, B::Error> {
         let free = self.head.free_block.get();
         let end = blocks.max_block().saturating_add(1);
@@ -62,9 +64,10 @@ impl Table {
             let error = format::FormatError::Field { what, field, seen: table_end, expected };
             return Err(blocks.error(error.in_block(0).into()));
         }
-        if free < end || free > end.saturating_add(reserved) || free >= 1 << 48 {
+        let free = free.max(end);
+        if free > end.saturating_add(reserved) || free >= 1 << 48 {
             let (what, field) = ("zap header", "freeblk");
-            let expected = "the block after the last";
+            let expected = "at most the block after the last";
             let error = format::FormatError::Field { what, field, seen: free, expected };
             return Err(blocks.error(error.in_block(0).into()));
         }

@@ -1,4 +1,4 @@
-//! Taking typed values out of a list of hostile origin, key by key; what is left is kept.
+//! Taking typed values out of a list of hostile origin, key by key; what is left is kept. Lists are never copied.
 
 use std::collections::BTreeSet;
 
@@ -6,27 +6,27 @@ use crate::nvlist::{Pair, Value};
 use crate::{FormatError, NvList, Result};
 
 /// A list from which known keys are taken.
-pub(super) struct Keys {
+pub(super) struct Keys<'a> {
     what: &'static str,
-    list: Vec<Option<Pair>>,
+    list: Vec<Option<&'a Pair>>,
 }
 
-impl Keys {
+impl<'a> Keys<'a> {
     /// A name that is there twice is refused: it would depend on the reader which one counts.
-    pub(super) fn new(what: &'static str, list: &NvList) -> Result<Self> {
+    pub(super) fn new(what: &'static str, list: &'a NvList) -> Result<Self> {
         let mut names = BTreeSet::new();
         for (index, pair) in list.pairs().iter().enumerate() {
             if !names.insert(&pair.name) {
-                let (field, at) = ("pair of a name that was there before", index as u64);
-                return Err(FormatError::Bounds { what, field, at });
+                let (field, seen, expected) = ("number of a repeated pair", index as u64, "none");
+                return Err(FormatError::Field { what, field, seen, expected });
             }
         }
-        Ok(Keys { what, list: list.pairs().iter().cloned().map(Some).collect() })
+        Ok(Keys { what, list: list.pairs().iter().map(Some).collect() })
     }
 
-    fn take(&mut self, key: &str) -> Option<Value> {
-        let named = |p: &Option<Pair>| p.as_ref().is_some_and(|p| p.name == key.as_bytes());
-        self.list.iter_mut().find(|p| named(p)).and_then(Option::take).map(|p| p.value)
+    fn take(&mut self, key: &str) -> Option<&'a Value> {
+        let named = |p: &Option<&Pair>| p.is_some_and(|p| p.name == key.as_bytes());
+        self.list.iter_mut().find(|p| named(p)).and_then(Option::take).map(|p| &p.value)
     }
 
     fn wrong_type(&self, key: &'static str, value: &Value, expected: &'static str) -> FormatError {
@@ -42,8 +42,8 @@ impl Keys {
     pub(super) fn word(&mut self, key: &'static str) -> Result<Option<u64>> {
         match self.take(key) {
             None => Ok(None),
-            Some(Value::U64(v)) => Ok(Some(v)),
-            Some(other) => Err(self.wrong_type(key, &other, "of type 8 (uint64)")),
+            Some(Value::U64(v)) => Ok(Some(*v)),
+            Some(other) => Err(self.wrong_type(key, other, "type 8 (uint64)")),
         }
     }
 
@@ -62,7 +62,7 @@ impl Keys {
         match self.take(key) {
             None => Ok(false),
             Some(Value::Boolean) => Ok(true),
-            Some(other) => Err(self.wrong_type(key, &other, "of type 1 (boolean)")),
+            Some(other) => Err(self.wrong_type(key, other, "type 1 (boolean)")),
         }
     }
 
@@ -70,8 +70,8 @@ impl Keys {
     pub(super) fn string(&mut self, key: &'static str) -> Result<Option<Vec<u8>>> {
         match self.take(key) {
             None => Ok(None),
-            Some(Value::String(v)) => Ok(Some(v)),
-            Some(other) => Err(self.wrong_type(key, &other, "of type 9 (string)")),
+            Some(Value::String(v)) => Ok(Some(v.clone())),
+            Some(other) => Err(self.wrong_type(key, other, "type 9 (string)")),
         }
     }
 
@@ -84,37 +84,37 @@ impl Keys {
     pub(super) fn words(&mut self, key: &'static str) -> Result<Vec<u64>> {
         match self.take(key) {
             None => Ok(Vec::new()),
-            Some(Value::U64Array(v)) => Ok(v),
-            Some(other) => Err(self.wrong_type(key, &other, "of type 16 (uint64 array)")),
+            Some(Value::U64Array(v)) => Ok(v.clone()),
+            Some(other) => Err(self.wrong_type(key, other, "type 16 (uint64 array)")),
         }
     }
 
     /// A list.
-    pub(super) fn list(&mut self, key: &'static str) -> Result<Option<NvList>> {
+    pub(super) fn list(&mut self, key: &'static str) -> Result<Option<&'a NvList>> {
         match self.take(key) {
             None => Ok(None),
             Some(Value::List(v)) => Ok(Some(v)),
-            Some(other) => Err(self.wrong_type(key, &other, "of type 19 (nvlist)")),
+            Some(other) => Err(self.wrong_type(key, other, "type 19 (nvlist)")),
         }
     }
 
     /// A list that has to be there.
-    pub(super) fn needed_list(&mut self, key: &'static str) -> Result<NvList> {
+    pub(super) fn needed_list(&mut self, key: &'static str) -> Result<&'a NvList> {
         self.list(key)?.ok_or_else(|| self.missing(key))
     }
 
     /// An array of lists; an absent one is empty.
-    pub(super) fn lists(&mut self, key: &'static str) -> Result<Vec<NvList>> {
+    pub(super) fn lists(&mut self, key: &'static str) -> Result<&'a [NvList]> {
         match self.take(key) {
-            None => Ok(Vec::new()),
+            None => Ok(&[]),
             Some(Value::ListArray(v)) => Ok(v),
-            Some(other) => Err(self.wrong_type(key, &other, "of type 20 (nvlist array)")),
+            Some(other) => Err(self.wrong_type(key, other, "type 20 (nvlist array)")),
         }
     }
 
     /// What was not taken, in order.
     pub(super) fn rest(self) -> Vec<Pair> {
-        self.list.into_iter().flatten().collect()
+        self.list.into_iter().flatten().cloned().collect()
     }
 }
 

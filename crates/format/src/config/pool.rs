@@ -127,8 +127,8 @@ impl PoolConfig {
             holes: k.words("hole_array")?,
             vdev_children: k.word("vdev_children")?,
             split_guid: k.word("split_guid")?,
-            vdev_tree: VdevConfig::from_nvlist(&k.needed_list("vdev_tree")?)?,
-            features_for_read: k.list("features_for_read")?.map(|l| names(&l)),
+            vdev_tree: VdevConfig::from_nvlist(k.needed_list("vdev_tree")?)?,
+            features_for_read: k.list("features_for_read")?.map(names),
             unknown: Vec::new(),
         };
         if let Some(top_guid) = k.word("top_guid")? {

@@ -219,16 +219,27 @@ fn what_is_missing_or_of_another_type_is_named() {
     for (key, value) in [("nparity", 0), ("nparity", 4), ("ashift", 8), ("ashift", 64)] {
         let error = changed("label_rz1_d00", key, value).unwrap_err();
         assert!(matches!(error, FormatError::Field { field, .. } if field == key), "{error}");
+        assert!(error.to_string().contains(&format!("is {value}, expected ")), "{error}");
     }
     assert!(changed("label_rz1_d00", "metaslab_shift", 64).is_err());
     assert!(changed("label_rz1_d00", "nparity", 3).is_ok());
 }
 
 #[test]
+fn a_raidz_of_the_oldest_pools_does_not_say_its_parity() {
+    let mut list = find(LABELS, "label_rz1_d00");
+    let Some(Value::List(tree)) = list.get_mut("vdev_tree") else { panic!() };
+    tree.remove("nparity").unwrap();
+    let Label::Member(config) = Label::from_nvlist(&list).unwrap() else { panic!() };
+    assert_eq!(config.vdev_tree.nparity, Some(1));
+}
+
+#[test]
 fn a_name_that_is_there_twice_is_refused() {
     let mut list = find(LABELS, "label_mir_d00");
     list.push(b"state", Value::U64(2));
-    assert!(matches!(Label::from_nvlist(&list), Err(FormatError::Bounds { .. })));
+    let error = Label::from_nvlist(&list).unwrap_err().to_string();
+    assert_eq!(error, "pool config: number of a repeated pair is 13, expected none");
 }
 
 #[test]

@@ -249,7 +249,8 @@ impl VdevConfig {
             phys_path: k.string("phys_path")?,
             enclosure_path: k.string("vdev_enc_sysfs_path")?,
             fru: k.string("fru")?,
-            nparity: k.word("nparity")?,
+            // Pools of versions 1 and 2 need not say it: they have one parity.
+            nparity: k.word("nparity")?.or((kind == VdevKind::Raidz).then_some(1)),
             draid: read_draid(k, &kind)?,
             draid_spare: read_draid_spare(k, &kind)?,
             whole_disk: k.word("whole_disk")?.map(|v| v != 0),
@@ -410,7 +411,7 @@ impl VdevConfig {
     }
 }
 
-fn read_draid(k: &mut Keys, kind: &VdevKind) -> Result<Option<Draid>> {
+fn read_draid(k: &mut Keys<'_>, kind: &VdevKind) -> Result<Option<Draid>> {
     if *kind != VdevKind::Draid {
         return Ok(None);
     }
@@ -421,7 +422,7 @@ fn read_draid(k: &mut Keys, kind: &VdevKind) -> Result<Option<Draid>> {
     }))
 }
 
-fn read_draid_spare(k: &mut Keys, kind: &VdevKind) -> Result<Option<DraidSpare>> {
+fn read_draid_spare(k: &mut Keys<'_>, kind: &VdevKind) -> Result<Option<DraidSpare>> {
     if *kind != VdevKind::DraidSpare {
         return Ok(None);
     }
@@ -431,7 +432,7 @@ fn read_draid_spare(k: &mut Keys, kind: &VdevKind) -> Result<Option<DraidSpare>>
     }))
 }
 
-fn read_top(k: &mut Keys, kind: &VdevKind) -> Result<Option<TopConfig>> {
+fn read_top(k: &mut Keys<'_>, kind: &VdevKind) -> Result<Option<TopConfig>> {
     let (array, shift) = (k.word("metaslab_array")?, k.word("metaslab_shift")?);
     let (ashift, asize) = (k.word("ashift")?, k.word("asize")?);
     let (is_log, removing) = (k.word("is_log")?, k.flag("removing")?);
@@ -449,7 +450,7 @@ fn read_top(k: &mut Keys, kind: &VdevKind) -> Result<Option<TopConfig>> {
     }))
 }
 
-fn read_indirect(k: &mut Keys) -> Result<Option<Indirect>> {
+fn read_indirect(k: &mut Keys<'_>) -> Result<Option<Indirect>> {
     let object = k.word("com.delphix:indirect_object")?;
     let births = k.word("com.delphix:indirect_births")?;
     let previous_vdev = k.word("com.delphix:prev_indirect_vdev")?;

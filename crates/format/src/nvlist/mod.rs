@@ -13,11 +13,17 @@ mod xdr;
 mod tests;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use crate::{FormatError, Result};
 
 /// How deep lists may nest. A vdev tree needs 6; the kernel itself gives up at 20.
 pub const DEPTH_MAX: usize = 32;
+/// Lists, pairs and strings of arrays that one encoded list may hold in all, itself included. Each takes up to some
+/// hundred bytes of memory, however few it has on disk. The config of a pool has some dozen for each disk.
+pub const ITEMS_MAX: usize = 1 << 17;
+/// Largest list that is read from an object of its own, in bytes.
+pub const PACKED_MAX: u64 = 8 << 20;
 /// [`NvList::flags`] of a list whose names are unique, which all on disk are.
 pub const UNIQUE_NAME: u32 = 1;
 /// Bytes before an encoded list: encoding, byte order, two zeros.
@@ -421,6 +427,17 @@ fn check_depth(depth: usize, at: usize) -> Result<()> {
         return Ok(());
     }
     Err(FormatError::Bounds { what: WHAT, field: "nesting", at: at as u64 })
+}
+
+/// Counts lists, pairs or strings that a parser comes to, before it takes memory for them.
+fn count_items(items: &Cell<usize>, more: usize) -> Result<()> {
+    let seen = items.get().saturating_add(more);
+    items.set(seen);
+    if seen <= ITEMS_MAX {
+        return Ok(());
+    }
+    let (field, seen, expected) = ("number of items", seen as u64, "at most 131072");
+    Err(FormatError::Field { what: WHAT, field, seen, expected })
 }
 
 /// A size or count as the 32-bit number that is stored.

@@ -3,8 +3,11 @@
 //! Pairs are padded to eight bytes. A list inside a pair is there as its header only; its pairs
 //! follow after the pair that names it. Four zero bytes end a list.
 
+use std::cell::Cell;
+
 use super::{
-    LIST_SIZE, NvList, Value, WHAT, check_depth, check_no_nul, kind, pair_memory_size, stored_u32,
+    LIST_SIZE, NvList, Value, WHAT, check_depth, check_no_nul, count_items, kind, pair_memory_size,
+    stored_u32,
 };
 use crate::reader::Reader;
 use crate::{FormatError, Result};
@@ -14,7 +17,8 @@ const PAIR_HEAD: usize = 16;
 
 /// Parses the list at the start of `bytes`; also returns how many bytes it took.
 pub(super) fn parse(bytes: &[u8], big_endian: bool) -> Result<(NvList, usize)> {
-    let mut p = Parser { r: Reader::new(WHAT, bytes), big_endian };
+    let items = Cell::new(0);
+    let mut p = Parser { r: Reader::new(WHAT, bytes), big_endian, items: &items };
     let (version, flags) = (p.word("version")?, p.word("flags")?);
     let list = p.pairs(version, flags, 0)?;
     Ok((list, p.r.at()))
@@ -23,6 +27,7 @@ pub(super) fn parse(bytes: &[u8], big_endian: bool) -> Result<(NvList, usize)> {
 struct Parser<'a> {
     r: Reader<'a>,
     big_endian: bool,
+    items: &'a Cell<usize>,
 }
 
 impl<'a> Parser<'a> {
@@ -46,6 +51,7 @@ impl<'a> Parser<'a> {
 
     fn pairs(&mut self, version: u32, flags: u32, depth: usize) -> Result<NvList> {
         check_depth(depth, self.r.at())?;
+        count_items(self.items, 1)?;
         if version != 0 {
             let seen = version.into();
             return Err(FormatError::Field { what: WHAT, field: "version", seen, expected: "0" });
@@ -56,11 +62,12 @@ impl<'a> Parser<'a> {
             if size == 0 {
                 return Ok(list);
             }
+            count_items(self.items, 1)?;
             if size < PAIR_HEAD || !size.is_multiple_of(8) {
                 return Err(self.r.bounds("size of a pair"));
             }
             let r = self.r.part(size - 4, "pair")?;
-            let mut pair = Parser { r, big_endian: self.big_endian };
+            let mut pair = Parser { r, ..*self };
             let name_size = usize::from(pair.half("name size")?);
             pair.half("reserved")?;
             let count = pair.word("count")? as usize;
@@ -106,7 +113,7 @@ impl<'a> Parser<'a> {
 
     /// The header of a list: version and flags.
     fn list_head(&mut self) -> Result<(u32, u32)> {
-        let mut head = Parser { r: self.r.part(LIST_SIZE, "list")?, big_endian: self.big_endian };
+        let mut head = Parser { r: self.r.part(LIST_SIZE, "list")?, ..*self };
         Ok((head.word("version")?, head.word("flags")?))
     }
 
@@ -157,6 +164,7 @@ impl<'a> Parser<'a> {
             kind::I64_ARRAY => Value::I64Array(p.array(count, 8, |p| long(p).map(|v| v as i64))?),
             kind::U64_ARRAY => Value::U64Array(p.array(count, 8, long)?),
             kind::STRING_ARRAY => {
+                count_items(p.items, count)?;
                 p.array(count, 8, long)?; // room for pointers
                 Value::StringArray(p.array(count, 1, Self::string)?)
             }

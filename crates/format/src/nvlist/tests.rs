@@ -181,6 +181,42 @@ fn false_counts_are_refused_before_memory_is_taken() {
 }
 
 #[test]
+fn what_takes_far_more_memory_than_bytes_is_bounded() {
+    let of = |value| {
+        let mut list = NvList::new();
+        list.put("a", value);
+        list
+    };
+    let mut pairs = NvList::new();
+    (0..ITEMS_MAX).for_each(|_| pairs.push(b"", Value::Boolean));
+    let halves = |half: Value| {
+        let mut list = of(half.clone());
+        list.put("b", half);
+        list
+    };
+    let strings = |count| Value::StringArray(vec![Vec::new(); count]);
+    let lists = |count| Value::ListArray(vec![NvList::new(); count]);
+    let many = [
+        of(strings(ITEMS_MAX)),
+        of(lists(ITEMS_MAX)),
+        of(Value::List(pairs)),
+        halves(strings(ITEMS_MAX / 2)),
+        halves(lists(ITEMS_MAX / 2)),
+    ];
+    for list in many {
+        for bytes in [list.to_xdr().unwrap(), list.to_native().unwrap()] {
+            let error = NvList::parse(&bytes).map(drop).unwrap_err();
+            let is_told = matches!(error, FormatError::Field { field: "number of items", .. });
+            assert!(is_told, "{error}");
+        }
+    }
+    let full = of(strings(ITEMS_MAX - 2));
+    for bytes in [full.to_xdr().unwrap(), full.to_native().unwrap()] {
+        assert!(NvList::parse(&bytes).as_ref() == Ok(&full));
+    }
+}
+
+#[test]
 fn truncated_lists_are_refused() {
     for bytes in LABELS.into_iter().chain([ALL_XDR, ALL_NATIVE]) {
         let (_, size) = NvList::parse_prefix(bytes).unwrap();

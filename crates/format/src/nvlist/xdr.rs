@@ -4,14 +4,18 @@
 //! OpenZFS counts four bytes too many for an empty array of numbers and does not skip by that
 //! size, so it is a limit for the pair and not the way to the next one.
 
-use super::{NvList, Value, WHAT, check_depth, check_no_nul, kind, pair_memory_size, stored_u32};
+use std::cell::Cell;
+
+use super::{
+    NvList, Value, WHAT, check_depth, check_no_nul, count_items, kind, pair_memory_size, stored_u32,
+};
 use crate::reader::Reader;
 use crate::{FormatError, Result};
 
 /// Parses the list at the start of `bytes`; also returns how many bytes it took.
 pub(super) fn parse(bytes: &[u8]) -> Result<(NvList, usize)> {
     let mut r = Reader::new(WHAT, bytes);
-    let list = parse_list(&mut r, 0)?;
+    let list = parse_list(&mut r, &Cell::new(0), 0)?;
     Ok((list, r.at()))
 }
 
@@ -43,8 +47,9 @@ fn string<'a>(r: &mut Reader<'a>, field: &'static str) -> Result<&'a [u8]> {
     Ok(bytes)
 }
 
-fn parse_list(r: &mut Reader<'_>, depth: usize) -> Result<NvList> {
+fn parse_list(r: &mut Reader<'_>, items: &Cell<usize>, depth: usize) -> Result<NvList> {
     check_depth(depth, r.at())?;
+    count_items(items, 1)?;
     let version = word(r, "version")?;
     if version != 0 {
         let seen = version.into();
@@ -57,12 +62,13 @@ fn parse_list(r: &mut Reader<'_>, depth: usize) -> Result<NvList> {
         if size == 0 && memory_size == 0 {
             return Ok(list);
         }
+        count_items(items, 1)?;
         let rest = size.checked_sub(8).ok_or_else(|| r.bounds("size of a pair"))?;
         let mut pair = r.clone().part(rest, "pair")?;
         let name = string(&mut pair, "name")?;
         let kind = word(&mut pair, "type")?;
         let count = word(&mut pair, "count")? as usize;
-        let value = parse_value(&mut pair, kind, count, depth)?;
+        let value = parse_value(&mut pair, (kind, count), items, depth)?;
         r.take(pair.at() - r.at(), "pair")?;
         list.push(name, value);
     }
@@ -86,7 +92,12 @@ fn longs<T>(r: &mut Reader<'_>, count: usize, item: impl Fn(u64) -> T) -> Result
     (0..count).map(|_| long(r, "element").map(&item)).collect()
 }
 
-fn parse_value(r: &mut Reader<'_>, kind: u32, count: usize, depth: usize) -> Result<Value> {
+fn parse_value(
+    r: &mut Reader<'_>,
+    (kind, count): (u32, usize),
+    items: &Cell<usize>,
+    depth: usize,
+) -> Result<Value> {
     if count == 0 {
         return Value::empty(kind).ok_or_else(|| r.bounds("count"));
     }
@@ -128,17 +139,18 @@ fn parse_value(r: &mut Reader<'_>, kind: u32, count: usize, depth: usize) -> Res
         kind::U64_ARRAY => Value::U64Array(longs(r, count, |w| w)?),
         // Items of variable length: one at a time, so that a false count ends at the last byte.
         kind::STRING_ARRAY => {
+            count_items(items, count)?;
             let mut strings = Vec::new();
             for _ in 0..count {
                 strings.push(string(r, "string")?.to_vec());
             }
             Value::StringArray(strings)
         }
-        kind::LIST if count == 1 => Value::List(parse_list(r, depth + 1)?),
+        kind::LIST if count == 1 => Value::List(parse_list(r, items, depth + 1)?),
         kind::LIST_ARRAY => {
             let mut lists = Vec::new();
             for _ in 0..count {
-                lists.push(parse_list(r, depth + 1)?);
+                lists.push(parse_list(r, items, depth + 1)?);
             }
             Value::ListArray(lists)
         }

@@ -48,7 +48,7 @@ pub struct FatHeader {
     pub table_next: U64,
     /// Blocks of the old table that were copied into the new one.
     pub table_copied: U64,
-    /// The lowest block that was never used.
+    /// No block from this one on is in use.
     pub free_block: U64,
     /// Number of leaves.
     pub leaf_count: U64,
@@ -122,7 +122,7 @@ impl FatHeader {
             |field, seen, expected| Err(FormatError::Field { what: WHAT, field, seen, expected });
         let flags = self.flags.get();
         if flags & !FatFlags::KNOWN != 0 {
-            return field("flags", flags, "of 1, 2 and 4");
+            return field("flags", flags, "a sum of 1, 2 and 4");
         }
         let shift = self.table_shift.get();
         let blocks = self.table_blocks.get();

@@ -236,22 +236,27 @@ impl Cursor {
 
     /// The place as one word, as OpenZFS hands it to readers of directories: the bits of the hash
     /// low, the collision number above them. `flags` are [`super::FatFlags`].
+    ///
+    /// A disk can hold places that no cookie has. The next one that some cookie has stands for such a place, never
+    /// one before it: a listing would come back to where it was, for ever.
     pub fn to_cookie(self, flags: u64) -> u64 {
-        if self == Self::END {
-            return u64::MAX;
-        }
         let bits = hash_bits(flags);
-        (self.hash >> (64 - bits)) | u64::from(self.cd) << bits
+        let (hash, below) = (self.hash >> (64 - bits), self.hash << bits);
+        match u64::from(self.cd) {
+            _ if self == Self::END => u64::MAX,
+            cd if below == 0 && cd <= u64::MAX >> bits => hash | cd << bits,
+            _ if (hash + 1) >> bits != 0 => u64::MAX,
+            _ => hash + 1,
+        }
     }
 
-    /// The place of a cookie.
+    /// The place of a cookie. One that no place has is the end.
     pub fn from_cookie(cookie: u64, flags: u64) -> Cursor {
-        if cookie == u64::MAX {
-            return Self::END;
-        }
         let bits = hash_bits(flags);
-        let cd = u32::try_from(cookie >> bits).unwrap_or(u32::MAX);
-        Cursor { hash: cookie << (64 - bits), cd }
+        match u32::try_from(cookie >> bits) {
+            Ok(cd) if cookie != u64::MAX => Cursor { hash: cookie << (64 - bits), cd },
+            _ => Self::END,
+        }
     }
 }
 
@@ -272,6 +277,26 @@ mod tests {
         }
         let entry = Entry { name: vec![], value: Value::u64(0), hash: 1 << 40, cd: 3 };
         assert_eq!(Cursor::after(&entry).to_cookie(0), 16 | 4 << 28);
+    }
+
+    #[test]
+    fn a_listing_by_cookies_moves_on_after_any_entry() {
+        let hashes = [0, 1, 1 << 20, 0xabcd_ef01_2345_6789, u64::MAX << 36, u64::MAX - 1, u64::MAX];
+        for flags in [0, 1] {
+            for hash in hashes {
+                for cd in [0, 1, 0xffff, 0x1_0000, u32::MAX] {
+                    let entry = Entry { name: vec![], value: Value::u64(0), hash, cd };
+                    let cookie = Cursor::after(&entry).to_cookie(flags);
+                    let next = Cursor::from_cookie(cookie, flags);
+                    let moves_on = next == Cursor::END || next > Cursor { hash, cd };
+                    assert!(moves_on, "{flags}: {entry:?}, {next:?}");
+                }
+            }
+        }
+        // Cookies that no entry gives. Doors count a few places of their own before those of the ZAP.
+        for cookie in [1 << 60, 1 << 63, u64::MAX - 3] {
+            assert_eq!(Cursor::from_cookie(cookie, 0), Cursor::END);
+        }
     }
 
     #[test]

@@ -382,6 +382,12 @@ lie!(
     Problem::NameWithoutEnd { .. }
 );
 lie!(
+    micro_collision_number_too_large,
+    two_of_one_hash(),
+    |v: &mut Victim| (1..8).for_each(|entry| v.u16(0, 64 * entry + 10, 1)),
+    Problem::CollisionNumberTooLarge { .. }
+);
+lie!(
     micro_of_two_blocks,
     two_of_one_hash(),
     |v: &mut Victim| v.0.push(vec![0; 512]),

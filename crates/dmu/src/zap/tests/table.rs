@@ -161,3 +161,50 @@ fn a_copy_that_another_engine_began_is_finished() {
         find_all(&blocks, &more);
     }
 }
+
+#[test]
+fn leaves_that_openzfs_took_away_leave_room_at_the_end() {
+    let names: Vec<_> = (0..300).map(|i| format!("file {i}").into_bytes()).collect();
+    let mut blocks = fat(12, 0);
+    insert_all(&mut blocks, &names);
+    let full = head(&blocks);
+    assert!(full.is_embedded() && full.leaf_count.get() > 3, "{full:?}");
+    names.iter().for_each(|name| assert!(remove(&mut blocks, name.as_slice()).unwrap()));
+    // As OpenZFS leaves it after several txgs: one leaf, holes where the others were, and only the one that
+    // was freed last is no longer counted as a block of the object.
+    let mut raw = blocks.blocks().to_vec();
+    raw.pop();
+    raw.iter_mut().skip(2).for_each(Vec::clear);
+    let mut blocks = MemoryBlocks::of(raw);
+    blocks.modify(1, |block| block[16..24].fill(0)).unwrap();
+    blocks.modify(1, |block| block[32..34].fill(0)).unwrap();
+    blocks
+        .modify(0, |block| {
+            let (head, table) = FatHeader::mut_from_prefix(block).unwrap();
+            head.free_block.set(2);
+            head.leaf_count.set(1);
+            let at = (1 << 11) - size_of::<FatHeader>();
+            table[at..].as_chunks_mut().0.fill(1u64.to_le_bytes());
+        })
+        .unwrap();
+    assert_eq!(findings(&blocks), []);
+    insert_all(&mut blocks, &names);
+    assert_eq!(findings(&blocks), []);
+    find_all(&blocks, &names);
+    assert_eq!(head(&blocks).free_block.get(), blocks.blocks().len() as u64);
+}
+
+#[test]
+fn a_freeblk_that_is_too_low_costs_no_leaf() {
+    let names: Vec<_> = (0..300).map(|i| format!("file {i}").into_bytes()).collect();
+    let mut blocks = fat(12, 0);
+    insert_all(&mut blocks, &names[..150]);
+    blocks.modify(0, |block| block[56..64].copy_from_slice(&2u64.to_le_bytes())).unwrap();
+    let expected = blocks.blocks().len() as u64;
+    assert!(findings(&blocks).contains(&Problem::FreeBlock { seen: 2, expected }));
+    for (i, name) in names.iter().enumerate().skip(150) {
+        assert_eq!(add(&mut blocks, name.as_slice(), &Value::u64(i as u64)), Ok(true));
+    }
+    find_all(&blocks, &names);
+    assert_eq!(findings(&blocks), []);
+}

@@ -3,8 +3,8 @@
 use super::super::leaf::{
     CHAIN_END, CHUNK_ARRAY, CHUNK_ENTRY, CHUNK_FREE, EntryChunk, LEAF_CD_SORTED, Leaf, array_chunks,
 };
-use super::super::{FatFlags, FatHeader, Key, NAME_MAX, VALUE_MAX, zap_hash};
-use super::{Findings, Problem, has_word_keys, repeated};
+use super::super::{FatHeader, Key, NAME_MAX, VALUE_MAX, zap_hash};
+use super::{CD_MAX, Findings, Problem, has_word_keys, repeated};
 use crate::FormatError;
 
 /// Where a leaf is, and the pointers that name it.
@@ -158,7 +158,7 @@ impl<E> Audit<'_, E> {
         }
         self.array(entry.value_chunk.get(), len, "a value");
         let cd = entry.cd.get();
-        if self.head.flags.get() & FatFlags::HASH64 != 0 && cd > u16::MAX.into() {
+        if cd > CD_MAX {
             self.add(Problem::CollisionNumberTooLarge { name: name.clone(), cd });
         }
         self.seen.push((hash, cd, name));

@@ -18,6 +18,9 @@ use leaf::{LeafPlace, check_leaf};
 
 /// After so many findings a check ends: the ZAP is wreckage, and more would help nobody.
 pub const FINDINGS_MAX: usize = 1000;
+/// Largest collision number: a new entry gets the smallest that no other of its hash has, and no leaf has room for more
+/// entries.
+const CD_MAX: u32 = 0xffff;
 
 /// Something wrong, and in which block of the object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -175,9 +178,13 @@ fn check_micro<E>(block: &[u8], max_block: u64, out: &mut Findings<E>) {
         if name.len() == entry.name.len() {
             out.add(0, Problem::NameWithoutEnd { name: name.to_vec() });
         }
+        let cd = entry.cd.get();
+        if cd > CD_MAX {
+            out.add(0, Problem::CollisionNumberTooLarge { name: name.to_vec(), cd });
+        }
         names.push(name);
         if let Some(hash) = zap_hash(salt, normflags, 0, Key::Name(name)) {
-            hashes.push((hash, entry.cd.get()));
+            hashes.push((hash, cd));
         }
     }
     names.sort_unstable();
@@ -208,9 +215,12 @@ where
     let free = head.free_block.get();
     let (first, blocks) = (head.table_block.get(), head.table_blocks.get());
     let next = head.table_next.get();
-    // While a new table is being filled, its last blocks may not have been written yet.
+    // While a new table is being filled, its last blocks may not have been written yet. And when OpenZFS takes
+    // empty leaves away, the holes that they were may still be counted as blocks of the object.
     let expected = max_block.saturating_add(1);
-    if free < expected || (next == 0 && free > expected) {
+    let is_hole = |block: &B| block.iter().all(|&byte| byte == 0);
+    let in_use = free < expected && read(max_block).is_ok_and(|last| !is_hole(&last));
+    if in_use || (next == 0 && free > expected) {
         out.add(0, Problem::FreeBlock { seen: free, expected });
     }
     let beyond = |first: u64, blocks| first.checked_add(blocks).is_none_or(|end| end > free);

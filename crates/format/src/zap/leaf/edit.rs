@@ -101,7 +101,7 @@ impl<'a> LeafMut<'a> {
     /// to see to ([`Leaf::find`], [`Leaf::free_cd`]).
     pub fn insert(&mut self, entry: &Stored<'_>) -> Result<Outcome> {
         if !self.view().owns(entry.hash) {
-            let expected = "of the leaf's prefix";
+            let expected = "one of the leaf's prefix";
             let seen = entry.hash;
             return Err(FormatError::Field { what: WHAT, field: "hash", seen, expected });
         }

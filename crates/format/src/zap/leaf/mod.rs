@@ -180,7 +180,7 @@ pub(super) fn check_header(head: &LeafHeader) -> Result<()> {
     }
     let prefix = head.prefix.get();
     if prefix >> len != 0 {
-        return Err(field("prefix", prefix, "of prefix_len bits"));
+        return Err(field("prefix", prefix, "one of prefix_len bits"));
     }
     Ok(())
 }
