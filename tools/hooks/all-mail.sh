@@ -5,8 +5,8 @@
 # Beside it a file mail.conf may say otherwise than here:
 #   MAIL_TO=root              whom to write to
 #   SENDMAIL=sendmail         what takes a message with `-t`
-#   INTERVAL=3600             seconds in which one thing is told of one device once
-#   STAMPS=/run/thumper/mail  where it is kept what was told when
+#   INTERVAL=3600             seconds in which the same is not told of a device once more, if nothing else was
+#   STAMPS=/run/thumper/mail  where it is kept what was told last, and when
 set -eu
 umask 077
 MAIL_TO=root SENDMAIL=sendmail INTERVAL=3600 STAMPS=/run/thumper/mail
@@ -19,28 +19,36 @@ device=$(line "${ZEVENT_VDEV_PATH:-${ZEVENT_VDEV_GUID:-}}")
 # The pool's own guid stands for the pool.
 if [ "$device" = "${ZEVENT_POOL_GUID:-}" ]; then device=; fi
 state=$(line "${ZEVENT_VDEV_STATE_STR:-}")
-case ${ZEVENT_SUBCLASS:-} in
+about=${ZEVENT_SUBCLASS:-}
+case $about in
   statechange)
-    what="${device:-the pool} is $state" ;;
+    about=state what="${device:-the pool} is $state" ;;
   io_failure)
-    what="the pool is suspended" ;;
+    about=state what="the pool is suspended" ;;
   data)
     what="blocks are lost" ;;
   delay)
-    what="$device is slow: its ${ZEVENT_SLOW_WHAT:-I/Os} take $((${ZEVENT_ZIO_DELAY:-0} / 1000000)) ms, \
+    about=speed what="$device is slow: its ${ZEVENT_SLOW_WHAT:-I/Os} take $((${ZEVENT_ZIO_DELAY:-0} / 1000000)) ms, \
 its siblings' $((${ZEVENT_SLOW_SIBLINGS_DELAY:-0} / 1000000)) ms" ;;
   vdev_clear)
-    what="errors of $device are forgotten" ;;
+    if [ -n "${ZEVENT_SLOW_WHAT:-}" ]; then
+      about=speed what="$device keeps up again"
+    else
+      what="errors of $device are forgotten"
+    fi ;;
   *)
     exit 0 ;;
 esac
 
-# What was told lately is not told again.
+# What was told last of this, and lately, is not told again.
 mkdir -p "$STAMPS"
-stamp=$STAMPS/$(printf '%s' "$ZEVENT_SUBCLASS $pool $device $state" | cksum | tr ' ' -)
+stamp=$STAMPS/$(printf '%s' "$about $pool $device" | cksum | tr ' ' -)
+said="$ZEVENT_SUBCLASS $state"
 now=$(date +%s)
-if [ -f "$stamp" ] && [ $((now - $(date -r "$stamp" +%s))) -lt "$INTERVAL" ]; then exit 0; fi
-: > "$stamp"
+if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$said" ] && [ $((now - $(date -r "$stamp" +%s))) -lt "$INTERVAL" ]; then
+  exit 0
+fi
+printf '%s' "$said" > "$stamp"
 
 {
   printf 'To: %s\nSubject: [thumper] %s: %s\n\n' "$MAIL_TO" "$pool" "$what"

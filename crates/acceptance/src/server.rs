@@ -2,12 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use rt::sync::{Arc, Mutex};
 use rt::thread::JoinHandle;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -19,8 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Server {
     child: Child,
     state: PathBuf,
-    /// Gives what it has said, at its end. It is heard all along: who is not heard stands still.
-    log: Option<JoinHandle<String>>,
+    /// What it has said.
+    said: Arc<Mutex<String>>,
+    /// Hears that to its end: who is not heard stands still.
+    log: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -45,13 +48,13 @@ impl Server {
     /// The same, by a command that has no words yet.
     pub(crate) fn of(mut command: Command, state: &Path, words: &[&str]) -> Server {
         let mut child = command.arg("serve").args(words).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = child.stderr.take().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let said: Arc<Mutex<String>> = Arc::default();
+        let heard = said.clone();
         let log = rt::thread::spawn("log", move || {
-            let mut log = String::new();
-            said.read_to_string(&mut log).unwrap();
-            log
+            lines.for_each(|line| *heard.lock() += &(line.unwrap() + "\n"));
         });
-        let mut server = Server { child, state: state.into(), log: Some(log) };
+        let mut server = Server { child, state: state.into(), said, log: Some(log) };
         let start = rt::time::now();
         while UnixStream::connect(server.socket()).is_err() {
             let ended = server.child.try_wait().unwrap();
@@ -139,8 +142,15 @@ impl Server {
     /// Ends it by SIGKILL.
     pub fn kill(self) {}
 
+    /// What it has said so far.
+    #[must_use]
+    pub fn said(&self) -> String {
+        self.said.lock().clone()
+    }
+
     fn log(&mut self) -> String {
-        self.log.take().unwrap().join()
+        self.log.take().unwrap().join();
+        self.said()
     }
 }
 

@@ -379,4 +379,12 @@ fn a_pool_goes_on_without_its_log_device() {
     std::fs::rename(&away, &log).unwrap();
     drop(stage.ok("zpool set comment=whole tank"));
     assert_sound(&stage, "tank");
+    // One that is remembered and cannot be written without it is let go all the same, to be imported as that says.
+    let server = Server::start(&stage.aside("pools"));
+    fill(&stage, "tank", "again", 1);
+    server.kill();
+    std::fs::rename(&log, &away).unwrap();
+    drop(stage.ok("zpool export tank"));
+    drop(stage.ok("zpool import -m -d $D tank"));
+    fill(&stage, "tank", "on", 1);
 }

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -22,7 +23,7 @@ use pool::slow::{LOOK, News};
 use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, ScanAnswer, ScanStep};
 use rt::sync::Arc;
 use testkit::random::Rng;
-use testkit::{Images, Ran, TempDir, fresh_images, temp_dir};
+use testkit::{Images, Ran, TempDir, free_port, fresh_images, temp_dir};
 
 /// Bytes that a client moves: labels and metadata of a few txgs, some 1.5 MB on three disks, are less than 1 % of it.
 const MOVED: u64 = 160 << 20;
@@ -112,11 +113,31 @@ fn sums_are_what_clients_moved() {
     }
 }
 
+/// Waits until a server, whose metrics are to be had at this port, runs no command.
+#[track_caller]
+fn none_runs(port: u16) {
+    let start = rt::time::now();
+    loop {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut metrics = String::new();
+        stream.read_to_string(&mut metrics).unwrap();
+        let running = metrics.lines().find(|line| line.starts_with("thumper_commands_running "));
+        if running == Some("thumper_commands_running 0") {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "{running:?}");
+        rt::time::sleep(Duration::from_millis(20));
+    }
+}
+
 /// A command that waits for its next turn ends when whoever typed it has gone, and when the server is to end.
 #[test]
 fn who_waits_holds_up_nobody() {
     let site = Site::new(1);
-    let server = Server::start(&site.state());
+    let port = free_port();
+    let server = Server::start_with(&site.state(), &["--listen-metrics", &port.to_string()]);
     site.create(&[]);
     let waits = || {
         let mut command = thumper(&site.state());
@@ -127,13 +148,12 @@ fn who_waits_holds_up_nobody() {
         child.stdout.as_mut().unwrap().read_exact(&mut some).unwrap();
         child
     };
-    // More than the server runs at once, if they stayed.
-    for _ in 0..70 {
+    for _ in 0..10 {
         let mut gone = waits();
         gone.kill().unwrap();
         gone.wait().unwrap();
-        rt::time::sleep(Duration::from_millis(20));
     }
+    none_runs(port);
     let mut there = waits();
     let start = rt::time::now();
     let log = server.stop();

@@ -269,6 +269,8 @@ impl Doors {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     /// Seen red: as many commands as may run were killed while their pool was suspended, and nobody could clear it.
@@ -291,5 +293,19 @@ mod tests {
         drop((third, fourth, program, another));
         run.clear();
         assert_eq!(running.count(), 0);
+    }
+    /// Seen red: a line in the log each time, from whoever can reach the socket.
+    #[test]
+    fn strangers_who_go_away_are_no_news() {
+        let held = Arc::new(verbs::Held::default());
+        let engine = Local::from_environment().holding(held.clone());
+        let run: Arc<Run> = Arc::new(|_, _, _, _, _| 0);
+        let doors = Doors::new(engine, run, Form::default(), Sessions::new(held, Vec::new()));
+        let peer = Peer { pid: 1, uid: 65534, gid: 65534 };
+        let (stream, mut comes) = UnixStream::pair().unwrap();
+        comes.write_all(&[&wire::MAGIC[..], &0u32.to_le_bytes()].concat()).unwrap();
+        drop(comes);
+        let place = doors.place(peer).unwrap();
+        doors.answer(&stream, peer, place).unwrap();
     }
 }

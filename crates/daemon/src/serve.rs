@@ -37,6 +37,8 @@ const FILES_MAX: u64 = 1 << 16;
 const LATE: Duration = Duration::from_secs(1);
 /// How long the end waits for commands that run.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long commands have to say that a pool was let go of.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What the server is to do.
 #[derive(Clone, Debug, Default)]
@@ -174,11 +176,13 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     held.end();
     let hurried = Arc::new(AtomicBool::new(false));
     hurry(signals, &held, &hurried);
-    let start = rt::time::now();
-    let waits = || start.elapsed() < PATIENCE && !hurried.load(Ordering::Acquire);
-    while doors.commands() > 0 && waits() {
-        rt::time::sleep(Duration::from_millis(10));
-    }
+    let wait_for_commands = |waits: &dyn Fn(Duration) -> bool| {
+        let start = rt::time::now();
+        while doors.commands() > 0 && waits(start.elapsed()) {
+            rt::time::sleep(Duration::from_millis(10));
+        }
+    };
+    wait_for_commands(&|waited| waited < PATIENCE && !hurried.load(Ordering::Acquire));
     let failed = held.close_telling(doors.engine().state(), |name, ending| match ending {
         Ending::Waits(reason) => log.say(format!(
             "pool '{name}' waits for its devices: {reason}\nanother signal lets go of it"
@@ -186,6 +190,10 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
         Ending::Closed => log.say(format!("pool '{name}' is closed")),
         Ending::LetGo(error) => log.say(format!("pool '{name}' was let go: {error}")),
     });
+    if !failed.is_empty() {
+        // Commands that waited for those say why they did it in vain.
+        wait_for_commands(&|waited| waited < LAST_WORDS);
+    }
     log::finish();
     Ok(failed.is_empty())
 }

@@ -22,8 +22,10 @@ pub struct Gate {
 struct State {
     /// Without it nobody waits: what fails is an error.
     patient: bool,
-    /// Why somebody waits.
-    reason: Option<String>,
+    /// Why somebody waits, and in which round that was found.
+    reason: Option<(u64, String)>,
+    /// How many wait, or try again.
+    waiting: usize,
     /// Goes up each time that those who wait shall try again.
     round: u64,
     /// The thread that syncs.
@@ -50,17 +52,16 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Those who wait try again.
+    /// Those who wait try again. Until one of them has done what it waited for the reason stands: a device may take long to
+    /// fail once more.
     pub fn resume(&self) {
-        let mut state = self.state.lock();
-        state.round += 1;
-        state.reason = None;
+        self.state.lock().round += 1;
         self.changed.notify_all();
     }
 
     /// Why somebody waits; `None`: nobody does.
     pub fn reason(&self) -> Option<String> {
-        self.state.lock().reason.clone()
+        self.state.lock().reason.as_ref().map(|(_, reason)| reason.clone())
     }
 
     /// What this thread does in `work` is the sync of a txg.
@@ -79,11 +80,8 @@ impl Gate {
     ) -> Result<T> {
         match work() {
             Err(error) if may_pass(&error) && self.is_for_me(waits) => {
-                if self.wait(&error) {
-                    self.insist(work)
-                } else {
-                    Err(error)
-                }
+                let mut waits = None;
+                if self.wait(&error, &mut waits) { self.insist_on(work, waits) } else { Err(error) }
             }
             other => other,
         }
@@ -94,11 +92,20 @@ impl Gate {
     }
 
     /// Does `work` until it succeeds, fails for another reason than a device, or the pool is let go.
-    pub fn insist<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    pub fn insist<T>(&self, work: impl FnMut() -> Result<T>) -> Result<T> {
+        self.insist_on(work, None)
+    }
+
+    /// The same, of one who waits already, or not.
+    fn insist_on<'a, T>(
+        &'a self,
+        mut work: impl FnMut() -> Result<T>,
+        mut waits: Option<Waiting<'a>>,
+    ) -> Result<T> {
         loop {
             match work() {
                 Err(error) if may_pass(&error) => {
-                    if !self.wait(&error) {
+                    if !self.wait(&error, &mut waits) {
                         return Err(error);
                     }
                 }
@@ -108,16 +115,35 @@ impl Gate {
     }
 
     /// Waits until it is worth to try again; false: it is not.
-    fn wait(&self, error: &StoreError) -> bool {
+    fn wait<'a>(&'a self, error: &StoreError, waits: &mut Option<Waiting<'a>>) -> bool {
         let mut state = self.state.lock();
         let round = state.round;
         if state.patient {
-            state.reason.get_or_insert_with(|| error.to_string());
+            if waits.is_none() {
+                state.waiting += 1;
+                *waits = Some(Waiting(self));
+            }
+            if state.reason.as_ref().is_none_or(|(since, _)| *since != round) {
+                state.reason = Some((round, error.to_string()));
+            }
         }
         while state.patient && state.round == round {
             state = self.changed.wait(state);
         }
         state.patient
+    }
+}
+
+/// One who waits, or tries again.
+struct Waiting<'a>(&'a Gate);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.waiting -= 1;
+        if state.waiting == 0 {
+            state.reason = None;
+        }
     }
 }
 
@@ -130,5 +156,51 @@ pub fn may_pass(error: &StoreError) -> bool {
         StoreError::Vdev(Lost { unreadable, .. }) => *unreadable > 0,
         StoreError::Unreadable { by_device, .. } => *by_device,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rt::sync::{Arc, mpsc};
+
+    use super::*;
+
+    /// Seen red: as long as the devices took to fail once more the pool was told of as well.
+    #[test]
+    fn who_tries_again_is_not_well_before_it_has_succeeded() {
+        let gate = Arc::new(Gate::default());
+        gate.set_patient(true);
+        // What becomes of each try, which takes as long as it takes until that is said.
+        let (says, becomes) = mpsc::bounded(1);
+        let (tries, tried) = mpsc::bounded(1);
+        let waits = {
+            let gate = gate.clone();
+            thread::spawn("waits", move || {
+                gate.insist(|| {
+                    tries.send(()).expect("the test hears it");
+                    match becomes.recv().expect("the test says it") {
+                        Some(reason) => {
+                            let (bp, by_device) = (Box::default(), true);
+                            Err(StoreError::Unreadable { bp, reason, by_device })
+                        }
+                        None => Ok(()),
+                    }
+                })
+            })
+        };
+        for error in ["first", "second"] {
+            tried.recv().expect("it tries");
+            assert_eq!(gate.reason().is_some(), error == "second");
+            says.send(Some(error.to_owned())).expect("it hears it");
+            while !gate.reason().is_some_and(|reason| reason.contains(error)) {
+                thread::yield_now();
+            }
+            gate.resume();
+        }
+        tried.recv().expect("it tries");
+        assert!(gate.reason().is_some());
+        says.send(None).expect("it hears it");
+        assert!(waits.join().is_ok());
+        assert_eq!(gate.reason(), None);
     }
 }

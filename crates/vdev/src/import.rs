@@ -355,6 +355,18 @@ impl FoundPool {
         missing.filter_map(|top| top.id).collect()
     }
 
+    /// Those of its leaves that went another way than the one with the newest uberblock: each side has changes that the
+    /// other has not. What they share is older.
+    pub fn parted(&self) -> Vec<&Member> {
+        let rings = self.members.iter().map(|member| &member.candidate.labels.uberblocks);
+        let Some(newest) = self.uberblocks.first() else { return Vec::new() };
+        let mut rings = rings.filter(|ring| ring.first() == Some(newest));
+        let Some(way) = rings.next() else { return Vec::new() };
+        let is_leaf = |member: &&Member| self.root.find(member.guid).is_some();
+        let leaves = self.members.iter().filter(is_leaf);
+        leaves.filter(|member| member.candidate.labels.has_parted(way)).collect()
+    }
+
     /// Another host's id, if the pool was not exported by it: that host may be using it now, or has
     /// destroyed it. A label without a host id belongs to nobody.
     pub fn foreign_host(&self, our_hostid: u64) -> Option<u64> {
@@ -481,7 +493,7 @@ impl Member {
         let key = |member: &Member| {
             let newest = member.candidate.labels.uberblocks.first();
             let txg = newest.map_or(0, |uberblock| uberblock.txg.get());
-            (member.config.txg, txg, member.is_at_its_path())
+            (txg, member.config.txg, member.is_at_its_path())
         };
         key(self) > key(other)
     }

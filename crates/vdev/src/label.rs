@@ -114,6 +114,28 @@ impl Labels {
         !(one && known)
     }
 
+    /// Is the newest uberblock of a pool, of `txg` and with this MOS, one that the device had, too? Then it can only be further on
+    /// the same way.
+    pub fn goes_on_from(&self, (txg, root): (u64, &BlkPtr)) -> bool {
+        self.uberblocks.iter().any(|own| own.txg.get() == txg && own.root == *root)
+    }
+
+    /// Has the device parted from the way of another one with these uberblocks? From a txg on that both made, each another
+    /// one, and it has more than one since: a single one is what a crash leaves.
+    pub fn has_parted(&self, way: &[Uberblock]) -> bool {
+        let of = |ring: &[Uberblock], txg| {
+            let of = ring.iter().filter(|uberblock| uberblock.txg.get() == txg);
+            of.map(|uberblock| uberblock.root).collect::<Vec<BlkPtr>>()
+        };
+        let is_own = |txg: &u64| {
+            let others = of(way, *txg);
+            !others.is_empty() && of(&self.uberblocks, *txg).iter().all(|own| !others.contains(own))
+        };
+        let txgs = || self.uberblocks.iter().map(|own| own.txg.get());
+        let (since, mut after) = (txgs().filter(is_own).min(), txgs());
+        since.is_some_and(|since| after.any(|txg| txg > since))
+    }
+
     /// Are labels 1 and 3 not whole, and labels 0 and 2 are? A write that was cut off leaves them so.
     pub fn are_odd_broken(&self) -> bool {
         let [first, second, third, fourth] = self.configs.each_ref().map(|config| config.is_ok());

@@ -9,7 +9,7 @@ use device::{Device, ReadFile, WriteDevice, WriteFile};
 use format::config::{Label, LabelIds, PoolConfig, PoolState, VdevConfig, VdevKind};
 use format::label::{CONFIG_AT, CONFIG_SIZE, LABEL_SIZE, LABELS, RING_AT, RING_SIZE, label_offset};
 use format::uberblock::{slot_of_txg, slot_size};
-use format::{BlkPtr, NvList, Uberblock};
+use format::{BlkPtr, NvList, ObjectType, Uberblock};
 use rt::Rng;
 use rt::sync::Arc;
 use vdev::import::{Scan, scan, scan_devices};
@@ -287,6 +287,49 @@ fn labels_ahead_of_the_uberblock_are_not_believed() {
     assert_eq!(scan.pools[0].name(), "now");
     assert_eq!(scan.pools[0].foreign_host(77), None);
     assert_eq!(scan.pools[0].foreign_host(78), Some(77));
+}
+
+/// Of two devices with the label of one leaf the one that is further is it, whatever the configs say of their age.
+#[test]
+fn of_two_devices_with_one_label_the_one_that_is_further_counts() {
+    let spec = top(VdevKind::Mirror, 2, 0, 12);
+    let root = root(&spec);
+    let set = disks(2);
+    label_all(&set, &pool_config("now", 9, root.clone()));
+    open_write(&spec, &set).commit(&uberblock(9, &root), None).unwrap();
+    let copy = SimSet::from_images(vec![("copy".into(), set.disk(0).image())]);
+    let later = pool_config("now", 12, root.clone()).for_leaf(1).unwrap();
+    write_config(&copy.disk(0), &later.to_nvlist()).unwrap();
+    open_write(&spec, &set).commit(&uberblock(30, &root), None).unwrap();
+    let images = [copy.disk(0), set.disk(0), set.disk(1)].map(|disk| disk.image());
+    let images = ["copy", "a", "b"].into_iter().map(String::from).zip(images).collect();
+    let pool = scan_set(&SimSet::from_images(images)).pools.remove(0);
+    assert_eq!(pool.duplicates.len(), 1);
+    assert_eq!(pool.duplicates[0].config.txg, 12);
+}
+
+/// What is the same for both, what a crash leaves, and what nobody can tell is no other way.
+#[test]
+fn disks_that_went_different_ways_are_told() {
+    let ring = |ring: &[(u64, u64)]| -> Vec<Uberblock> {
+        let at = |way| BlkPtr::hole(512, ObjectType::OBJSET, 0, way);
+        ring.iter().map(|(txg, way)| Uberblock::new(*txg, 1, 1000, at(*way))).collect()
+    };
+    let way = ring(&[(9, 1), (8, 1), (7, 1), (6, 1)]);
+    let mut labels = Labels::read(&disks(1).disk(0));
+    for (own, parted) in [
+        (&[(7, 1), (6, 1), (5, 1)][..], false),
+        (&[(7, 2), (6, 1)], false),
+        (&[(8, 2), (7, 2), (6, 1)], true),
+        (&[(9, 2), (8, 1), (7, 1)], false),
+        (&[(12, 2), (9, 2), (8, 1)], true),
+        (&[(12, 2), (11, 2), (5, 1)], false),
+        (&[(8, 1), (8, 2), (7, 1), (7, 2)], false),
+        (&[], false),
+    ] {
+        labels.uberblocks = ring(own);
+        assert_eq!(labels.has_parted(&way), parted, "{own:?}");
+    }
 }
 
 /// One ring vouches for an uberblock of another only if it is the same.

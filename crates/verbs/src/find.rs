@@ -79,9 +79,10 @@ fn in_its_place(found: &Members, leaf: &VdevConfig) -> Option<PathBuf> {
     let is_it = labels.member(u64::MAX).is_some_and(|config| {
         config.pool_guid == found.guid() && config.label.is_some_and(|ids| ids.guid == leaf.guid)
     });
-    // One that was written to elsewhere would bring its uberblocks with it.
+    // One that went another way would bring its uberblocks with it. One that only went further has what the others lack.
     let newest = found.uberblocks.first()?;
-    let is_ours = is_it && !labels.is_astray((newest.txg.get(), &newest.root));
+    let newest = (newest.txg.get(), &newest.root);
+    let is_ours = is_it && (labels.goes_on_from(newest) || !labels.is_astray(newest));
     is_ours.then_some(path)
 }
 

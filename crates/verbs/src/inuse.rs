@@ -83,9 +83,19 @@ pub(crate) fn facts(path: &PathBuf) -> Facts {
 /// # Errors
 /// [`Error::Vdevs`], with all that are; those that cannot be read.
 pub fn check_used(doing: &Doing, layout: &Layout, force: bool, state: &State) -> Result<()> {
+    check_free(doing, layout.devices().map(PathBuf::as_path), force, state)
+}
+
+/// The same, of devices by themselves.
+pub(crate) fn check_free<'a>(
+    doing: &Doing,
+    devices: impl Iterator<Item = &'a Path>,
+    force: bool,
+    state: &State,
+) -> Result<()> {
     let cannot = |why| Error::cannot(doing.clone(), why);
     let mut list = Vec::new();
-    for path in layout.devices() {
+    for path in devices {
         let used = usage(path, state).map_err(|e| cannot(Why::Host(e.to_string())))?;
         if let Some(used) = used.filter(|used| !force || used.is_final()) {
             list.push(used.message(&path.display().to_string()));

@@ -55,6 +55,7 @@ fn of_event(event: &Event) -> Json {
         "device": text("vdev_path"),
         "state": event.values.u64("vdev_state"),
         "reason": text("reason"),
+        "slow": text("slow_what"),
     })
 }
 

@@ -315,6 +315,10 @@ fn a_suspended_pool_goes_on_when_its_disks_are_back() {
                             assert_eq!(set.writes(), writes, "a suspended pool writes");
                             set.disks().iter().for_each(|disk| disk.heal());
                             pool.clear().unwrap();
+                            // Until it has done what it waited for.
+                            while pool.suspended().is_some() {
+                                rt::time::sleep(Duration::from_millis(1));
+                            }
                         }
                         rt::time::sleep(Duration::from_millis(1));
                     }

@@ -41,13 +41,16 @@ impl Disk {
 struct Door {
     disks: Arc<Vec<Disk>>,
     size: u64,
+    /// Nobody is answered who asks for a name.
+    hides: Arc<AtomicBool>,
 }
 
 /// The disks, as long as this lives.
 pub(crate) struct Disks {
     disks: Arc<Vec<Disk>>,
+    hides: Arc<AtomicBool>,
     mounted: TempDir,
-    _session: BackgroundSession,
+    session: BackgroundSession,
     _files: TempDir,
 }
 
@@ -68,11 +71,12 @@ impl Disks {
         config.mount_options = vec![MountOption::FSName("disks".into()), MountOption::RW];
         config.n_threads = Some(16);
         config.clone_fd = true;
-        let door = Door { disks: disks.clone(), size };
+        let hides: Arc<AtomicBool> = Arc::default();
+        let door = Door { disks: disks.clone(), size, hides: hides.clone() };
         let session = Session::new(door, mounted.path(), &config);
         let session = session.unwrap_or_else(|error| panic!("{error}: is there a /dev/fuse?"));
         let session = session.spawn().unwrap();
-        Disks { disks, mounted, _session: session, _files: files }
+        Disks { disks, hides, mounted, session, _files: files }
     }
 
     pub(crate) fn path(&self, number: usize) -> PathBuf {
@@ -89,6 +93,18 @@ impl Disks {
 
     pub(crate) fn fail(&self, number: usize, fails: bool) {
         self.disks[number].fails.store(fails, Ordering::Relaxed);
+    }
+}
+
+impl Disks {
+    /// From now on whoever asks for one of their names waits, or no longer.
+    pub(crate) fn hide(&self, hides: bool) {
+        self.hides.store(hides, Ordering::Relaxed);
+        for number in 0..self.disks.len() {
+            // What the kernel knows it does not ask for.
+            let name = format!("disk{number}");
+            drop(self.session.notifier().inval_entry(INodeNo(1), OsStr::new(&name)));
+        }
     }
 }
 
@@ -122,6 +138,9 @@ impl Door {
 
 impl Filesystem for Door {
     fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        while self.hides.load(Ordering::Relaxed) {
+            rt::time::sleep(Duration::from_millis(10));
+        }
         let number = name.to_str().and_then(|name| name.strip_prefix("disk")?.parse::<u64>().ok());
         match number.filter(|number| *number < self.disks.len() as u64) {
             Some(number) => reply.entry(&FOREVER, &self.attr(FIRST + number), Generation(0)),

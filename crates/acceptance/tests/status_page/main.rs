@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod browser;
+#[allow(dead_code)]
 mod disks;
 mod events;
 mod judged;

@@ -83,8 +83,12 @@ pub(crate) fn serve(
             lane.welcome(&session, beside)?;
             lane.serve(&session, sessions.moved())
         }
-        Err(_) if sessions.are_ending() => lane.send(&Err(ending()), None),
-        Err(failure) => lane.send(&Err(failure), None),
+        Err(failure) => {
+            let why = if sessions.are_ending() { ending() } else { failure };
+            // Who went away does not want to know why he is refused, nor does the log: anybody may come.
+            drop(lane.send(&Err(why), None));
+            Ok(())
+        }
     }
 }
 

@@ -82,7 +82,7 @@ fn ashift(request: &Add, report: &PoolReport) -> Option<u32> {
 /// The devices, opened and locked.
 fn additions(here: &Here, request: &Add, doing: &Doing, ashift: Option<u32>) -> Result<Additions> {
     let leaf = |path: &PathBuf| -> Result<NewLeaf> {
-        let file = open_leaf(doing, path)?;
+        let file = open_leaf(here, doing, path, request.force)?;
         let is_disk = file.is_block_device();
         Ok(NewLeaf { path: leaf_path(path), is_disk, device: queued(&here.memory, file) })
     };

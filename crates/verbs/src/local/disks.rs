@@ -14,9 +14,8 @@ use rt::sync::Arc;
 use super::called::{Devices, Meant};
 use super::lifecycle::{leaf_path, open_leaf};
 use super::session::{self, For, Session, pool_error};
-use super::{Here, scrub};
+use super::{Here, lookout, scrub};
 use crate::disks::{Act, Change, Labelclear};
-use crate::layout::{GroupKind, Layout};
 use crate::pools::{PoolUse, Scan};
 use crate::{Doing, Error, Result, Why, events, inuse};
 
@@ -109,6 +108,7 @@ pub(super) fn change(
         (None, None) => return Err(Error::cannot(doing, Why::NoDevice)),
     };
     let mut notes = Vec::new();
+    let before = lookout::state_of(&session.pool, old.guid);
     let class = match &request.act {
         Act::Offline { temporary, fault } => {
             session.pool.offline(old.guid, *temporary, *fault).map_err(fail)?;
@@ -164,9 +164,16 @@ pub(super) fn change(
             events::VDEV_ATTACH
         }
     };
-    session.told.iter().for_each(|told| told.tell_leaf(&session.pool, class, &old));
+    for told in session.told.iter() {
+        if class != events::STATE_CHANGE {
+            told.tell_leaf(&session.pool, class, &old);
+        }
+        if matches!(request.act, Act::Offline { .. } | Act::Online { .. }) {
+            told.tell_state(&session.pool, &old, before);
+        }
+    }
     session.note(&request.command).map_err(|error| pool_error(doing.clone(), error))?;
-    if request.act == Act::Remove {
+    if matches!(request.act, Act::Remove | Act::Detach) {
         session.forget(here, &old)?;
     }
     drop(alone);
@@ -263,14 +270,8 @@ fn attach(
 ) -> Result<()> {
     let state = here.state.load()?;
     let doing = doing(request);
-    let mut layout = Layout::default();
-    layout.groups.push(crate::layout::Group {
-        kind: GroupKind::Single,
-        class: crate::layout::Class::Normal,
-        devices: vec![path.to_path_buf()],
-    });
-    inuse::check_used(&doing, &layout, request.force, &state)?;
-    let file = open_leaf(&doing, path)?;
+    inuse::check_free(&doing, std::iter::once(path), request.force, &state)?;
+    let file = open_leaf(here, &doing, path, request.force)?;
     if file.size() < inuse::DEVICE_SIZE_MIN {
         return Err(Error::cannot(doing, Why::Host("device is too small".into())));
     }
@@ -330,4 +331,50 @@ pub(super) fn leaf_values(leaf: &VdevConfig) -> NvList {
         values.put_string("vdev_path", path);
     }
     values
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::temp_dir;
+
+    use super::*;
+    use crate::local::Held;
+    use crate::local::held::tests::mirror_and_spare;
+    use crate::state::StateFile;
+    use crate::{Engine, Local};
+
+    /// Seen red: which state it is in was not told of one that was taken offline, and nothing of one that was used again.
+    #[test]
+    fn what_a_disk_is_after_a_command_is_told() {
+        let (held, dir) = (Arc::new(Held::default()), temp_dir());
+        let state = StateFile::new(dir.path().join("pools"));
+        let (pool, images) = mirror_and_spare(&held, state.clone());
+        let mut engine = Local::new(state.clone()).holding(held.clone());
+        let mut told_of = |act: Act| {
+            let before = held.events().last();
+            let change = Change {
+                name: "tank".into(),
+                device: text(&images.disk(0)),
+                act,
+                force: false,
+                wait: false,
+                places: Vec::new(),
+                command: String::new(),
+            };
+            engine.pool_disk(&change, &mut |_| true).expect("it is changed");
+            let mut told = held.events().after(before);
+            told.retain(|event| event.class() == events::STATE_CHANGE);
+            let states = |event: &events::Event| {
+                ["vdev_laststate", "vdev_state"].map(|name| event.values.u64(name))
+            };
+            told.iter().map(|event| states(event)).collect::<Vec<_>>()
+        };
+        let (online, offline, faulted) = (Some(7), Some(2), Some(5));
+        let offline_now = |fault| Act::Offline { temporary: true, fault };
+        assert_eq!(told_of(offline_now(false)), [[online, offline]]);
+        assert_eq!(told_of(Act::Online { expand: false }), [[offline, online]]);
+        assert_eq!(told_of(offline_now(true)), [[online, faulted]]);
+        drop(pool);
+        assert_eq!(held.close(&state).len(), 0);
+    }
 }

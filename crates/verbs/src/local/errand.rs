@@ -3,13 +3,18 @@
 //! The one idea: who starts one is himself called again, so a refusal costs one turn, if nothing says any more that the
 //! errand is run. [`Noted`] says so, and goes with what the thread holds, whether it began, ended or broke off.
 
+use rt::thread::JoinHandle;
+
 /// Starts a thread. What `run` holds is let go of if there is none, so no lock that this takes may be held here.
-pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+pub(super) fn start<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<JoinHandle<T>> {
     #[cfg(test)]
     if refused::IS.get() {
         return Err(std::io::ErrorKind::WouldBlock.into());
     }
-    rt::thread::try_spawn(name, run).map(drop)
+    rt::thread::try_spawn(name, run)
 }
 
 /// The note that an errand is run; `take_back` is called when it is not, or no longer.

@@ -22,14 +22,18 @@ use super::Here;
 use super::disks;
 use super::errand::{self, Noted};
 use super::keeper;
-use super::lookout::{Lookout, Telling};
+use super::lookout::{self, Lookout, Telling};
 use super::places::Places;
 use super::session::{self, For, Located, Session};
 use super::standins::Standins;
 use super::systems::{System, Systems};
 use crate::events::{self, Events, Heard, Query};
-use crate::state::{Closed, Known, StateFile};
+use crate::state::Known;
 use crate::{Doing, Error, Result, Why};
+
+pub use self::closing::Ending;
+
+mod closing;
 
 /// How long an export waits for commands that have the pool in use.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -63,25 +67,14 @@ pub struct Held {
     coming: Mutex<()>,
     ending: AtomicBool,
     events: Events,
-    lookout: Lookout,
+    lookout: Arc<Lookout>,
     standins: Standins,
     /// Those whose timer has run out, and that are being synced for it.
     syncing: Mutex<BTreeSet<String>>,
-    /// Those that are being closed.
-    closing: Mutex<Vec<Weak<Pool>>>,
+    /// Those that come or go: a command opens or exports them, or they are closed.
+    passing: Mutex<Vec<Weak<Pool>>>,
     /// What is mounted of them, if this process mounts file systems where their properties say.
     places: Option<Places>,
-}
-
-/// What becomes of a pool at the end of whoever holds it.
-#[derive(Clone, Copy, Debug)]
-pub enum Ending<'a> {
-    /// It waits for its devices, for this reason, until they are back or it is let go of ([`Held::let_go`]).
-    Waits(&'a str),
-    /// All that was changed is on disk.
-    Closed,
-    /// It was let go of: what was not on disk is lost.
-    LetGo(&'a PoolError),
 }
 
 impl fmt::Debug for Held {
@@ -170,14 +163,15 @@ impl Held {
 
     /// Looks at all of them, and tells what has changed since the last look.
     fn look_around(&self) -> Vec<Arc<Pool>> {
+        let asked: Vec<_> = {
+            let pools: Vec<_> = self.pools.lock().values().cloned().collect();
+            pools.iter().filter_map(|one| self.lookout.ask(&one.pool, &one.paths())).collect()
+        };
+        // Meanwhile nobody here has a pool: what is to be exported is.
+        self.lookout.wait_for(&asked);
         let pools: Vec<_> = self.pools.lock().values().cloned().collect();
-        for One { pool, scan, index, .. } in &pools {
-            let members = scan.pools.get(*index).into_iter().flat_map(|pool| &pool.members);
-            let members = members.map(|member| (member.guid, &member.candidate));
-            let others = scan.aux.iter().map(|aux| (aux.label.guid, &aux.candidate));
-            let path = |(guid, candidate): (u64, &Candidate)| Some((guid, candidate.path.clone()?));
-            let paths = members.chain(others).filter_map(path).collect();
-            self.lookout.look(pool, &paths, &self.events);
+        for one in &pools {
+            self.lookout.look(&one.pool, &one.paths(), &self.events);
         }
         pools.into_iter().map(|one| one.pool).collect()
     }
@@ -232,6 +226,14 @@ impl Held {
     /// Tells that something of `class` has happened to a leaf of a pool.
     pub(super) fn tell_leaf(&self, pool: &Pool, class: &str, leaf: &VdevConfig) {
         Telling { pool, events: &self.events }.pool(class, disks::leaf_values(leaf));
+    }
+
+    /// Tells that a leaf of a pool, which was in state `before`, is in another one, if it is.
+    pub(super) fn tell_state(&self, pool: &Pool, leaf: &VdevConfig, before: u64) {
+        let now = lookout::state_of(pool, leaf.guid);
+        if now != before {
+            Telling { pool, events: &self.events }.state_changed(leaf, before, now);
+        }
     }
 
     /// The devices of a pool have changed: looks at these anew.
@@ -305,6 +307,8 @@ impl Held {
                 if Arc::strong_count(&one.pool) <= 2 {
                     self.lookout.forget(one.pool.guid());
                     self.standins.forget(one.pool.guid());
+                    // In this order, so that whoever does not want to wait finds it in one of both.
+                    self.passes(&one.pool);
                     pools.remove(name);
                     return Ok(());
                 }
@@ -343,76 +347,20 @@ impl Held {
             }
         }
     }
-
-    /// Closes all of them; what went wrong, by name. They stay remembered, in `state`, as closed in order.
-    pub fn close(&self, state: &StateFile) -> Vec<(String, PoolError)> {
-        self.close_telling(state, |_, _| {})
-    }
-
-    /// The same; `told` hears of each what becomes of it.
-    pub fn close_telling(
-        &self,
-        state: &StateFile,
-        mut told: impl FnMut(&str, Ending<'_>),
-    ) -> Vec<(String, PoolError)> {
-        self.places.iter().for_each(Places::end);
-        let _alone = self.one_at_a_time();
-        let pools = {
-            let mut pools = self.pools.lock();
-            // In this order, so that whoever does not want to wait finds them in one of both.
-            self.closing.lock().extend(pools.values().map(|one| Arc::downgrade(&one.pool)));
-            std::mem::take(&mut *pools)
-        };
-        let mut pools: Vec<_> = pools.into_iter().collect();
-        // One that waits for its disks comes last.
-        pools.sort_by_key(|(_, one)| one.pool.suspended().is_some());
-        let mut failed = Vec::new();
-        for (name, one) in pools {
-            let waited = one.pool.suspended();
-            if let Some(reason) = &waited {
-                told(&name, Ending::Waits(reason));
-            }
-            // What was let go of before it was closed is as lost.
-            let lost = |reason| PoolError::Suspended { name: name.clone(), reason };
-            let whole = |()| one.pool.suspended().map_or(Ok(()), |reason| Err(lost(reason)));
-            match one.pool.close().and_then(whole) {
-                Ok(()) => {
-                    told(&name, Ending::Closed);
-                    if waited.is_none() {
-                        // Without the note the next one to hold it believes less than it could.
-                        drop(
-                            state.change(|state| state.note_closed(one.pool.guid(), one.closed())),
-                        );
-                    }
-                }
-                Err(error) => {
-                    told(&name, Ending::LetGo(&error));
-                    failed.push((name, error));
-                }
-            }
-        }
-        failed
-    }
-
-    /// From here on none of them waits for its devices: what is not on disk by now is let go of.
-    pub fn let_go(&self) {
-        let mut pools: Vec<_> = self.pools.lock().values().map(|one| one.pool.clone()).collect();
-        pools.extend(self.closing.lock().iter().filter_map(Weak::upgrade));
-        for pool in pools {
-            // Of one that can only be read nobody waits for more than a read.
-            let _ = pool.set_patient(false);
-        }
-    }
 }
 
 impl One {
-    fn held_for(&self) -> Duration {
-        self.before + self.since.elapsed()
+    /// Where its devices were found, by guid.
+    fn paths(&self) -> BTreeMap<u64, PathBuf> {
+        let members = self.scan.pools.get(self.index).into_iter().flat_map(|pool| &pool.members);
+        let members = members.map(|member| (member.guid, &member.candidate));
+        let others = self.scan.aux.iter().map(|aux| (aux.label.guid, &aux.candidate));
+        let path = |(guid, candidate): (u64, &Candidate)| Some((guid, candidate.path.clone()?));
+        members.chain(others).filter_map(path).collect()
     }
 
-    /// What is noted of it when it is closed in order.
-    fn closed(&self) -> Closed {
-        Closed { txg: self.pool.uberblock_txg(), kept_since_ms: self.kept_since_ms }
+    fn held_for(&self) -> Duration {
+        self.before + self.since.elapsed()
     }
 }
 
@@ -482,6 +430,7 @@ pub(super) mod tests {
     use super::*;
     use crate::layout::{Class, Group, GroupKind, Layout};
     use crate::local::errand::refused;
+    use crate::state::StateFile;
     use crate::{Engine, Local, pools};
 
     /// So long something may take that takes milliseconds.

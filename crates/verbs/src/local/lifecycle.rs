@@ -32,8 +32,8 @@ pub(super) fn stored(value: &Value) -> Stored {
 }
 
 /// A device for a pool, opened and locked.
-pub(super) fn leaf(doing: &Doing, path: &Path) -> Result<NewLeaf> {
-    let file = open_leaf(doing, path)?;
+fn leaf(here: &Here, doing: &Doing, path: &Path, force: bool) -> Result<NewLeaf> {
+    let file = open_leaf(here, doing, path, force)?;
     let is_disk = file.is_block_device();
     Ok(NewLeaf { path: leaf_path(path), is_disk, device: Arc::new(file) })
 }
@@ -53,17 +53,20 @@ pub(super) fn leaf_path(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// Opens what is to be a leaf, for this process alone.
-pub(super) fn open_leaf(doing: &Doing, path: &Path) -> Result<WriteFile> {
+/// Opens what is to be a leaf, for this process alone, and looks what it holds now: since it was looked at, another command
+/// may have made a pool of it.
+pub(super) fn open_leaf(here: &Here, doing: &Doing, path: &Path, force: bool) -> Result<WriteFile> {
     let cannot = |why| Error::cannot(doing.clone(), why);
-    WriteFile::open(path).map_err(|e| match e {
+    let file = WriteFile::open(path).map_err(|e| match e {
         device::DeviceError::Busy { .. } => {
             let why = "Device or resource busy: another process holds it";
             let doing = Doing::File("open", path.display().to_string());
             Error::cannot(doing, Why::Host(why.into()))
         }
         e => cannot(Why::Host(e.to_string())),
-    })
+    })?;
+    inuse::check_free(doing, std::iter::once(path), force, &here.state.load()?)?;
+    Ok(file)
 }
 
 /// log2 of the sectors of a new pool: what was asked for, else the largest of its devices.
@@ -101,13 +104,13 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
     inuse::check_devices(name, &request.layout, &state)?;
     let doing = Doing::Create(name.clone());
     let mut tops = Vec::new();
+    let leaf = |path: &PathBuf| leaf(here, &doing, path, request.force);
     for group in &request.layout.groups {
-        let leaves: Result<Vec<NewLeaf>> = group.devices.iter().map(|p| leaf(&doing, p)).collect();
+        let leaves: Result<Vec<NewLeaf>> = group.devices.iter().map(leaf).collect();
         let joined = joined(group.kind);
         tops.push(NewTop { joined, leaves: leaves?, is_log: group.class == Class::Log });
     }
-    let spares: Result<Vec<NewLeaf>> =
-        request.layout.spares.iter().map(|p| leaf(&doing, p)).collect();
+    let spares: Result<Vec<NewLeaf>> = request.layout.spares.iter().map(leaf).collect();
     let sector = tops.iter().flat_map(|t| &t.leaves).map(|l| l.device.sector_size()).max();
     let ashift = ashift(request, sector);
     let mut pool_props = BTreeMap::new();
@@ -195,9 +198,23 @@ fn leave(
     let state = located.found().map(|found| found.config.state);
     // Whoever took it, or ended in the midst of this, has left nothing to do but to forget it.
     let is_left = (to == PoolState::Exported || state == Some(to)) && located.lost(here)?.is_some();
+    let forget = || guid.map_or(Ok(()), |guid| here.state.change(|state| state.forget(guid)));
     if held || !(readonly || is_left) {
         let mode = if readonly { For::Reading } else { For::Writing };
-        let session = open_located(here, name, located, mode, doing.clone())?;
+        let (session, readonly) =
+            match open_located(here, name, located.clone(), mode, doing.clone()) {
+                // What cannot be written, for want of a log or so, is let go as it is.
+                Err(e)
+                    if to == PoolState::Exported && matches!(e.why(), Some(Why::ReadOnly(_))) =>
+                {
+                    (open_located(here, name, located, For::Reading, doing.clone())?, true)
+                }
+                opened => {
+                    // Who has it in use keeps it from being given up.
+                    drop(located);
+                    (opened?, readonly)
+                }
+            };
         if let Some(held) = &here.held {
             held.give_up(name, &doing)?;
         }
@@ -209,12 +226,11 @@ fn leave(
         let destroyed = to == PoolState::Destroyed;
         let class = if destroyed { events::POOL_DESTROY } else { events::POOL_EXPORT };
         session.told.iter().for_each(|told| told.tell(&session.pool, class));
-        session.close_pool(doing)?;
+        // While its disks are held: what is imported from then on stays remembered.
+        forget()?;
+        return session.close_pool(doing);
     }
-    if let Some(guid) = guid {
-        here.state.change(|state| state.forget(guid))?;
-    }
-    Ok(())
+    forget()
 }
 
 pub(super) fn destroy(here: &Here, request: &Destroy) -> Result<()> {

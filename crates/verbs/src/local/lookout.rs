@@ -2,14 +2,14 @@
 //!
 //! The one idea: the engine counts and goes on; once a second somebody compares with what he saw before. So nothing
 //! that reads or writes waits for, or knows of, whoever is told. A look asks counters and the names of devices, never
-//! the devices themselves: one that does not answer holds nobody up here.
+//! the devices themselves; names by a thread that has nothing of the pool, since one may lie where nobody answers.
 //!
 //! A leaf is called faulted when ten of its reads and writes failed within ten minutes, degraded when it gave
 //! wrong bytes as often: the limits that OpenZFS's daemon has. That lasts until `zpool clear`, or until a pool
 //! that waited for its disks goes on. One whose name is gone from the
 //! system is removed until the name is back; so is a spare that waits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,10 +20,12 @@ use format::nvlist::Value;
 use pool::Pool;
 use pool::devices::{ErrorCounts, Leaf, Seen};
 use pool::slow::{self, News};
-use rt::sync::Mutex;
+use rt::sync::atomic::{AtomicU64, Ordering};
+use rt::sync::{Arc, Condvar, Mutex};
 use rt::time::Instant;
 
 use super::disks::path_of;
+use super::errand::{self, Noted};
 use super::keeper;
 use crate::events::{self, Events};
 
@@ -31,11 +33,17 @@ use crate::events::{self, Events};
 const ERRORS_MAX: u64 = 10;
 /// .. within this time.
 const WINDOW: Duration = Duration::from_secs(600);
+/// How long a look waits for what is at the names of devices. What comes later counts at the next one.
+const ANSWER_MAX: Duration = Duration::from_millis(200);
 
 /// What was seen of all pools, by guid.
 #[derive(Default)]
 pub(super) struct Lookout {
     pools: Mutex<BTreeMap<u64, Watched>>,
+    /// Names were looked for.
+    answered: Condvar,
+    /// How often.
+    asked: AtomicU64,
 }
 
 /// What was seen of a pool.
@@ -47,8 +55,10 @@ struct Watched {
     /// Blocks lost, by top-level vdev.
     lost: BTreeMap<u32, u64>,
     suspended: bool,
-    /// It was suspended, and did not wait at the last look.
-    tries: bool,
+    /// What was at the names of its devices; what is not among them is not known.
+    names: BTreeMap<PathBuf, Option<Name>>,
+    /// The number of the question for them that is open.
+    asking: Option<u64>,
     config: Option<PoolConfig>,
     /// When leaves were compared with their siblings last.
     compared: Option<Instant>,
@@ -63,6 +73,22 @@ struct WatchedLeaf {
     /// The file system and number of the file at its path.
     file: Option<(u64, u64)>,
     seen: Seen,
+}
+
+/// What is at a name.
+#[derive(Clone, Copy)]
+struct Name {
+    /// Its file system, and its number there.
+    file: (u64, u64),
+    is_file: bool,
+    size: u64,
+}
+
+impl Name {
+    fn at(path: &Path) -> Option<Name> {
+        let meta = std::fs::metadata(path).ok()?;
+        Some(Name { file: (meta.dev(), meta.ino()), is_file: meta.is_file(), size: meta.len() })
+    }
 }
 
 /// Errors of the last minutes.
@@ -87,6 +113,67 @@ impl Recent {
 }
 
 impl Lookout {
+    /// Has somebody look what is at the names of a pool's devices. The number of the question, unless an older one is open.
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        pool: &Pool,
+        paths: &BTreeMap<u64, PathBuf>,
+    ) -> Option<u64> {
+        let (guid, number) = (pool.guid(), self.asked.fetch_add(1, Ordering::Relaxed) + 1);
+        let spares = pool.known_spares();
+        let elsewhere = spares.iter().filter(|spare| !paths.contains_key(&spare.guid)).map(path_of);
+        let places: BTreeSet<PathBuf> = paths.values().cloned().chain(elsewhere).collect();
+        {
+            let mut pools = self.pools.lock();
+            let watched = pools.entry(guid).or_default();
+            if watched.asking.is_some() {
+                return None;
+            }
+            watched.asking = Some(number);
+        }
+        let (lookout, by) = (self.clone(), self.clone());
+        let noted = Noted::until(move || {
+            by.settle(guid, number, |watched| watched.asking = None);
+            by.answered.notify_all();
+        });
+        let look = move || {
+            let _noted = noted;
+            let named = |path: PathBuf| {
+                let name = Name::at(&path);
+                (path, name)
+            };
+            let names = places.into_iter().map(named).collect();
+            lookout.settle(guid, number, |watched| watched.names = names);
+        };
+        // Without a thread the next look begins one.
+        drop(errand::start("names", look));
+        Some(number)
+    }
+
+    /// Does what follows from an answer, if that is still waited for: what has become of the devices since it was asked for
+    /// counts more.
+    fn settle(&self, guid: u64, number: u64, change: impl FnOnce(&mut Watched)) {
+        let mut pools = self.pools.lock();
+        let watched = pools.get_mut(&guid).filter(|watched| watched.asking == Some(number));
+        if let Some(watched) = watched {
+            change(watched);
+        }
+    }
+
+    /// Waits for the answers to these questions, but not for long.
+    pub(super) fn wait_for(&self, asked: &[u64]) {
+        let start = rt::time::now();
+        let is_open = |watched: &Watched| watched.asking.is_some_and(|it| asked.contains(&it));
+        let mut pools = self.pools.lock();
+        while pools.values().any(is_open) {
+            let left = ANSWER_MAX.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            (pools, _) = self.answered.wait_timeout(pools, left);
+        }
+    }
+
     /// Looks at a pool whose leaves have these paths, by guid.
     pub(super) fn look(&self, pool: &Pool, paths: &BTreeMap<u64, PathBuf>, events: &Events) {
         let mut pools = self.pools.lock();
@@ -103,6 +190,7 @@ impl Lookout {
     pub(super) fn look_anew(&self, pool: &Pool, guid: u64) {
         if let Some(watched) = self.pools.lock().get_mut(&pool.guid()) {
             watched.leaves.remove(&guid);
+            (watched.names, watched.asking) = (BTreeMap::new(), None);
         }
         let tree = pool.store().tree();
         if let Some(leaf) = tree.leaf_by_guid(guid).and_then(|at| tree.leaves().get(at)) {
@@ -146,9 +234,9 @@ impl Watched {
         keeper::say_unlabelled(pool);
         let tree = pool.store().tree();
         for leaf in tree.leaves() {
-            let path = paths.get(&leaf.guid());
+            let name = paths.get(&leaf.guid()).and_then(|path| self.names.get(path)).copied();
             if leaf.state.is_online() {
-                self.leaves.entry(leaf.guid()).or_default().look(telling, leaf, path, now);
+                self.leaves.entry(leaf.guid()).or_default().look(telling, leaf, name, now);
             } else if is_new {
                 telling.state_changed(&leaf.config, CLOSED, CANNOT_OPEN);
             }
@@ -170,13 +258,6 @@ impl Watched {
             pool.look_for_slow().iter().for_each(|news| telling.slow(news));
         }
         let reason = pool.suspended();
-        // While it tries again it waits for nothing: what it comes to is seen at the next look.
-        let settles =
-            reason.is_none() && self.suspended && !std::mem::replace(&mut self.tries, true);
-        self.tries &= reason.is_none();
-        if settles {
-            return;
-        }
         if reason.is_none() && self.suspended {
             // What they failed has been done by now.
             for leaf in tree.leaves() {
@@ -213,7 +294,8 @@ impl Watched {
         for spare in &spares {
             let found = paths.get(&spare.guid);
             let path = found.cloned().unwrap_or_else(|| path_of(spare));
-            let is_there = std::fs::metadata(path).is_ok();
+            let Some(name) = self.names.get(&path) else { continue };
+            let is_there = name.is_some();
             // One that was never seen is told of when it is needed.
             if found.is_some() || is_there {
                 self.spares.entry(spare.guid).or_insert(false);
@@ -232,7 +314,14 @@ impl Watched {
 }
 
 impl WatchedLeaf {
-    fn look(&mut self, telling: &Telling<'_>, leaf: &Leaf, path: Option<&PathBuf>, now: Instant) {
+    /// `name`: what is at its name, if that is known.
+    fn look(
+        &mut self,
+        telling: &Telling<'_>,
+        leaf: &Leaf,
+        name: Option<Option<Name>>,
+        now: Instant,
+    ) {
         let counts = leaf.errors.get();
         let before = std::mem::replace(&mut self.counts, counts);
         let failed = (counts.read + counts.write).saturating_sub(before.read + before.write);
@@ -244,7 +333,10 @@ impl WatchedLeaf {
             telling.report(events::CHECKSUM, leaf);
         }
         let (failed, wrong) = (self.failed.add(now, failed), self.wrong.add(now, wrong));
-        let there = path.map_or(There::Yes, |path| self.look_for(path, leaf));
+        let there = match name {
+            Some(name) => self.is_there(name, leaf),
+            None => self.was_there(),
+        };
         let seen = match there {
             There::No => Seen::Removed,
             There::Short => Seen::Cut,
@@ -271,18 +363,26 @@ impl WatchedLeaf {
         }
     }
 
-    /// Does the path still lead to the device?
-    fn look_for(&mut self, path: &Path, leaf: &Leaf) -> There {
-        let Ok(meta) = std::fs::metadata(path) else { return There::No };
-        let file = (meta.dev(), meta.ino());
-        if *self.file.get_or_insert(file) != file {
+    /// Does the name still lead to the device?
+    fn is_there(&mut self, name: Option<Name>, leaf: &Leaf) -> There {
+        let Some(name) = name else { return There::No };
+        if *self.file.get_or_insert(name.file) != name.file {
             return There::No;
         }
         let size = leaf.device().map_or(0, |device| device.size());
         // The image may be a partition of the file; of a disk nothing is said here.
-        match meta.is_file() && meta.len() < size {
+        match name.is_file && name.size < size {
             true => There::Short,
             false => There::Yes,
+        }
+    }
+
+    /// As it was when that was known.
+    fn was_there(&self) -> There {
+        match self.seen {
+            Seen::Removed => There::No,
+            Seen::Cut => There::Short,
+            Seen::Fine | Seen::Degraded | Seen::Faulted => There::Yes,
         }
     }
 }
@@ -296,6 +396,7 @@ enum There {
 
 /// States as OpenZFS numbers them.
 const CLOSED: u64 = 1;
+const OFFLINE: u64 = 2;
 const REMOVED: u64 = 3;
 const CANNOT_OPEN: u64 = 4;
 const FAULTED: u64 = 5;
@@ -309,6 +410,18 @@ fn state_number(seen: Seen) -> u64 {
         Seen::Faulted => FAULTED,
         Seen::Removed => REMOVED,
         Seen::Cut => CANNOT_OPEN,
+    }
+}
+
+/// The state of a leaf of a pool, as OpenZFS numbers it.
+pub(super) fn state_of(pool: &Pool, guid: u64) -> u64 {
+    let (root, tree) = (pool.config().vdev_tree, pool.store().tree());
+    let leaf = tree.leaf_by_guid(guid).and_then(|at| tree.leaves().get(at));
+    match (root.find(guid), leaf) {
+        (Some(config), _) if config.offline => OFFLINE,
+        (Some(config), _) if config.faulted => FAULTED,
+        (_, Some(leaf)) if leaf.state.is_online() => state_number(leaf.verdict.get()),
+        _ => CANNOT_OPEN,
     }
 }
 
@@ -362,7 +475,7 @@ impl Telling<'_> {
     }
 
     /// A leaf is in state `now`, and was in state `before`.
-    fn state_changed(&self, leaf: &VdevConfig, before: u64, now: u64) {
+    pub(super) fn state_changed(&self, leaf: &VdevConfig, before: u64, now: u64) {
         let mut values = NvList::new();
         values.put_u64("vdev_guid", leaf.guid);
         values.put_u64("vdev_state", now);

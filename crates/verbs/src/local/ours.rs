@@ -4,10 +4,10 @@
 //! or that was let go, is not written before it is imported again (INV-13).
 
 use format::config::PoolState;
-use pool::devices::FoundPool;
+use pool::devices::{FoundPool, Member};
 
 use super::Here;
-use crate::state::State;
+use crate::state::{Known, State};
 use crate::{Result, Why, host};
 
 /// Another system has the pool, or had it last without letting it go.
@@ -40,6 +40,29 @@ pub(super) fn lost(here: &Here, found: &FoundPool) -> Result<Option<Why>> {
         PoolState::Destroyed => since("destroyed", " -D"),
         _ => foreign(here, found),
     }
+}
+
+/// Why nothing may be written to the disks that were found, whosever they are: they are not all that there is, or not one
+/// pool any more.
+pub(super) fn apart(known: Option<&Known>, found: &FoundPool) -> Option<Why> {
+    let newest = found.uberblocks.first().map_or(0, |uberblock| uberblock.txg.get());
+    // Disks that were away go on from what they had.
+    if known.and_then(|known| known.closed).is_some_and(|closed| closed.txg > newest) {
+        return Some(Why::Unavailable);
+    }
+    let tell = |member: &Member| {
+        let path = member.candidate.shown_path().unwrap_or_default();
+        let txg = member.candidate.labels.uberblocks.first().map_or(0, |own| own.txg.get());
+        format!("{} with txg {txg}", path.display())
+    };
+    let parted: Vec<String> = found.parted().into_iter().map(tell).collect();
+    (!parted.is_empty()).then(|| {
+        Why::NotDone(format!(
+            "its disks went different ways: the newest state has txg {newest}, another one {}\n\
+             take away the disks of the way that is not wanted, and try again",
+            parted.join(", ")
+        ))
+    })
 }
 
 /// Is it one of ours already? Such a pool is there to be used, not to be imported.

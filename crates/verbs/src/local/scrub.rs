@@ -68,7 +68,7 @@ pub(super) fn scan(
     let refused = |why| Err(Error::cannot(doing(request), why));
     let event = match (answer.map_err(fail)?, request.wish) {
         (ScanAnswer::Done | ScanAnswer::Resumed, ScanWish::Pause) => "paused",
-        (ScanAnswer::Done, ScanWish::Stop) => "finish",
+        (ScanAnswer::Done, ScanWish::Stop) => "abort",
         (ScanAnswer::Done, ScanWish::Resilver) if is_resilver => "",
         (ScanAnswer::Done, _) => "start",
         (ScanAnswer::Resumed, _) => "resume",
@@ -210,7 +210,7 @@ fn go_on(pool: &Pool, held: &Weak<Held>) -> Duration {
         let in_the_way = pool.scan_status().ok().flatten();
         let scrub = in_the_way.filter(|now| now.is_running() && !now.is_resilver());
         if scrub.is_some() && matches!(pool.scan_stop(), Ok(ScanAnswer::Done)) {
-            tell(false, "finish");
+            tell(false, "abort");
         }
     }
     if !pool.is_scanning() {
@@ -277,5 +277,24 @@ mod tests {
         let ended = waits.join().map_err(|error| error.to_string());
         let why = "cannot scrub tank: the pool was exported or destroyed meanwhile";
         assert_eq!(ended, Err(why.to_owned()));
+    }
+    /// Seen red: whoever mails that a scrub is done told of one that was stopped.
+    #[test]
+    fn a_scrub_that_is_stopped_is_not_told_of_as_done() {
+        let (held, dir) = (Arc::new(Held::default()), temp_dir());
+        let state = StateFile::new(dir.path().join("pools"));
+        let (pool, _images) = mirror_and_spare(&held, state.clone());
+        pool.scan_hush(true);
+        let mut engine = Local::new(state.clone()).holding(held.clone());
+        for wish in [ScanWish::Scrub, ScanWish::Stop] {
+            let (name, places, command) = ("tank".to_owned(), Vec::new(), String::new());
+            let request = ScanRequest { name, wish, wait: false, places, command };
+            engine.pool_scan(&request, &mut |_| true).expect("it is done");
+        }
+        drop(pool);
+        let told: Vec<_> = held.events().after(0).iter().map(|event| event.class()).collect();
+        let scrubs: Vec<_> = told.iter().filter_map(|class| class.split_once("scrub_")).collect();
+        assert_eq!(scrubs.iter().map(|(_, what)| *what).collect::<Vec<_>>(), ["start", "abort"]);
+        assert_eq!(held.close(&state).len(), 0);
     }
 }

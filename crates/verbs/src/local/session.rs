@@ -316,11 +316,11 @@ fn open_as_found(
     let not_ours = match (&known, &places) {
         _ if mode == For::Reading || forced => None,
         (Some(_), None) => ours::lost(here, found)?,
-        (None, _) => ours::foreign(here, found)?,
-        // Whoever says where it is means that one.
-        (Some(_), Some(_)) => None,
+        // Whoever says where it is means that one, let go or not, but does not know who has it.
+        _ => ours::foreign(here, found)?,
     };
-    if let Some(why) = not_ours {
+    let apart = (mode == For::Writing).then(|| ours::apart(known.as_ref(), found)).flatten();
+    if let Some(why) = not_ours.or(apart) {
         return Err(cannot(why));
     }
     let is_gone = |root: &VdevConfig, there: &dyn Fn(u64) -> bool| {
@@ -384,6 +384,7 @@ fn open_as_found(
         left.iter().for_each(|left| keeper::say(&left.to_string()));
         pool.finish_replacements().map_err(|error| pool_error(doing.clone(), error))?;
         pool.note_paths(&moved(&pool.config().vdev_tree, found));
+        here.held.iter().for_each(|held| held.passes(&pool));
         keeper::keep(&pool).map_err(|error| pool_error(doing, error))?;
     }
     Ok(Some(Session { pool, scan, index, known, held: false, told: here.held.clone() }))
@@ -474,9 +475,15 @@ impl Session {
         there.filter_map(|(guid, c)| Some((guid, c.shown_path()?))).collect()
     }
 
-    /// The files and disks on which they are.
+    /// The files and disks on which they are; of spares and cache devices those of this pool.
     pub(crate) fn places(&self) -> Vec<PathBuf> {
-        let paths: BTreeSet<_> = self.candidates().filter_map(|(_, c)| c.path.clone()).collect();
+        let listed = [self.pool.spares(), self.pool.caches()].into_iter().flatten().flatten();
+        let listed: BTreeSet<u64> = listed.map(|aux| aux.guid).collect();
+        let is_other = |guid| {
+            self.scan.aux.iter().any(|aux| aux.label.guid == guid && !listed.contains(&guid))
+        };
+        let ours = self.candidates().filter(|(guid, _)| !is_other(*guid));
+        let paths: BTreeSet<_> = ours.filter_map(|(_, c)| c.path.clone()).collect();
         paths.into_iter().collect()
     }
 

@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 fn what_is_made_when_the_pools_go_is_not_made_by_the_next_server_too() {
     let dir = tempfile::tempdir().unwrap();
     let (held, mut engine) = held(dir.path());
-    // It is closed before `tank` is, and not as long as somebody changes it.
+    // Its turn to be closed comes before that of `tank`, and it is waited for some seconds as long as somebody changes it.
     create_pool(&mut engine, "first", &dir.path().join("other"));
     let first = held.system("first").unwrap().unwrap().fs.clone();
     let system = held.system("tank").unwrap().unwrap();

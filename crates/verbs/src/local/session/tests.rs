@@ -135,6 +135,12 @@ fn a_remembered_pool_that_is_somebody_elses_is_not_written() {
         site.elsewhere(host, state);
         let refused = site.write("tank/a").unwrap_err();
         assert!(refused.contains(said), "{host} {state:?}: {refused}");
+        if (host, state) == (OTHER, PoolState::Active) {
+            let places = vec![site.images.path().to_owned()];
+            let request = datasets::Create { name: "tank/a".into(), places, ..Default::default() };
+            let refused = site.engine.dataset_create(&request).map(drop).unwrap_err().to_string();
+            assert!(refused.contains(said), "by its place: {refused}");
+        }
         let status = pools::Status { names: vec!["tank".into()], ..Default::default() };
         assert!(site.engine.pool_status(&status).unwrap()[0].is_ok(), "{state:?}: it is read");
         let find = pools::Find {
@@ -327,18 +333,126 @@ fn a_disk_that_is_made_online_is_remembered() {
     assert_eq!(apart.state(), (Online, vec![Online; 2]));
 }
 
+impl Apart {
+    /// The far disk is written to elsewhere by itself, so many times.
+    fn far_elsewhere(&mut self, times: usize) {
+        let other = fresh_images(0, 64 << 20);
+        let far = std::mem::replace(&mut self.far, other);
+        let other = Site { engine: self.site.engine.clone(), images: far, dir: temp_dir() };
+        (0..times).for_each(|_| other.elsewhere(OTHER, PoolState::Exported));
+        self.far = other.images;
+    }
+
+    /// The near disk goes on without the far one, and is let go.
+    fn near_goes_on(&mut self) {
+        let (disk, away) = (self.far.disk(0), self.far.path().join("away"));
+        std::fs::rename(&disk, &away).unwrap();
+        self.site.imports(&self.site.import(named())).unwrap();
+        ["a", "b"].iter().for_each(|name| self.site.write(&format!("tank/{name}")).unwrap());
+        assert_eq!(self.site.exports(), [""; 0]);
+        std::fs::rename(&away, &disk).unwrap();
+    }
+}
+
+/// Seen red: the import went on from the disk that lacked what the other one had.
+#[test]
+fn a_disk_in_its_place_that_went_further_is_what_counts() {
+    use pools::State::Online;
+    let mut apart = Apart::new(GroupKind::Mirror, Class::Normal);
+    apart.far_elsewhere(4);
+    apart.site.imports(&apart.site.import(named())).unwrap();
+    assert_eq!(apart.state(), (Online, vec![Online; 2]));
+}
+
 /// A disk that was written to elsewhere would bring its uberblocks with it: nobody takes it unasked.
 #[test]
 fn a_disk_that_has_gone_another_way_is_left_where_it_is() {
     use pools::State::Degraded;
-    let Apart { site, far } = Apart::new(GroupKind::Mirror, Class::Normal);
-    let other = Site { engine: site.engine.clone(), images: far, dir: temp_dir() };
-    (0..4).for_each(|_| other.elsewhere(OTHER, PoolState::Exported));
-    let mut apart = Apart { site, far: other.images };
+    let mut apart = Apart::new(GroupKind::Mirror, Class::Normal);
+    apart.near_goes_on();
+    apart.far_elsewhere(24);
     apart.site.imports(&apart.site.import(named())).unwrap();
     assert_eq!(apart.state().0, Degraded);
     let known = apart.site.here().state.load().unwrap().pools.remove(0);
     assert_eq!(known.paths, apart.site.images.disks());
+}
+
+/// Seen red: whichever had more txgs won without a word, and the other's changes were written over.
+#[test]
+fn disks_that_went_different_ways_are_not_written() {
+    for far in [4, 24] {
+        let mut apart = Apart::new(GroupKind::Mirror, Class::Normal);
+        apart.near_goes_on();
+        apart.far_elsewhere(far);
+        let both = vec![apart.site.images.path().to_owned(), apart.far.path().to_owned()];
+        let request = pools::Import { places: both.clone(), ..apart.site.import(named()) };
+        let refused = apart.site.imports(&request).unwrap_err();
+        assert!(refused.contains("its disks went different ways"), "{far}: {refused}");
+        assert_eq!(apart.site.remembered(), [""; 0]);
+        // To be read, or with one of them, it is there.
+        let reader = pools::Import { readonly: true, ..request };
+        apart.site.imports(&reader).unwrap();
+        assert_eq!(apart.site.exports(), [""; 0]);
+        std::fs::remove_file(apart.far.disk(0)).unwrap();
+        apart.site.imports(&apart.site.import(named())).unwrap();
+        apart.site.write("tank/c").unwrap();
+    }
+}
+
+/// Seen red: a server that began before all disks were there went on from what one of them had had before it was offline.
+#[test]
+fn what_is_older_than_what_was_closed_is_not_written() {
+    use crate::state::Closed;
+    let mut site = Site::new();
+    let state = site.here().state;
+    let guid = state.load().unwrap().pools[0].guid;
+    let closed = Closed { txg: 1 << 20, kept_since_ms: 0 };
+    state.change(|state| state.note_closed(guid, closed)).unwrap();
+    let refused = site.write("tank/a").unwrap_err();
+    assert!(refused.contains("currently unavailable"), "{refused}");
+    let status = pools::Status { names: vec!["tank".into()], ..Default::default() };
+    assert!(site.engine.pool_status(&status).unwrap()[0].is_ok(), "it is read");
+    // Who wants what is left says so.
+    let request = pools::Export { names: vec!["tank".into()], force: true, ..Default::default() };
+    assert!(site.engine.pool_export(&request).unwrap().is_empty());
+    site.imports(&site.import(named())).unwrap();
+    site.write("tank/a").unwrap();
+}
+
+/// Between a look at a device and its lock another command may make a pool of it; `-f` does not help against that.
+#[test]
+fn what_a_device_holds_is_looked_at_under_its_lock() {
+    use crate::local::lifecycle::open_leaf;
+    let site = Site::new();
+    let (doing, disk) = (Doing::Create("mine".into()), site.images.disk(0));
+    let refused = open_leaf(&site.here(), &doing, &disk, true).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("is part of active pool 'tank'"), "{refused}");
+    let other = Here { state: StateFile::new(temp_dir().path().join("pools")), ..site.here() };
+    let refused = open_leaf(&other, &doing, &disk, false).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("is part of potentially active pool 'tank'"), "{refused}");
+    assert!(open_leaf(&other, &doing, &disk, true).is_ok());
+}
+
+/// Seen red: an import remembered the spares of all pools that it saw.
+#[test]
+fn others_spares_are_not_remembered() {
+    let (images, dir) = (fresh_images(4, 64 << 20), temp_dir());
+    let disks = images.disks();
+    let mut engine = engine(&dir);
+    for (name, own) in [("tank", &disks[..2]), ("other", &disks[2..])] {
+        let group =
+            Group { kind: GroupKind::Single, class: Class::Normal, devices: vec![own[0].clone()] };
+        let layout =
+            Layout { groups: vec![group], spares: vec![own[1].clone()], ..Layout::default() };
+        let create = pools::Create { name: name.into(), layout, ..Default::default() };
+        engine.pool_create(&create).unwrap();
+    }
+    let mut site = Site { engine, images, dir };
+    assert_eq!(site.exports(), [""; 0]);
+    site.imports(&site.import(named())).unwrap();
+    let mut known = site.here().state.load().unwrap().pools;
+    known.retain(|known| known.name == "tank");
+    assert_eq!(known[0].paths, disks[..2]);
 }
 
 /// Seen red: they were taken without a word, and not set.
