@@ -296,7 +296,9 @@ impl Session {
         let scan = vdev::import::scan(&[dir.to_path_buf()])?;
         let found = scan.choose(pool)?;
         let tree = found.open_write_tree(&found.root)?;
-        let pool = Pool::open(Devices::Writable(tree), &found.uberblocks, &options())?;
+        // By whichever host had it: a server takes back only what no other one has.
+        let options = OpenOptions { host_id: found.config.hostid, ..options() };
+        let pool = Pool::open(Devices::Writable(tree), &found.uberblocks, &options)?;
         if let Some(blocks) = blocks {
             pool.set_freeing(blocks, false)?;
         }
