@@ -6,6 +6,7 @@
 //! door; who judges shares no code with it.
 
 pub mod alike;
+pub mod disks;
 pub mod engine;
 pub mod forest;
 pub mod judges;

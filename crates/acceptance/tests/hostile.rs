@@ -33,6 +33,25 @@ fn fresh() -> (Images, Session) {
     (images, session)
 }
 
+/// Puts entries into a directory of `tank/a` that no file system would.
+fn put_entries(
+    session: &Session,
+    dir: u64,
+    entries: impl IntoIterator<Item = (String, Value)> + Send + 'static,
+) {
+    session.pool().sync().unwrap();
+    let put = move |cx: &pool::TaskContext<'_>| {
+        let head = cx.pool.dataset("tank/a")?;
+        let zap = Zap::of(head.objset.object(dir)?)?;
+        for (name, value) in entries {
+            zap.put(cx.tx, name.as_bytes(), &value)?;
+        }
+        cx.sync_objset(head.object, &head.objset, 0)
+    };
+    session.pool().task(put).unwrap();
+    session.pool().sync().unwrap();
+}
+
 /// Leaves the pool as it is on disk, as a crash would, and opens it anew.
 fn reopen(images: &Images, session: Session) -> Session {
     drop(session);
@@ -223,19 +242,8 @@ fn a_copy_stays_in_its_directory() {
     fs.create_with(dir.unwrap(), b"below", &file, b"bytes").unwrap();
     let root = fs.root();
     drop(fs);
-    session.pool().sync().unwrap();
-    session
-        .pool()
-        .task(move |cx| {
-            let head = cx.pool.dataset("tank/a")?;
-            let zap = Zap::of(head.objset.object(root)?)?;
-            for name in ["../out", "sub/in", "..", "."] {
-                zap.put_u64(cx.tx, name.as_bytes(), object | 8 << 60)?;
-            }
-            cx.sync_objset(head.object, &head.objset, 0)
-        })
-        .unwrap();
-    session.pool().sync().unwrap();
+    let names = ["../out", "sub/in", "..", "."];
+    put_entries(&session, root, names.map(|name| (name.to_owned(), Value::u64(object | 8 << 60))));
     drop(session);
     let aside = testkit::temp_dir();
     let (to, elsewhere) = (aside.path().join("to"), aside.path().join("elsewhere"));
@@ -263,18 +271,8 @@ fn a_listing_goes_on_behind_entries_whose_values_are_no_numbers() {
         fs.create(root, name, &file).unwrap();
     }
     drop(fs);
-    session.pool().sync().unwrap();
-    session
-        .pool()
-        .task(move |cx| {
-            let head = cx.pool.dataset("tank/a")?;
-            let zap = Zap::of(head.objset.object(root)?)?;
-            for n in 0..400 {
-                zap.put(cx.tx, format!("odd{n}").as_bytes(), &Value::string(b"text"))?;
-            }
-            cx.sync_objset(head.object, &head.objset, 0)
-        })
-        .unwrap();
+    let odd = (0..400).map(|n| (format!("odd{n}"), Value::string(b"text")));
+    put_entries(&session, root, odd);
     let fs = Filesystem::open(session.pool(), "tank/a").unwrap();
     for max in [1, 8, 128] {
         let (mut listed, mut at) = (Vec::new(), 0);

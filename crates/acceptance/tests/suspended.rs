@@ -9,12 +9,9 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use acceptance::disks::Disks;
 use acceptance::{Server, thumper};
 use testkit::{Ran, temp_dir};
-
-#[path = "status_page/disks.rs"]
-#[allow(dead_code)]
-mod disks;
 
 /// Makes a pool on devices that fail beyond redundancy, puts a file, and makes room after it was said that the
 /// pool is suspended.
@@ -68,7 +65,7 @@ fn with_failmode_continue_it_ends_with_the_error() {
 
 /// A server that holds a pool on disks which can fail.
 struct Held {
-    disks: disks::Disks,
+    disks: Disks,
     aside: testkit::TempDir,
     server: Server,
 }
@@ -76,7 +73,7 @@ struct Held {
 impl Held {
     /// With a mirror, and `more` on the command line that makes it.
     fn new(more: &[&str]) -> Held {
-        let disks = disks::Disks::new(2, 128 << 20, Duration::ZERO);
+        let disks = Disks::new(2, 128 << 20, Duration::ZERO);
         let aside = temp_dir();
         let server = Server::start(&aside.path().join("pools"));
         let held = Held { disks, aside, server };

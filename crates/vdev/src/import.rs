@@ -260,6 +260,14 @@ fn sort_out(candidates: Vec<Candidate>) -> Scan {
 }
 
 impl Scan {
+    /// What was found of the pool at `index`, by guid of the leaf, and all spares and cache devices: whose they are only
+    /// pools know.
+    pub fn candidates(&self, index: usize) -> impl Iterator<Item = (u64, &Candidate)> {
+        let members = self.pools.get(index).into_iter().flat_map(|pool| &pool.members);
+        let others = self.aux.iter().map(|aux| (aux.label.guid, &aux.candidate));
+        members.map(|member| (member.guid, &member.candidate)).chain(others)
+    }
+
     /// The pool of this name or guid. Destroyed pools are chosen by guid only.
     ///
     /// # Errors

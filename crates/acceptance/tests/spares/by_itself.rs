@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use acceptance::disks::Disks;
 use acceptance::{Server, Stage, thumper};
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicBool, Ordering};
 use testkit::random::Rng;
 use testkit::{Ran, TempDir, Vm, poolaudit_kernels, temp_dir, tool, vm};
 
-use super::disks::Disks;
 use super::{rows, shown};
 
 /// So soon a spare is to be in use.

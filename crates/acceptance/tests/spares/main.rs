@@ -4,9 +4,6 @@
 
 mod by_hand;
 mod by_itself;
-#[path = "../status_page/disks.rs"]
-#[allow(dead_code)]
-mod disks;
 
 /// The tree of `zpool status`, and its spares: each with its state.
 fn shown(said: &str) -> Vec<String> {

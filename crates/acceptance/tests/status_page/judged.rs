@@ -3,11 +3,11 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use acceptance::disks::Disks;
 use acceptance::thumper;
 use testkit::free_port;
 
 use crate::browser::http;
-use crate::disks::Disks;
 use crate::site::{Site, until};
 use crate::troubles::wanted;
 

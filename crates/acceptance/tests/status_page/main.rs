@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod browser;
-#[allow(dead_code)]
-mod disks;
 mod events;
 mod judged;
 mod page;

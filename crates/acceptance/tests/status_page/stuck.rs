@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use acceptance::disks::Disks;
 use client::{Client, Open, Options, Subject};
 use rt::sync::Arc;
 use testkit::noise;
 
-use crate::disks::Disks;
 use crate::site::{Site, until};
 use crate::troubles::wanted;
 

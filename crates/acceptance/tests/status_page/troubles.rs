@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use acceptance::disks::Disks;
 use testkit::free_port;
 
 use crate::browser::{Browser, http};
-use crate::disks::Disks;
 use crate::page::{Load, is_red, row};
 use crate::site::{Site, until};
 

@@ -343,8 +343,9 @@ fn who_has_a_file_open_gets_no_more_than_is_his() {
     site.end();
 }
 
-/// Asks for an attribute of what it has open, until it may end, and tells what it saw; python's library cannot.
-const ATTRIBUTE: &str = r#"
+/// XRootD's protocol by hand, to be gone on with: for what no client program can be asked for. A path, and that of a sign
+/// between the script and who has begun it.
+const RAW: &str = r#"
 import os, socket, struct, sys
 port, path, sign = int(sys.argv[1]), sys.argv[2].encode(), sys.argv[3]
 s = socket.create_connection(('localhost', port))
@@ -352,19 +353,27 @@ def answer():
     head = s.recv(8, socket.MSG_WAITALL)
     _, status, length = struct.unpack('>HHI', head)
     return status, s.recv(length, socket.MSG_WAITALL) if length else b''
-def ask(number, words, data=b''):
+def ask(number, words, data=b'', more=b''):
     assert len(words) == 16
-    s.sendall(struct.pack('>HH', 0, number) + words + struct.pack('>I', len(data)) + data)
+    s.sendall(struct.pack('>HH', 0, number) + words + struct.pack('>I', len(data)) + data + more)
     return answer()
+def well(status, body):
+    assert status == 0, (status, body)
+    return body
 s.sendall(struct.pack('>5I', 0, 0, 0, 4, 2012))
 answer()
 ask(3007, struct.pack('>I8s4B', 1, b'someone', 0, 0, 5, 0))
-status, handle = ask(3010, struct.pack('>HH12x', 0, 0x10), path)
-assert status == 0, handle
+def opened(how):
+    return well(*ask(3010, struct.pack('>HH12x', 0, how), path))[:4]
+"#;
+
+/// Asks for an attribute of what it has open, until the sign is taken away, and tells what it saw.
+const ATTRIBUTE: &str = r#"
+handle = opened(0x10)
 open(sign, 'w').close()
 seen = set()
 while os.path.exists(sign):
-    status, values = ask(3020, handle[:4] + b'\1\1' + bytes(10), b'\0\0\0k\0')
+    status, values = ask(3020, handle + b'\1\1' + bytes(10), b'\0\0\0k\0')
     seen.update(value for value in (b'mine', b'theirs') if value in values)
 print(seen)
 "#;
@@ -393,7 +402,8 @@ fn attributes_of_what_is_open_are_asked_for_by_who_has_it_open() {
         make(1002, "theirs", &format!("/theirs{i}"));
         make(1001, "mine", &format!("/mine{i}"));
     }
-    let (script, sign) = (site.file("attribute.py", ATTRIBUTE.as_bytes()), site.path("sign"));
+    let (script, sign) =
+        (site.file("attribute.py", [RAW, ATTRIBUTE].concat().as_bytes()), site.path("sign"));
     let (port, at) = (gate.port.to_string(), sign.to_str().unwrap());
     let words = [script.as_str(), &port, "/name", at];
     let seen = std::thread::scope(|scope| {
@@ -434,29 +444,12 @@ fn why_nobody_may_is_in_the_log() {
     site.end();
 }
 
-/// Opens a file to change it, and begins a checkpoint, which no client program can be asked for: XRootD keeps what is
-/// overwritten, to put it back. Is killed with it.
+/// Opens a file to change it, and begins a checkpoint: XRootD keeps what is overwritten, to put it back. Is killed with it.
 const CHECKPOINT: &str = r#"
-import socket, struct, sys
-port, path, sign = int(sys.argv[1]), sys.argv[2].encode(), sys.argv[3]
-s = socket.create_connection(('localhost', port))
-def answer():
-    head = s.recv(8, socket.MSG_WAITALL)
-    _, status, length = struct.unpack('>HHI', head)
-    body = s.recv(length, socket.MSG_WAITALL) if length else b''
-    assert status == 0, (status, body)
-    return body
-def ask(number, words, data=b'', more=b''):
-    assert len(words) == 16
-    s.sendall(struct.pack('>HH', 0, number) + words + struct.pack('>I', len(data)) + data + more)
-    return answer()
-s.sendall(struct.pack('>5I', 0, 0, 0, 4, 2012))
-answer()
-ask(3007, struct.pack('>I8s4B', 1, b'someone', 0, 0, 5, 0))
-handle = ask(3010, struct.pack('>HH12x', 0, 0x20), path)[:4]
-ask(3012, handle + bytes(11) + b'\0')
+handle = opened(0x20)
+well(*ask(3012, handle + bytes(11) + b'\0'))
 write = struct.pack('>HH4sQ4xI', 0, 3019, handle, 0, 4)
-ask(3012, handle + bytes(11) + b'\4', write, b'more')
+well(*ask(3012, handle + bytes(11) + b'\4', write, b'more'))
 open(sign, 'w').close()
 s.recv(1)
 "#;
@@ -482,7 +475,8 @@ fn what_xrootd_restores_by_itself_is_nobodys() {
     };
     make(b"/mine", 1001, b"mine");
     make(b"/theirs", 1002, b"what is theirs");
-    let (program, sign) = (site.file("checkpoint.py", CHECKPOINT.as_bytes()), site.path("sign"));
+    let (program, sign) =
+        (site.file("checkpoint.py", [RAW, CHECKPOINT].concat().as_bytes()), site.path("sign"));
     let (port, at) = (gate.port.to_string(), sign.to_str().unwrap());
     std::thread::scope(|scope| {
         let words = [program.as_str(), &port, "/mine", at];

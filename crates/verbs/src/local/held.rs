@@ -12,7 +12,7 @@ use std::time::Duration;
 use format::NvList;
 use format::config::VdevConfig;
 use fs::FsError;
-use pool::devices::{Candidate, Scan};
+use pool::devices::Scan;
 use pool::{Pool, PoolError};
 use rt::sync::atomic::{AtomicBool, Ordering};
 use rt::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -352,11 +352,7 @@ impl Held {
 impl One {
     /// Where its devices were found, by guid.
     fn paths(&self) -> BTreeMap<u64, PathBuf> {
-        let members = self.scan.pools.get(self.index).into_iter().flat_map(|pool| &pool.members);
-        let members = members.map(|member| (member.guid, &member.candidate));
-        let others = self.scan.aux.iter().map(|aux| (aux.label.guid, &aux.candidate));
-        let path = |(guid, candidate): (u64, &Candidate)| Some((guid, candidate.path.clone()?));
-        members.chain(others).filter_map(path).collect()
+        session::paths_of(&self.scan, self.index)
     }
 
     fn held_for(&self) -> Duration {

@@ -167,11 +167,7 @@ impl Located {
 
     /// Files and disks of its leaves, and of all spares and cache devices that were found, by guid.
     pub(super) fn devices(&self) -> BTreeMap<u64, PathBuf> {
-        let members = self.found().into_iter().flat_map(|pool| &pool.members);
-        let members = members.map(|member| (member.guid, &member.candidate));
-        let others = self.scan.aux.iter().map(|aux| (aux.label.guid, &aux.candidate));
-        let named = members.chain(others).map(|(guid, c)| Some((guid, c.path.clone()?)));
-        named.flatten().collect()
+        paths_of(&self.scan, self.index)
     }
 
     /// The files and disks of its leaves.
@@ -179,6 +175,12 @@ impl Located {
         let members = self.found().into_iter().flat_map(|pool| &pool.members);
         members.filter_map(|member| member.candidate.path.clone()).collect()
     }
+}
+
+/// Files and disks of the leaves of a pool, and of all spares and cache devices that were found, by guid.
+pub(super) fn paths_of(scan: &Scan, index: usize) -> BTreeMap<u64, PathBuf> {
+    let named = |(guid, candidate): (u64, &Candidate)| Some((guid, candidate.path.clone()?));
+    scan.candidates(index).filter_map(named).collect()
 }
 
 /// Is it the end of the path? Nothing is the end of every path, and names none.
@@ -488,9 +490,7 @@ impl Session {
     }
 
     fn candidates(&self) -> impl Iterator<Item = (u64, &Candidate)> {
-        let members = self.found().into_iter().flat_map(|pool| &pool.members);
-        let others = self.scan.aux.iter().map(|aux| (aux.label.guid, &aux.candidate));
-        members.map(|member| (member.guid, &member.candidate)).chain(others)
+        self.scan.candidates(self.index)
     }
 
     /// The devices of the pool have changed: these may be new.
@@ -510,12 +510,13 @@ impl Session {
         Ok(())
     }
 
-    /// A vdev has left the pool: its devices are anybody's.
+    /// A vdev has left the pool: its devices are anybody's, also where they are away.
     pub(super) fn forget(&self, here: &Here, gone: &VdevConfig) -> Result<()> {
-        let paths = self.paths();
-        let gone: Vec<_> = gone.leaves().filter_map(|leaf| paths.get(&leaf.guid)).collect();
+        let mut paths = self.paths();
+        let path = |leaf: &VdevConfig| paths.remove(&leaf.guid).unwrap_or_else(|| path_of(leaf));
+        let gone: Vec<_> = gone.leaves().map(path).collect();
         match self.known {
-            Some(_) => self.change_known(here, |paths| paths.retain(|path| !gone.contains(&path))),
+            Some(_) => self.change_known(here, |paths| paths.retain(|path| !gone.contains(path))),
             None => Ok(()),
         }
     }

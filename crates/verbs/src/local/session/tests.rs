@@ -364,6 +364,26 @@ fn a_disk_in_its_place_that_went_further_is_what_counts() {
     assert_eq!(apart.state(), (Online, vec![Online; 2]));
 }
 
+/// Seen red: it was remembered, and came back with what was done to it elsewhere.
+#[test]
+fn a_disk_that_is_detached_while_it_is_away_is_forgotten() {
+    let mut site = Site::new();
+    let disk = site.images.disk(1);
+    std::fs::rename(&disk, site.images.path().join("away")).unwrap();
+    let detach = crate::disks::Change {
+        name: "tank".into(),
+        device: disk.display().to_string(),
+        act: crate::disks::Act::Detach,
+        force: false,
+        wait: false,
+        places: Vec::new(),
+        command: String::new(),
+    };
+    site.engine.pool_disk(&detach, &mut |_| true).unwrap();
+    let known = site.here().state.load().unwrap().pools.remove(0);
+    assert_eq!(known.paths, [site.images.disk(0)]);
+}
+
 /// A disk that was written to elsewhere would bring its uberblocks with it: nobody takes it unasked.
 #[test]
 fn a_disk_that_has_gone_another_way_is_left_where_it_is() {

@@ -46,7 +46,7 @@ struct Door {
 }
 
 /// The disks, as long as this lives.
-pub(crate) struct Disks {
+pub struct Disks {
     disks: Arc<Vec<Disk>>,
     hides: Arc<AtomicBool>,
     mounted: TempDir,
@@ -56,13 +56,17 @@ pub(crate) struct Disks {
 
 impl Disks {
     /// So many of so many bytes, each operation of which takes so long.
-    pub(crate) fn new(count: usize, size: u64, time: Duration) -> Disks {
+    ///
+    /// # Panics
+    /// Without FUSE.
+    #[must_use]
+    pub fn new(count: usize, size: u64, time: Duration) -> Disks {
         let (files, mounted) = (temp_dir(), temp_dir());
         let disk = |number: usize| {
             let path = files.path().join(number.to_string());
             let mut options = File::options();
-            let file = options.read(true).write(true).create_new(true).open(path).unwrap();
-            file.set_len(size).unwrap();
+            let file = options.read(true).write(true).create_new(true).open(path).expect("a file");
+            file.set_len(size).expect("room for it");
             let micros = AtomicU64::new(time.as_micros() as u64);
             Disk { file, micros, fails: AtomicBool::new(false) }
         };
@@ -75,30 +79,34 @@ impl Disks {
         let door = Door { disks: disks.clone(), size, hides: hides.clone() };
         let session = Session::new(door, mounted.path(), &config);
         let session = session.unwrap_or_else(|error| panic!("{error}: is there a /dev/fuse?"));
-        let session = session.spawn().unwrap();
+        let session = session.spawn().expect("its threads");
         Disks { disks, hides, mounted, session, _files: files }
     }
 
-    pub(crate) fn path(&self, number: usize) -> PathBuf {
+    /// Where a disk is.
+    #[must_use]
+    pub fn path(&self, number: usize) -> PathBuf {
         self.mounted.path().join(format!("disk{number}"))
     }
 
-    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+    /// Where all of them are.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
         (0..self.disks.len()).map(|number| self.path(number)).collect()
     }
 
-    pub(crate) fn take(&self, number: usize, time: Duration) {
+    /// Each operation of this one takes so long from now on.
+    pub fn take(&self, number: usize, time: Duration) {
         self.disks[number].micros.store(time.as_micros() as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn fail(&self, number: usize, fails: bool) {
+    /// All operations of this one fail from now on, or no longer.
+    pub fn fail(&self, number: usize, fails: bool) {
         self.disks[number].fails.store(fails, Ordering::Relaxed);
     }
-}
 
-impl Disks {
     /// From now on whoever asks for one of their names waits, or no longer.
-    pub(crate) fn hide(&self, hides: bool) {
+    pub fn hide(&self, hides: bool) {
         self.hides.store(hides, Ordering::Relaxed);
         for number in 0..self.disks.len() {
             // What the kernel knows it does not ask for.
