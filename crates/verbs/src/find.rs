@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use device::ReadFile;
 use format::config::{PoolState, VdevConfig};
+use format::uberblock::Uberblock;
 use pool::devices::{self, FoundPool as Members, Labels, Scan, scan};
-use pool::{OpenOptions, Pool};
+use pool::{Devices, OpenOptions, Pool, PoolError};
+use rt::Account;
 use rt::sync::Arc;
 
 use crate::health::{self, Facts, Known};
@@ -33,16 +35,16 @@ pub fn look(places: &[PathBuf]) -> Scan {
 /// The same scan, and in it the devices of a pool that lie where it says and were not looked at: a pool is not to do
 /// without a disk, or a log, that is in its place.
 #[must_use]
-pub(crate) fn complete(scan: Scan, guid: u64) -> Scan {
+pub(crate) fn complete(scan: Scan, guid: u64, memory: &Account) -> Scan {
     let more = scan.pools.iter().find(|pool| pool.guid() == guid);
-    let more = more.and_then(|found| missed_of(&scan, found));
+    let more = more.and_then(|found| missed_of(&scan, found, memory));
     more.unwrap_or(scan)
 }
 
 /// A scan of the devices of a pool and of those that [`complete`] looks for; nothing, if there are none.
 #[must_use]
-pub(crate) fn missed_of(scan: &Scan, found: &Members) -> Option<Scan> {
-    let missed = missed(found);
+pub(crate) fn missed_of(scan: &Scan, found: &Members, memory: &Account) -> Option<Scan> {
+    let missed = missed(found, memory);
     if missed.is_empty() {
         return None;
     }
@@ -54,17 +56,28 @@ pub(crate) fn missed_of(scan: &Scan, found: &Members) -> Option<Scan> {
     whole.pools.iter().any(|pool| pool.guid() == found.guid()).then_some(whole)
 }
 
+/// How a pool is opened that is only looked at.
+pub(crate) fn options(memory: &Account) -> OpenOptions {
+    OpenOptions { workers: 1, memory: Some(memory.clone()), ..OpenOptions::default() }
+}
+
+/// A pool that was found, as the first of these uberblocks has it that leads to a MOS, to be looked at.
+pub(crate) fn opened(
+    found: &Members,
+    uberblocks: &[Uberblock],
+    memory: &Account,
+) -> Result<Arc<Pool>, PoolError> {
+    let devices = Devices::ReadOnly(Arc::new(found.open_tree_in(memory)?));
+    Pool::open(devices, uberblocks, &options(memory))
+}
+
 /// Where leaves are that were not found, as the pool says: its labels, or itself where a top-level vdev has none.
-fn missed(found: &Members) -> Vec<PathBuf> {
+fn missed(found: &Members, memory: &Account) -> Vec<PathBuf> {
     let mut root = found.root.clone();
     if !found.missing_tops().is_empty()
-        && let Ok(tree) = found.open_tree()
+        && let Ok(pool) = opened(found, &found.uberblocks, memory)
     {
-        let options = OpenOptions { workers: 1, ..OpenOptions::default() };
-        let devices = pool::Devices::ReadOnly(Arc::new(tree));
-        if let Ok(pool) = Pool::open(devices, &found.uberblocks, &options) {
-            root = pool.config().vdev_tree;
-        }
+        root = pool.config().vdev_tree;
     }
     let is_missed =
         |leaf: &&VdevConfig| !found.members.iter().any(|member| member.guid == leaf.guid);

@@ -8,7 +8,8 @@ use pool::props::PropError;
 use pool::props::space::{Owner, SpaceProp};
 
 use super::Here;
-use super::session::{For, open, pool_error};
+use super::opening::{For, open};
+use super::session::pool_error;
 use crate::datasets::{Space, SpaceRow};
 use crate::host::Names;
 use crate::{Doing, Error, Result, Why};

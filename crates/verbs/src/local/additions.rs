@@ -10,7 +10,8 @@ use pool::{Additions, NewLeaf, NewTop};
 use super::Here;
 use super::disks::{find_aux, queued, refused};
 use super::lifecycle::{joined, leaf_path, open_leaf};
-use super::session::{self, For, pool_error};
+use super::opening::{For, open};
+use super::session::pool_error;
 use super::status;
 use crate::disks::{Add, Before};
 use crate::layout::{Class, Facts, GroupKind, unsound_beside};
@@ -27,7 +28,7 @@ pub(super) fn add(here: &Here, request: &Add) -> Result<Option<Before>> {
     let doing = Doing::Disk(format!("add to '{}'", request.name));
     let cannot = |why| Error::cannot(doing.clone(), why);
     let mode = if request.dry_run { For::Reading } else { For::Writing };
-    let session = session::open(here, &request.name, &request.places, mode)?;
+    let session = open(here, &request.name, &request.places, mode)?;
     let layout = &request.layout;
     let is_other = |class| !matches!(class, Class::Normal | Class::Log);
     if layout.groups.iter().any(|group| is_other(group.class)) {

@@ -14,8 +14,9 @@ use super::dependents::{InOrder, dependents};
 use super::filesystems::{destroy_all, may_snapshot, pool_of, promise, session, take_back};
 use super::limits::limits;
 use super::naming;
+use super::opening::{For, open};
 use super::properties::{Assigned, assigned, kind_of, of_new, set_property};
-use super::session::{For, Session, open, pool_error};
+use super::session::{Session, pool_error};
 use super::volumes;
 use crate::branches::{
     Branch, Fork, Held, Hold, Holds, Promote, Rename, Rollback, Setting, Snapshot,

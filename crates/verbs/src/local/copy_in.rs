@@ -19,7 +19,8 @@ use super::copying::{
     CHUNK, Failed, is_descriptor, means_directory, refuse_descriptors, without_code,
 };
 use super::files::{fs_error, open_session, opened, shown};
-use super::session::{For, Session};
+use super::opening::For;
+use super::session::Session;
 use crate::files::{Copied, Put};
 use crate::{Doing, Error, Result, Why};
 

@@ -5,7 +5,8 @@ use pool::PoolError;
 use pool::dsl::lookup::{self, Found};
 
 use super::Here;
-use super::session::{For, Session, open, pool_error};
+use super::opening::{For, open};
+use super::session::{Session, pool_error};
 use crate::datasets::Diff;
 use crate::{Doing, Error, Result, Why};
 

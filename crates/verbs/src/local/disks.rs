@@ -13,7 +13,8 @@ use rt::sync::Arc;
 
 use super::called::{Devices, Meant};
 use super::lifecycle::{leaf_path, open_leaf};
-use super::session::{self, For, Session, pool_error};
+use super::opening::{For, open};
+use super::session::{Session, pool_error};
 use super::{Here, lookout, scrub};
 use crate::disks::{Act, Change, Labelclear};
 use crate::pools::{PoolUse, Scan};
@@ -91,7 +92,7 @@ pub(super) fn change(
     progress: &mut dyn FnMut(&Scan) -> bool,
 ) -> Result<Vec<String>> {
     let alone = here.held.as_ref().map(|held| held.one_at_a_time());
-    let session = session::open(here, &request.name, &request.places, For::Writing)?;
+    let session = open(here, &request.name, &request.places, For::Writing)?;
     let doing = doing(request);
     let fail = |error| refused(doing.clone(), error);
     let devices = Devices::of(&session)?;
@@ -256,7 +257,7 @@ fn returned(
 
 /// Where a leaf is: where it was found, or where the pool says.
 fn place_of(session: &Session, leaf: &VdevConfig) -> PathBuf {
-    let mut paths = session.found().map(session::leaf_paths).unwrap_or_default();
+    let mut paths = session.sighting.leaf_paths();
     paths.remove(&leaf.guid).unwrap_or_else(|| path_of(leaf))
 }
 

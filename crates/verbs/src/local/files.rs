@@ -8,7 +8,8 @@ use fs::{Attrs, DirEntry, Filesystem, FsError, NewObject, Replay, Volume, Who, m
 
 use super::Here;
 use super::copying::means_directory;
-use super::session::{For, Session, open, pool_error};
+use super::opening::{For, open};
+use super::session::{Session, pool_error};
 use crate::files::{Cat, FileKind, FileReport, List, Listed, Mkdir, Move, Place, Time};
 use crate::{Doing, Error, Result, Why};
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use format::NvList;
 use format::config::VdevConfig;
 use fs::FsError;
-use pool::devices::Scan;
+use pool::devices::FoundPool;
 use pool::{Pool, PoolError};
 use rt::sync::atomic::{AtomicBool, Ordering};
 use rt::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -22,9 +22,12 @@ use super::Here;
 use super::disks;
 use super::errand::{self, Noted};
 use super::keeper;
+use super::located::Located;
 use super::lookout::{self, Lookout, Telling};
+use super::opening::{For, open};
 use super::places::Places;
-use super::session::{self, For, Located, Session};
+use super::session::Session;
+use super::sighting::Sighting;
 use super::standins::Standins;
 use super::systems::{System, Systems};
 use crate::events::{self, Events, Heard, Query};
@@ -46,8 +49,7 @@ const SILENCE: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 struct One {
     pool: Arc<Pool>,
-    scan: Arc<Scan>,
-    index: usize,
+    sighting: Sighting,
     known: Option<Known>,
     systems: Systems,
     /// When it was opened, and its logs were worked off.
@@ -165,13 +167,16 @@ impl Held {
     fn look_around(&self) -> Vec<Arc<Pool>> {
         let asked: Vec<_> = {
             let pools: Vec<_> = self.pools.lock().values().cloned().collect();
-            pools.iter().filter_map(|one| self.lookout.ask(&one.pool, &one.paths())).collect()
+            pools
+                .iter()
+                .filter_map(|one| self.lookout.ask(&one.pool, &one.sighting.paths()))
+                .collect()
         };
         // Meanwhile nobody here has a pool: what is to be exported is.
         self.lookout.wait_for(&asked);
         let pools: Vec<_> = self.pools.lock().values().cloned().collect();
         for one in &pools {
-            self.lookout.look(&one.pool, &one.paths(), &self.events);
+            self.lookout.look(&one.pool, &one.sighting.paths(), &self.events);
         }
         pools.into_iter().map(|one| one.pool).collect()
     }
@@ -179,14 +184,13 @@ impl Held {
     /// Where devices of a pool were found, by guid: leaves, spares and caches.
     pub(super) fn paths(&self, name: &str) -> BTreeMap<u64, PathBuf> {
         let located = self.located(name);
-        located.map(|located| located.devices()).unwrap_or_default()
+        located.map(|located| located.sighting.paths()).unwrap_or_default()
     }
 
     /// Where leaves of a pool were found, by guid, as far as that is a path of their own.
     pub(super) fn leaf_paths(&self, name: &str) -> BTreeMap<u64, PathBuf> {
         let located = self.located(name);
-        let found = located.as_ref().and_then(Located::found);
-        found.map(session::leaf_paths).unwrap_or_default()
+        located.map(|located| located.sighting.leaf_paths()).unwrap_or_default()
     }
 
     /// What has been done about devices.
@@ -239,20 +243,19 @@ impl Held {
     /// The devices of a pool have changed: looks at these anew.
     pub(super) fn look_for_devices(&self, name: &str, places: Vec<PathBuf>) {
         let there: Vec<_> = places.into_iter().filter(|path| path.exists()).collect();
-        let Ok(mut scan) = pool::devices::scan(&there) else { return };
+        let Ok(scan) = pool::devices::scan(&there) else { return };
         let mut pools = self.pools.lock();
         let Some(one) = pools.get_mut(name) else { return };
-        let guid = one.pool.guid();
-        let Some(index) = scan.pools.iter().position(|pool| pool.guid() == guid) else { return };
-        let before = one.scan.pools.get(one.index).into_iter().flat_map(|pool| &pool.members);
-        let (tree, members) = (one.pool.config().vdev_tree, &mut scan.pools[index].members);
-        for member in before.filter(|member| tree.find(member.guid).is_some()) {
+        let Some(mut now) = Sighting::of(scan, one.pool.guid()) else { return };
+        let Some(FoundPool { members, .. }) = now.found_mut() else { return };
+        let (tree, before) = (one.pool.config().vdev_tree, &one.sighting.found().members);
+        for member in before.iter().filter(|member| tree.find(member.guid).is_some()) {
             // One that is away now is known by where it was.
             if !members.iter().any(|other| other.guid == member.guid) {
                 members.push(member.clone());
             }
         }
-        (one.scan, one.index) = (Arc::new(scan), index);
+        one.sighting = now;
     }
 
     /// Tells of a command that has gone into a pool's history.
@@ -275,13 +278,13 @@ impl Held {
     }
 
     pub(super) fn located(&self, name: &str) -> Option<Located> {
-        let One { pool, scan, index, known, .. } = self.pools.lock().get(name)?.clone();
-        Some(Located::held(pool, scan, index, known))
+        let One { pool, sighting, known, .. } = self.pools.lock().get(name)?.clone();
+        Some(Located::held(pool, sighting, known))
     }
 
     /// Takes in a pool that a session has opened, and that has lost nothing since then.
     fn take_in(self: &Arc<Self>, session: Session, kept_since_ms: u64) {
-        let Session { pool, scan, index, known, .. } = session;
+        let Session { pool, sighting, known, .. } = session;
         let name = pool.name().to_string();
         // Of what cannot be read nothing is told.
         drop(pool.know_spares());
@@ -290,7 +293,7 @@ impl Held {
         }
         let (systems, since) = (Systems::default(), rt::time::now());
         let before = rt::time::wall_clock().saturating_sub(Duration::from_millis(kept_since_ms));
-        let one = One { pool, scan, index, known, systems, since, kept_since_ms, before };
+        let one = One { pool, sighting, known, systems, since, kept_since_ms, before };
         self.pools.lock().insert(name, one);
     }
 
@@ -350,11 +353,6 @@ impl Held {
 }
 
 impl One {
-    /// Where its devices were found, by guid.
-    fn paths(&self) -> BTreeMap<u64, PathBuf> {
-        session::paths_of(&self.scan, self.index)
-    }
-
     fn held_for(&self) -> Duration {
         self.before + self.since.elapsed()
     }
@@ -385,11 +383,11 @@ impl Here {
         if held.pool(name).is_some() {
             return Ok(None);
         }
-        let (session, reason) = match session::open(self, name, &[], For::Writing) {
+        let (session, reason) = match open(self, name, &[], For::Writing) {
             Ok(session) => (session, None),
             Err(error) => match error.why() {
                 Some(Why::ReadOnly(reason)) => {
-                    (session::open(self, name, &[], For::Reading)?, Some(reason.clone()))
+                    (open(self, name, &[], For::Reading)?, Some(reason.clone()))
                 }
                 _ => return Err(error),
             },
@@ -409,7 +407,7 @@ impl Here {
             return Ok(now);
         };
         self.state.change(|state| state.forget_closed(guid))?;
-        let newest = session.found().and_then(|found| found.uberblocks.first());
+        let newest = session.found().uberblocks.first();
         let is_that = newest.is_some_and(|newest| newest.txg.get() == closed.txg);
         Ok(if is_that { closed.kept_since_ms } else { now })
     }

@@ -13,7 +13,8 @@ use crate::judge::{DeviceDamage, FileDamage, Progress, Verdict, Verify, VerifyRe
 use crate::{Doing, Error, Result, Why};
 
 use super::Here;
-use super::session::{Located, locate, pool_error};
+use super::located::{Located, locate};
+use super::session::pool_error;
 
 /// How often a pool is looked for, if it has other devices each time.
 const LOOKS_MAX: usize = 16;
@@ -29,7 +30,7 @@ pub(super) fn verify(
         let unknown = || Error::Other(format!("no such device in pool: {disk}"));
         located.without(disk).then_some(()).ok_or_else(unknown)?;
     }
-    let found = located.found().ok_or_else(|| Error::open(&request.name, Why::NoPool))?;
+    let found = located.found();
     let doing = || Doing::Open(request.name.clone());
     let keep = request.keep.clone().map(verify::Keep::new);
     let past = here.rescue.as_ref().is_some_and(|rescue| rescue.txg.is_some());
@@ -128,10 +129,9 @@ fn keep_still(here: &Here, request: &Verify) -> Result<(Located, Still)> {
     let mut still: Option<Still> = None;
     for _ in 0..LOOKS_MAX {
         let located = locate(here, &request.name, &request.places)?;
-        let guid = located.found().map(|found| found.guid());
         // The rescue door looks at the disks alone.
         let served = here.held.as_ref().and_then(|held| held.located(&request.name));
-        let served = served.is_some_and(|held| held.found().map(|found| found.guid()) == guid);
+        let served = served.is_some_and(|held| held.found().guid() == located.found().guid());
         if located.is_held() || served {
             let why =
                 "it is served, and changes while it is judged; stop the server, or export the pool";

@@ -7,18 +7,21 @@ use std::path::{Path, PathBuf};
 use device::{Device, ReadFile, WriteFile};
 use format::config::PoolState;
 use pool::props::{PoolKey, PoolProp, Value};
-use pool::{Joined, NewLeaf, NewPool, NewTop, OpenOptions, Pool, Stored};
+use pool::{Joined, NewLeaf, NewPool, NewTop, Pool, Stored};
 use rt::sync::Arc;
 
 use super::Here;
 use super::called::Devices;
 use super::limits::{Limit, limits, set_limits};
-use super::session::{self, For, Located, Session, locate, open_located, pool_error};
+use super::located::{Located, locate};
+use super::opening::{For, open, open_located};
+use super::session::{Session, pool_error};
+use super::sighting::Sighting;
 use super::{capacity, naming, ours, pool_props, scrub};
 use crate::layout::{Class, GroupKind, LayoutError};
 use crate::pools::{Clear, Create, Destroy, Export, Import, Imported, Which};
 use crate::state::Known;
-use crate::{Doing, Error, Result, Why, events, find, host, inuse};
+use crate::{Doing, Error, Result, Why, events, find, inuse};
 
 /// Properties of a pool that hold for this system only and are not stored with it.
 const NOT_STORED: [PoolProp; 3] = [PoolProp::Altroot, PoolProp::Cachefile, PoolProp::Ashift];
@@ -137,13 +140,7 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
         props: root,
         make: fs::make_filesystem,
         command: request.command.clone(),
-        options: OpenOptions {
-            workers: 0,
-            host_id: host::hostid(&here.state)?.into(),
-            host_name: host::hostname(),
-            new_name: None,
-            memory: Some(here.memory.clone()),
-        },
+        options: here.options(name)?,
     })
     .map_err(|e| pool_error(Doing::Create(name.clone()), e))?;
     if let Err(e) = set_limits(&pool, name, limits) {
@@ -193,12 +190,11 @@ fn leave(
     command: &str,
     doing: Doing,
 ) -> Result<()> {
-    let guid = located.found().map(pool::devices::FoundPool::guid);
+    let (guid, state) = (located.found().guid(), located.found().config.state);
     let (readonly, held) = (located.is_read_only(), located.is_held());
-    let state = located.found().map(|found| found.config.state);
     // Whoever took it, or ended in the midst of this, has left nothing to do but to forget it.
-    let is_left = (to == PoolState::Exported || state == Some(to)) && located.lost(here)?.is_some();
-    let forget = || guid.map_or(Ok(()), |guid| here.state.change(|state| state.forget(guid)));
+    let is_left = (to == PoolState::Exported || state == to) && located.lost(here)?.is_some();
+    let forget = || here.state.change(|state| state.forget(guid));
     if held || !(readonly || is_left) {
         let mode = if readonly { For::Reading } else { For::Writing };
         let (session, readonly) =
@@ -243,7 +239,7 @@ pub(super) fn destroy(here: &Here, request: &Destroy) -> Result<()> {
 /// `zpool clear`: what was faulted or removed is used again. Counts of errors end with each command,
 /// or go on in a server until they are cleared.
 pub(super) fn clear(here: &Here, request: &Clear) -> Result<()> {
-    let session = session::open(here, &request.name, &request.places, For::Writing)?;
+    let session = open(here, &request.name, &request.places, For::Writing)?;
     let doing = || Doing::Clear(request.device.clone().unwrap_or_else(|| request.name.clone()));
     let mut guids = None;
     if let Some(device) = &request.device {
@@ -347,13 +343,12 @@ pub(super) fn import(here: &Here, request: &Import) -> Result<Imported> {
 /// Takes over one pool: its name now, and what there is to know of it.
 fn import_one(here: &Here, request: &Import, guid: u64) -> Result<(String, Vec<String>)> {
     let look = || {
-        let scan = find::complete(find::look(&request.places), guid);
-        let index = scan.pools.iter().position(|pool| pool.guid() == guid);
-        let index = index.ok_or_else(|| Error::open(guid.to_string(), Why::NoPoolAvailable))?;
-        Ok::<_, Error>((scan, index))
+        let scan = find::complete(find::look(&request.places), guid, &here.memory);
+        let sighting = Sighting::of(scan, guid);
+        sighting.ok_or_else(|| Error::open(guid.to_string(), Why::NoPoolAvailable))
     };
-    let (scan, index) = look()?;
-    let found = &scan.pools[index];
+    let sighting = look()?;
+    let found = sighting.found();
     let old = found.name().into_owned();
     let name = request.new_name.clone().unwrap_or_else(|| old.clone());
     let doing = Doing::Import(old);
@@ -366,16 +361,16 @@ fn import_one(here: &Here, request: &Import, guid: u64) -> Result<(String, Vec<S
     {
         return Err(Error::cannot(doing, why));
     }
-    let open = |(scan, index), mode| {
-        let located = Located::found_at(scan, index, &request.places, request.force)
+    let open = |sighting, mode| {
+        let located = Located::to_import(sighting, &request.places, request.force)
             .giving_up_logs(request.missing_log);
         open_located(here, &name, located, mode, doing.clone())
     };
     let mut notes = Vec::new();
     let (session, readonly) = if request.readonly {
-        (open((scan, index), For::Reading)?, true)
+        (open(sighting, For::Reading)?, true)
     } else {
-        match open((scan, index), For::Writing) {
+        match open(sighting, For::Writing) {
             Ok(session) => (session, false),
             // What cannot be written can still be read.
             Err(e) => match e.why() {
@@ -389,9 +384,7 @@ fn import_one(here: &Here, request: &Import, guid: u64) -> Result<(String, Vec<S
     };
     // What is known of it that does not hold; somebody else may have imported it meanwhile.
     let state = here.state.load()?;
-    if let Some(found) = session.found()
-        && ours::is_imported(here, &state, found)?
-    {
+    if ours::is_imported(here, &state, session.found())? {
         return Err(Error::cannot(doing, Why::NoPoolAvailable));
     }
     let stale = state.pools.iter().find(|known| known.guid == guid);

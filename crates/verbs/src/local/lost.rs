@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use format::config::{VdevConfig, VdevKind};
 use pool::props::{PoolKey, PoolProp, Source, Value};
 
-use super::session::{Located, locate};
+use super::located::{Located, locate};
 use super::{Here, lifecycle, status};
 use crate::health::{self, Facts, Known};
 use crate::pools::{PoolReport, State};
@@ -22,7 +22,7 @@ pub(super) fn report(here: &Here, name: &str, error: Error) -> Result<PoolReport
         return Err(error);
     };
     let located = locate(here, name, &[]).ok();
-    let (tree, condition, version) = match located.as_ref().and_then(Located::found) {
+    let (tree, condition, version) = match located.as_ref().map(Located::found) {
         Some(found) => {
             let host_id = host::hostid(&here.state)?.into();
             let told = find::describe(found, &[], host_id);

@@ -24,10 +24,12 @@ mod judge;
 mod keeper;
 mod lifecycle;
 mod limits;
+mod located;
 mod lookout;
 mod lost;
 mod mount;
 mod naming;
+mod opening;
 mod ours;
 mod places;
 mod placing;
@@ -40,6 +42,7 @@ mod roots;
 mod salvage;
 mod scrub;
 mod session;
+mod sighting;
 mod standins;
 mod status;
 mod systems;
@@ -54,7 +57,8 @@ use rt::sync::Arc;
 
 pub use held::{Ending, Held};
 pub use keeper::on_suspended;
-use session::{For, Session, open, pool_error};
+use opening::{For, open};
+use session::{Session, pool_error};
 pub use systems::System;
 
 use crate::branches::Branch;
@@ -261,12 +265,12 @@ impl Engine for Local {
             if destroyed != request.destroyed || ours::is_imported(&self.here, &ours, pool)? {
                 continue;
             }
-            let whole = crate::find::missed_of(&scan, pool);
+            let whole = crate::find::missed_of(&scan, pool, &self.here.memory);
             let scan = whole.as_ref().unwrap_or(&scan);
             let pool = scan.pools.iter().find(|one| one.guid() == pool.guid()).unwrap_or(pool);
             let mut told = crate::find::describe(pool, &request.places, hostid);
             if !told.hopeless {
-                (told.spares, told.cache) = status::found_others(scan, pool);
+                (told.spares, told.cache) = status::found_others(scan, pool, &self.here.memory);
             }
             all.push(told);
         }

@@ -13,8 +13,10 @@ use rt::sync::mpsc;
 use super::Here;
 use super::files::fs_error;
 use super::filesystems::pool_of;
+use super::located::locate;
+use super::opening::{For, open};
 use super::places::clear_remains;
-use super::session::{For, Session, locate, open};
+use super::session::Session;
 use crate::mounts::{Mount, News, Unmount};
 use crate::{Doing, Error, Result, Why};
 

@@ -11,7 +11,9 @@ use pool::dsl::lookup;
 use pool::props::{PoolKey, PoolProp, PoolPropError, Value};
 
 use super::lifecycle::stored;
-use super::session::{For, Session, locate, open_located, pool_error};
+use super::located::locate;
+use super::opening::{For, open_located};
+use super::session::{Session, pool_error};
 use super::{Here, keeper};
 use crate::pools::{Create, Set};
 use crate::{Doing, Error, Result, Why};

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use pool::devices::FoundPool;
-use pool::{Devices, OpenOptions, Pool};
-use rt::sync::Arc;
 
 use super::{Here, roots};
 use crate::rescue::{Remains, TxgLeft};
@@ -39,13 +37,7 @@ fn txgs(here: &Here, found: &FoundPool) -> Vec<TxgLeft> {
     for uberblock in &found.uberblocks {
         let (txg, time) = (uberblock.txg.get(), uberblock.timestamp.get());
         let time = Some(time).filter(|time| *time != 0);
-        let options = OpenOptions { memory: Some(here.memory.clone()), ..OpenOptions::default() };
-        let opened = found.open_tree_in(&here.memory).map_err(pool::PoolError::from);
-        let opened = opened.and_then(|tree| {
-            let devices = Devices::ReadOnly(Arc::new(tree));
-            Pool::open(devices, std::slice::from_ref(uberblock), &options)
-        });
-        let problem = match opened {
+        let problem = match find::opened(found, std::slice::from_ref(uberblock), &here.memory) {
             Ok(pool) if pool.guid() != found.guid() => {
                 Some(format!("it is that of another pool, {}", pool.guid()))
             }

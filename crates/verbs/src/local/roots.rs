@@ -9,13 +9,13 @@ use std::path::Path;
 
 use format::blkptr::BlkPtr;
 use format::uberblock::Uberblock;
+use pool::Pool;
 use pool::devices::FoundPool;
-use pool::{OpenOptions, Pool};
 
 use super::Here;
-use super::session::as_it_is_on;
+use super::opening::as_it_is_on;
 
-use crate::{Doing, Error, Result, Why};
+use crate::{Doing, Error, Result, Why, find};
 
 /// Bytes that a file of roots has at most.
 const FILE_MAX: u64 = 16 << 20;
@@ -89,8 +89,7 @@ pub(super) fn take(
         }
         let tree = found.open_tree_in(&here.memory);
         let tree = tree.map_err(|error| failed(file, error.to_string()))?;
-        let options = OpenOptions { memory: Some(here.memory.clone()), ..OpenOptions::default() };
-        let devices = as_it_is_on(found, tree);
+        let (devices, options) = (as_it_is_on(found, tree), find::options(&here.memory));
         if let Ok(pool) = Pool::open(devices, std::slice::from_ref(&root), &options) {
             root.guid_sum = pool.config().vdev_tree.guid_sum().into();
             found.uberblocks.push(root);

@@ -11,7 +11,8 @@ use pool::{Pool, ScanAnswer, ScanStep};
 use rt::sync::{Arc, Weak};
 
 use super::held::Held;
-use super::session::{self, For, Session, pool_error};
+use super::opening::{For, open};
+use super::session::{Session, pool_error};
 use super::{Here, status};
 use crate::pools::{Scan, ScanRequest, ScanWish};
 use crate::{Doing, Error, Result, Why, events};
@@ -51,7 +52,7 @@ pub(super) fn scan(
     request: &ScanRequest,
     progress: &mut dyn FnMut(&Scan) -> bool,
 ) -> Result<()> {
-    let session = session::open(here, &request.name, &request.places, For::Writing)?;
+    let session = open(here, &request.name, &request.places, For::Writing)?;
     let fail = |error| pool_error(doing(request), error);
     let before = session.pool.scan_status().map_err(fail)?;
     let running = before.filter(|status| status.is_running());

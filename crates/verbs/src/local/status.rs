@@ -10,8 +10,8 @@ use format::scan::{ScanFlags, ScanState};
 use pool::devices::{FoundPool, Labels, Scan as Devices, Seen};
 use pool::mos::key;
 use pool::props::{PoolKey, PoolProp, Source, Value, default_pool_value};
-use pool::{OpenOptions, Pool, PoolError, ScanStatus, Stored};
-use rt::sync::Arc;
+use pool::{Pool, PoolError, ScanStatus, Stored};
+use rt::Account;
 
 use super::catalogue::Catalogue;
 use super::damaged;
@@ -100,17 +100,13 @@ fn fragmentation_of(tree: &Vdev) -> Option<u64> {
 
 /// Spares and cache devices of a pool that was found: its labels do not name them, so it is opened
 /// to be read. None of one that does not open.
-pub(crate) fn found_others(scan: &Devices, found: &FoundPool) -> (Vec<Vdev>, Vec<Vdev>) {
+pub(crate) fn found_others(
+    scan: &Devices,
+    found: &FoundPool,
+    memory: &Account,
+) -> (Vec<Vdev>, Vec<Vdev>) {
     let open = || -> Result<(Vec<Vdev>, Vec<Vdev>)> {
-        let options = OpenOptions {
-            workers: 1,
-            host_id: 0,
-            host_name: String::new(),
-            new_name: None,
-            memory: None,
-        };
-        let tree = Arc::new(found.open_tree()?);
-        let pool = Pool::open(pool::Devices::ReadOnly(tree), &found.uberblocks, &options)?;
+        let pool = find::opened(found, &found.uberblocks, memory)?;
         let paths = scan.aux.iter();
         let paths = paths.filter_map(|aux| Some((aux.label.guid, aux.candidate.shown_path()?)));
         let paths = paths.collect();

@@ -33,7 +33,8 @@ use verify::{Look, Unread};
 use crate::dump::{Dump, Dumped, Fact, Parts, Source};
 use crate::{Doing, Error, Result, Why};
 
-use super::session::{locate_on_disk, pool_error};
+use super::located::locate_on_disk;
+use super::session::pool_error;
 use crate::local::Here;
 
 /// Entries of the MOS directory that are kept.
@@ -125,8 +126,7 @@ fn pool(
             return on(found, of, out, tell);
         }
     };
-    let found = located.found().ok_or_else(|| Error::open(&of.pool, Why::NoPool))?;
-    on(found, of, out, tell)
+    on(located.found(), of, out, tell)
 }
 
 /// Opens the newest uberblock that leads to a MOS, on the vdevs that the MOS names.

@@ -230,6 +230,7 @@ mod tests {
 
     use super::*;
     use crate::Doing;
+    use crate::local::sighting::Sighting;
     use crate::local::systems::Systems;
 
     /// So long something may take that takes milliseconds.
@@ -285,8 +286,7 @@ mod tests {
             for pool in [&dead, &well] {
                 let one = One {
                     pool: pool.clone(),
-                    scan: Arc::default(),
-                    index: 0,
+                    sighting: Sighting::of_nothing(),
                     known: None,
                     systems: Systems::default(),
                     since: rt::time::now(),

@@ -1,6 +1,8 @@
-//! Sessions: which disks and pools are meant, and whose they are.
+//! Which disks and pools are meant, and whose they are.
 
+use format::config::PoolState;
 use format::features::Feature;
+use pool::devices::scan;
 use pool::dsl::lookup;
 use pool::props::{PoolKey, PoolProp, Value};
 use rt::sync::Mutex;
@@ -8,6 +10,7 @@ use testkit::{Images, TempDir, fresh_images, temp_dir};
 
 use super::*;
 use crate::layout::{Class, Group, GroupKind, Layout};
+use crate::local::Held;
 use crate::pools::Which;
 use crate::state::StateFile;
 use crate::{Engine, Local, datasets, pools};
@@ -497,21 +500,4 @@ fn properties_of_an_import_are_set() {
     let enabled = value(PoolKey::Feature(feature.into()));
     assert_eq!(enabled, Some(Value::text("enabled")));
     assert!(site.dir.path().exists());
-}
-
-/// Seen red: a comma at the end of a list of disks named them all.
-#[test]
-fn disks_are_named_by_ends_of_their_paths() {
-    let path = Path::new("/pool/m1.img");
-    for (name, is_it) in [
-        ("/pool/m1.img", true),
-        ("./pool/m1.img", true),
-        ("m1.img", true),
-        ("1.img", false),
-        ("/", false),
-        ("./", false),
-        ("", false),
-    ] {
-        assert_eq!(is_called(path, name), is_it, "{name}");
-    }
 }
