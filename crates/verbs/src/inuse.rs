@@ -9,27 +9,41 @@ use pool::devices::{Content, content};
 
 use crate::layout::{Facts, Layout, unsound};
 use crate::pools::{InUse, PoolUse};
-use crate::state::State;
+use crate::state::{Known, State};
 use crate::{Doing, Error, Result, Why};
 
 /// The smallest device of a pool, in bytes.
 pub const DEVICE_SIZE_MIN: u64 = 64 << 20;
 
+/// Asks a pool: is the device of this guid one of yours?
+pub type Asked<'a> = dyn Fn(&Known, u64) -> bool + 'a;
+
+/// The pools that we have, and who knows their devices.
+pub struct Ours<'a> {
+    /// The list of them.
+    pub state: State,
+    /// What a device's label says may be old: one that was away when it was detached or replaced has not heard.
+    pub has: Box<Asked<'a>>,
+}
+
 /// What a device is used for; `None` if it is free.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn usage(path: &Path, state: &State) -> device::Result<Option<InUse>> {
+pub fn usage(path: &Path, ours: &Ours<'_>) -> device::Result<Option<InUse>> {
     let file = ReadFile::open(path)?;
     Ok(match content(&file)? {
         None => None,
         Some(Content::Foreign(kind)) => Some(InUse::Filesystem(kind.into())),
         Some(Content::Pool(config)) => {
-            let known = state.pools.iter().any(|pool| pool.guid == config.pool_guid);
+            let known = ours.state.pools.iter().find(|pool| pool.guid == config.pool_guid);
+            let guid = config.label.map(|label| label.guid);
+            // It was on its way into the pool when the power went, or has left it.
+            let has_left =
+                |known| config.txg == 0 || guid.is_some_and(|guid| !(ours.has)(known, guid));
             let state = match config.state {
-                // It was on its way into the pool when the power went, or has left it.
-                _ if known && config.txg == 0 => return Ok(None),
-                _ if known => PoolUse::Active,
+                _ if known.is_some_and(has_left) => return Ok(None),
+                _ if known.is_some() => PoolUse::Active,
                 PoolState::Exported => PoolUse::Exported,
                 PoolState::Active => PoolUse::PotentiallyActive,
                 _ => return Ok(None),
@@ -43,7 +57,7 @@ pub fn usage(path: &Path, state: &State) -> device::Result<Option<InUse>> {
             let id = identity(path).ok();
             let is_it =
                 |other: &PathBuf| other == path || id.is_some() && identity(other).ok() == id;
-            let owner = state.pools.iter().find(|pool| pool.paths.iter().any(is_it));
+            let owner = ours.state.pools.iter().find(|pool| pool.paths.iter().any(is_it));
             owner.map(|pool| InUse::Spare { pool: pool.name.clone() })
         }
     })
@@ -63,8 +77,8 @@ pub(crate) fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
 /// # Errors
 /// Devices that are in use or unsound ([`Error::Vdevs`]), too small, named twice, or a pool of
 /// that name.
-pub fn check(name: &str, layout: &Layout, force: bool, state: &State) -> Result<()> {
-    check_used(&Doing::Create(name.into()), layout, force, state)?;
+pub fn check(name: &str, layout: &Layout, force: bool, ours: &Ours<'_>) -> Result<()> {
+    check_used(&Doing::Create(name.into()), layout, force, ours)?;
     if let Some(text) = unsound(layout, facts).filter(|_| !force) {
         return Err(Error::Vdevs { forced: false, list: vec![text] });
     }
@@ -82,8 +96,8 @@ pub(crate) fn facts(path: &PathBuf) -> Facts {
 ///
 /// # Errors
 /// [`Error::Vdevs`], with all that are; those that cannot be read.
-pub fn check_used(doing: &Doing, layout: &Layout, force: bool, state: &State) -> Result<()> {
-    check_free(doing, layout.devices().map(PathBuf::as_path), force, state)
+pub fn check_used(doing: &Doing, layout: &Layout, force: bool, ours: &Ours<'_>) -> Result<()> {
+    check_free(doing, layout.devices().map(PathBuf::as_path), force, ours)
 }
 
 /// The same, of devices by themselves.
@@ -91,12 +105,12 @@ pub(crate) fn check_free<'a>(
     doing: &Doing,
     devices: impl Iterator<Item = &'a Path>,
     force: bool,
-    state: &State,
+    ours: &Ours<'_>,
 ) -> Result<()> {
     let cannot = |why| Error::cannot(doing.clone(), why);
     let mut list = Vec::new();
     for path in devices {
-        let used = usage(path, state).map_err(|e| cannot(Why::Host(e.to_string())))?;
+        let used = usage(path, ours).map_err(|e| cannot(Why::Host(e.to_string())))?;
         if let Some(used) = used.filter(|used| !force || used.is_final()) {
             list.push(used.message(&path.display().to_string()));
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use testkit::{fresh_images, golden, golden_copy, truth};
 use verbs::find::{describe, look};
-use verbs::inuse::{check, check_devices, usage};
+use verbs::inuse::{Ours, check, check_devices, usage};
 use verbs::layout::{Class, Group, GroupKind, Layout};
 use verbs::pools::{Condition, FoundPool, InUse, PoolUse, State as Health, Vdev};
 use verbs::state::{Known, State};
@@ -68,7 +68,7 @@ fn layout(devices: &[PathBuf]) -> Layout {
 fn what_is_in_use_is_not_taken() {
     let images = golden_copy("rz2");
     let guid = truth("rz2").zpool_get("guid").and_then(|v| v.0.parse().ok()).expect("a guid");
-    let ours = State {
+    let mine = State {
         hostid: None,
         pools: vec![Known {
             name: "rz2".into(),
@@ -79,12 +79,15 @@ fn what_is_in_use_is_not_taken() {
             paths: images.disks(),
         }],
     };
-    let nobodys = State::default();
+    let with = |state, has| Ours { state, has: Box::new(move |_, _| has) };
+    let [nobodys, ours, left] = [(State::default(), true), (mine.clone(), true), (mine, false)]
+        .map(|(state, has)| with(state, has));
     let disk = images.disk(0);
-    let used = |state: &State, path: &PathBuf| usage(path, state).expect("it can be read");
+    let used = |ours: &Ours<'_>, path: &PathBuf| usage(path, ours).expect("it can be read");
     let pool = |state| Some(InUse::Pool { pool: "rz2".into(), state });
     assert_eq!(used(&nobodys, &disk), pool(PoolUse::Exported));
     assert_eq!(used(&ours, &disk), pool(PoolUse::Active));
+    assert_eq!(used(&left, &disk), None);
     // The spare's label does not say whose it is.
     let spare = images.disk(11);
     assert_eq!(used(&nobodys, &spare), None);
@@ -93,8 +96,8 @@ fn what_is_in_use_is_not_taken() {
     let link = images.path().join("by-id");
     std::os::unix::fs::symlink(&spare, &link).expect("a link");
     assert_eq!(used(&ours, &link), Some(InUse::Spare { pool: "rz2".into() }));
-    let say = |force, state: &State, path: &PathBuf| {
-        check("pond", &layout(std::slice::from_ref(path)), force, state)
+    let say = |force, ours: &Ours<'_>, path: &PathBuf| {
+        check("pond", &layout(std::slice::from_ref(path)), force, ours)
             .map_err(|error| error.to_string())
     };
     let shown = disk.display();
@@ -121,10 +124,11 @@ fn what_is_in_use_is_not_taken() {
 fn other_file_systems_are_kept_unless_forced() {
     let images = fresh_images(1, 128 << 20);
     let disk = images.disk(0);
-    assert_eq!(usage(&disk, &State::default()).expect("it can be read"), None);
+    let nobodys = Ours { state: State::default(), has: Box::new(|_, _| true) };
+    assert_eq!(usage(&disk, &nobodys).expect("it can be read"), None);
     let file = std::fs::OpenOptions::new().write(true).open(&disk).expect("it opens");
     std::os::unix::fs::FileExt::write_all_at(&file, b"XFSB", 0).expect("it is written");
-    let say = |force| check("tank", &layout(std::slice::from_ref(&disk)), force, &State::default());
+    let say = |force| check("tank", &layout(std::slice::from_ref(&disk)), force, &nobodys);
     let message = say(false).unwrap_err().to_string();
     assert!(message.contains("contains a filesystem of type 'xfs'"), "{message}");
     assert_eq!(say(true), Ok(()));

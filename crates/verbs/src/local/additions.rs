@@ -41,7 +41,7 @@ pub(super) fn add(here: &Here, request: &Add) -> Result<Option<Before>> {
             return Err(cannot(Why::Host(SAME.into())));
         }
     }
-    inuse::check_used(&doing, layout, request.force, &here.state.load()?)?;
+    inuse::check_used(&doing, layout, request.force, &here.ours()?)?;
     let report = status::report(&session, None);
     let report = report.map_err(|error| pool_error(doing.clone(), error))?;
     let has_data = layout.groups.iter().any(|group| group.class != Class::Log);

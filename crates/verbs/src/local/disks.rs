@@ -269,9 +269,8 @@ fn attach(
     (path, replacing): (&Path, bool),
     request: &Change,
 ) -> Result<()> {
-    let state = here.state.load()?;
     let doing = doing(request);
-    inuse::check_free(&doing, std::iter::once(path), request.force, &state)?;
+    inuse::check_free(&doing, std::iter::once(path), request.force, &here.ours()?)?;
     let file = open_leaf(here, &doing, path, request.force)?;
     if file.size() < inuse::DEVICE_SIZE_MIN {
         return Err(Error::cannot(doing, Why::Host("device is too small".into())));
@@ -292,11 +291,11 @@ pub(super) fn labelclear(here: &Here, request: &Labelclear) -> Result<()> {
     let failed = |why: String| Error::Said(why);
     let file = WriteFile::open(&request.device)
         .map_err(|error| failed(format!("failed to open {shown}: {error}")))?;
-    let state = here.state.load()?;
+    let ours = here.ours().map_err(|error| failed(error.to_string()))?;
     if Labels::read(&file).good().next().is_none() {
         return Err(failed(format!("failed to read label from {shown}")));
     }
-    if let Ok(Some(used)) = inuse::usage(&request.device, &state) {
+    if let Ok(Some(used)) = inuse::usage(&request.device, &ours) {
         let (word, pool) = match &used {
             crate::pools::InUse::Pool { pool, state: PoolUse::Active } => {
                 ("a member (ACTIVE)", pool)

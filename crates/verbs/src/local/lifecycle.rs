@@ -68,7 +68,7 @@ pub(super) fn open_leaf(here: &Here, doing: &Doing, path: &Path, force: bool) ->
         }
         e => cannot(Why::Host(e.to_string())),
     })?;
-    inuse::check_free(doing, std::iter::once(path), force, &here.state.load()?)?;
+    inuse::check_free(doing, std::iter::once(path), force, &here.ours()?)?;
     Ok(file)
 }
 
@@ -87,8 +87,8 @@ pub(super) fn ashift(request: &Create, sector: Option<u32>) -> u32 {
 pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
     let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
     let name = &request.name;
-    let state = here.state.load()?;
-    inuse::check(name, &request.layout, request.force, &state)?;
+    let ours = here.ours()?;
+    inuse::check(name, &request.layout, request.force, &ours)?;
     let cannot = |why| Error::cannot(Doing::Create(name.clone()), why);
     let is_other = |class| !matches!(class, Class::Normal | Class::Log);
     if !request.layout.cache.is_empty()
@@ -104,7 +104,7 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
     if request.dry_run {
         return capacity::foretold(request);
     }
-    inuse::check_devices(name, &request.layout, &state)?;
+    inuse::check_devices(name, &request.layout, &ours.state)?;
     let doing = Doing::Create(name.clone());
     let mut tops = Vec::new();
     let leaf = |path: &PathBuf| leaf(here, &doing, path, request.force);

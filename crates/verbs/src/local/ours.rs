@@ -3,12 +3,37 @@
 //! The one idea: the list says what we had; the labels say what became of it since. A pool that somebody else has taken,
 //! or that was let go, is not written before it is imported again (INV-13).
 
-use format::config::PoolState;
+use format::config::{PoolState, VdevConfig};
 use pool::devices::{FoundPool, Member};
 
 use super::Here;
+use super::located::locate;
+use crate::inuse::Ours;
 use crate::state::{Known, State};
-use crate::{Result, Why, host};
+use crate::{Result, Why, find, host};
+
+impl Here {
+    /// The pools that we have, each asked itself for its devices.
+    pub(super) fn ours(&self) -> Result<Ours<'_>> {
+        let has = |known: &Known, device| match self.tree_of(known) {
+            Some(tree) => tree.find(device).is_some(),
+            // Who cannot be asked is believed to have what says so.
+            None => true,
+        };
+        Ok(Ours { state: self.state.load()?, has: Box::new(has) })
+    }
+
+    /// The vdevs of a pool that we have, by itself: held, or as it is on its devices.
+    fn tree_of(&self, known: &Known) -> Option<VdevConfig> {
+        if let Some(pool) = self.held.as_ref().and_then(|held| held.pool(&known.name)) {
+            return Some(pool.config().vdev_tree);
+        }
+        let located = locate(self, &known.name, &[]).ok()?;
+        let found = located.found();
+        let pool = find::opened(found, &found.uberblocks, &self.memory).ok()?;
+        Some(pool.config().vdev_tree)
+    }
+}
 
 /// Another system has the pool, or had it last without letting it go.
 pub(super) fn foreign(here: &Here, found: &FoundPool) -> Result<Option<Why>> {

@@ -385,6 +385,14 @@ fn a_disk_that_is_detached_while_it_is_away_is_forgotten() {
     site.engine.pool_disk(&detach, &mut |_| true).unwrap();
     let known = site.here().state.load().unwrap().pools.remove(0);
     assert_eq!(known.paths, [site.images.disk(0)]);
+    // Its label says that it is part of the pool, which knows better.
+    std::fs::rename(site.images.path().join("away"), &disk).unwrap();
+    let act = crate::disks::Act::Attach(disk);
+    let attach =
+        crate::disks::Change { act, device: site.images.disk(0).display().to_string(), ..detach };
+    site.engine.pool_disk(&attach, &mut |_| true).unwrap();
+    let known = site.here().state.load().unwrap().pools.remove(0);
+    assert_eq!(known.paths, site.images.disks());
 }
 
 /// A disk that was written to elsewhere would bring its uberblocks with it: nobody takes it unasked.
