@@ -446,7 +446,8 @@ pub(super) mod tests {
         (held.pool("tank").expect("it is held"), images)
     }
 
-    fn becomes(what: impl Fn() -> bool) -> bool {
+    /// Is it so soon?
+    pub(in crate::local) fn becomes(what: impl Fn() -> bool) -> bool {
         let start = rt::time::now();
         while !what() && start.elapsed() < SOON {
             rt::time::sleep(Duration::from_millis(1));

@@ -151,3 +151,46 @@ fn keep_still(here: &Here, request: &Verify) -> Result<(Located, Still)> {
     }
     Err(refused(request, "its devices change all the time".into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::{fresh_images, temp_dir};
+
+    use super::*;
+    use crate::layout::{Class, Group, GroupKind, Layout};
+    use crate::state::StateFile;
+    use crate::{Engine, Local, datasets, pools};
+
+    /// A kernel asks for no locks of files. What it does is done here by putting its bytes there.
+    #[test]
+    fn there_is_no_verdict_of_what_is_written_meanwhile() {
+        let (images, dir) = (fresh_images(1, 64 << 20), temp_dir());
+        let mut engine = Local::new(StateFile::new(dir.path().join("pools")));
+        let devices = images.disks();
+        let group = Group { kind: GroupKind::Single, class: Class::Normal, devices };
+        let layout = Layout { groups: vec![group], ..Layout::default() };
+        let create = pools::Create { name: "tank".into(), layout, ..Default::default() };
+        engine.pool_create(&create).expect("a pool");
+        let disk = images.disk(0);
+        let read = || std::fs::read(&disk).expect("it is read");
+        let write = |bytes: &[u8]| std::fs::write(&disk, bytes).expect("it is written");
+        let before = read();
+        let create = datasets::Create { name: "tank/a".into(), ..Default::default() };
+        engine.dataset_create(&create).expect("a data set");
+        let after = read();
+        write(&before);
+        let (name, places) = ("tank".to_owned(), Vec::new());
+        let request = Verify { name, places, memory: 256 << 20, keep: None, at_risk: Vec::new() };
+        let judge = |mut meanwhile: Option<&[u8]>| {
+            let mut told = |_| {
+                meanwhile.take().into_iter().for_each(write);
+                true
+            };
+            verify(&engine.here, &request, &mut told).map(|report| report.verdict)
+        };
+        assert_eq!(judge(None).expect("a verdict"), Verdict::Clean);
+        let refused = judge(Some(&after)).map_err(|error| error.to_string()).unwrap_err();
+        assert!(refused.contains("it was written while it was judged: at txg "), "{refused}");
+        assert_eq!(judge(None).expect("a verdict"), Verdict::Clean);
+    }
+}

@@ -244,12 +244,12 @@ fn go_on(pool: &Pool, held: &Weak<Held>) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use testkit::temp_dir;
+    use testkit::{fresh_images, temp_dir};
 
     use super::*;
-    use crate::local::held::tests::mirror_and_spare;
+    use crate::local::held::tests::{becomes, mirror_and_spare};
     use crate::state::StateFile;
-    use crate::{Engine, Local, pools};
+    use crate::{Engine, Local, disks, pools};
 
     /// Seen red: the pool was busy for as long as somebody waited for its scrub.
     #[test]
@@ -279,6 +279,7 @@ mod tests {
         let why = "cannot scrub tank: the pool was exported or destroyed meanwhile";
         assert_eq!(ended, Err(why.to_owned()));
     }
+
     /// Seen red: whoever mails that a scrub is done told of one that was stopped.
     #[test]
     fn a_scrub_that_is_stopped_is_not_told_of_as_done() {
@@ -296,6 +297,41 @@ mod tests {
         let told: Vec<_> = held.events().after(0).iter().map(|event| event.class()).collect();
         let scrubs: Vec<_> = told.iter().filter_map(|class| class.split_once("scrub_")).collect();
         assert_eq!(scrubs.iter().map(|(_, what)| *what).collect::<Vec<_>>(), ["start", "abort"]);
+        assert_eq!(held.close(&state).len(), 0);
+    }
+
+    /// A disk that is new is redundancy that is wanted; a scrub can be begun again.
+    #[test]
+    fn a_scrub_gives_way_to_a_new_disk() {
+        let (held, dir) = (Arc::new(Held::default()), temp_dir());
+        let state = StateFile::new(dir.path().join("pools"));
+        let (pool, images) = mirror_and_spare(&held, state.clone());
+        pool.scan_hush(true);
+        let mut engine = Local::new(state.clone()).holding(held.clone());
+        let (name, places, command) = ("tank".to_owned(), Vec::new(), String::new());
+        let scrub = ScanRequest { name, wish: ScanWish::Scrub, wait: false, places, command };
+        engine.pool_scan(&scrub, &mut |_| true).expect("it begins");
+        let new = fresh_images(1, 64 << 20);
+        let attach = disks::Change {
+            name: "tank".into(),
+            device: images.disk(0).display().to_string(),
+            act: disks::Act::Attach(new.disk(0)),
+            force: false,
+            wait: false,
+            places: Vec::new(),
+            command: String::new(),
+        };
+        engine.pool_disk(&attach, &mut |_| true).expect("it is attached");
+        let scans = || -> Vec<String> {
+            let told: Vec<_> = held.events().after(0).iter().map(|event| event.class()).collect();
+            let of_scan = |name: &&str| name.starts_with("scrub_") || name.starts_with("resilver_");
+            let names = told.iter().filter_map(|class| class.strip_prefix(events::SCAN));
+            names.filter(of_scan).map(str::to_owned).collect()
+        };
+        assert!(becomes(|| scans().len() >= 3), "{:?}", scans());
+        assert_eq!(scans()[..3], ["scrub_start", "scrub_abort", "resilver_start"]);
+        pool.scan_hush(false);
+        drop(pool);
         assert_eq!(held.close(&state).len(), 0);
     }
 }
