@@ -1,5 +1,8 @@
 //! Which disks and pools are meant, and whose they are.
 
+use std::time::Duration;
+
+use device::{DeviceError, WriteFile};
 use format::config::PoolState;
 use format::features::Feature;
 use pool::devices::scan;
@@ -11,6 +14,7 @@ use testkit::{Images, TempDir, fresh_images, temp_dir};
 use super::*;
 use crate::layout::{Class, Group, GroupKind, Layout};
 use crate::local::Held;
+use crate::local::held::tests::becomes;
 use crate::pools::Which;
 use crate::state::StateFile;
 use crate::{Engine, Local, datasets, pools};
@@ -179,6 +183,26 @@ fn what_is_exported_already_is_forgotten() {
         assert_eq!(site.remembered(), [""; 0]);
         assert!(std::fs::read(site.images.disk(0)).unwrap() == before, "it is not touched");
     }
+}
+
+/// Seen red: whoever imported a pool as soon as its disks were free had it in the list, and lost it again.
+#[test]
+fn what_is_exported_is_forgotten_before_its_disks_are_free() {
+    let site = Site::new();
+    let (here, disks, mut engine) = (site.here(), site.images.disks(), site.engine.clone());
+    let state = || scan(&disks).unwrap().pools[0].config.state;
+    let export = here.state.change(|_| {
+        let request = pools::Export { names: vec!["tank".into()], ..Default::default() };
+        let export = rt::thread::spawn("export", move || engine.pool_export(&request));
+        // It has come as far as the list, which is ours for now.
+        assert!(becomes(|| state() == PoolState::Exported));
+        rt::time::sleep(Duration::from_millis(100));
+        let busy = WriteFile::open(&disks[0]).map(drop).unwrap_err();
+        assert!(matches!(busy, DeviceError::Busy { .. }), "{busy}");
+        export
+    });
+    assert!(export.unwrap().join().unwrap().is_empty());
+    assert!(WriteFile::open(&disks[0]).is_ok());
 }
 
 /// Seen red: it was renamed on disk, or was in the list twice, or not at all.
