@@ -1,6 +1,8 @@
 #include "site.hh"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -59,9 +61,12 @@ Site::Site(const std::string &words, XrdSysLogger *logger)
 thumper_client *Site::client(int &error) {
   error = 0;
   if (auto *client = client_.load(std::memory_order_acquire)) return client;
-  std::lock_guard<std::mutex> held(lock_);
+  // The thread that connects may wait that long for a server that greets nobody yet. A thread that waits for it waits no longer
+  // than it would by itself.
+  std::unique_lock<std::timed_mutex> held(lock_, std::chrono::seconds(std::max(options_.patience, 1u)));
   auto *client = client_.load(std::memory_order_acquire);
-  if (!client) {
+  if (!client && !held) error = -ENOTCONN;
+  if (!client && held) {
     client = thumper_connect(options_.socket.c_str(), options_.tree.c_str(), options_.lanes, options_.patience * 1000,
                              &error);
     client_.store(client, std::memory_order_release);

@@ -83,7 +83,7 @@ class Site {
   Room room_;
   Lookout lookout_;
   Counters counters_;
-  std::mutex lock_;
+  std::timed_mutex lock_;
   std::atomic<thumper_client *> client_{nullptr};
   std::atomic<int> unanswered_{0};
 };

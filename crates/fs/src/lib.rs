@@ -38,7 +38,7 @@ mod zpl;
 pub use accounts::{Account, Accounts};
 pub use attrs::{Attrs, mode};
 pub use diff::{Difference, Happened, Told, diff};
-pub use digests::Algorithm;
+pub use digests::{Algorithm, DIGEST_PIECE};
 pub use dmu::{Left, Lent, Object};
 pub use errno::code;
 pub use error::{FsError, Refusal, Result};

@@ -1,10 +1,15 @@
 //! What a mounted file system says of itself: its properties, its space, its snapshots.
 
+use pool::PoolError;
 use pool::dsl::lookup;
 use pool::dsl::property;
 
 use crate::error::Result;
 use crate::filesystem::Filesystem;
+
+/// Values of the property `snapdir`; the second one is of newer systems.
+const SNAPDIR_VISIBLE: u64 = 1;
+const SNAPDIR_DISABLED: u64 = 2;
 
 /// Properties that a mount obeys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +28,9 @@ pub struct MountProps {
     pub acl: bool,
     /// Extended attributes are kept.
     pub xattr: bool,
-    /// `.zfs` is listed.
+    /// `.zfs` is there.
+    pub has_snapdir: bool,
+    /// It is listed, too.
     pub snapdir_visible: bool,
     /// Nothing may be changed.
     pub readonly: bool,
@@ -50,11 +57,10 @@ impl Filesystem {
         let mos = self.pool.mos();
         let found = lookup::find(mos, &self.name())?;
         let is_on = |name, default: bool| {
-            Ok::<_, pool::PoolError>(
-                property::number(mos, &found, name, true, default.into())? != 0,
-            )
+            Ok::<_, PoolError>(property::number(mos, &found, name, true, default.into())? != 0)
         };
         let number = |name| property::number(mos, &found, name, true, 0);
+        let snapdir = number("snapdir")?;
         Ok(MountProps {
             atime: is_on("atime", true)?,
             relatime: is_on("relatime", false)?,
@@ -63,7 +69,8 @@ impl Filesystem {
             devices: is_on("devices", true)?,
             acl: number("acltype")? == 1,
             xattr: is_on("xattr", true)?,
-            snapdir_visible: is_on("snapdir", false)?,
+            has_snapdir: snapdir != SNAPDIR_DISABLED,
+            snapdir_visible: snapdir == SNAPDIR_VISIBLE,
             readonly: !self.can_change(),
             sync_always: number("sync")? == 1,
         })
@@ -112,13 +119,24 @@ impl Filesystem {
         })
     }
 
-    /// The names of its snapshots, without what is before the `@`.
-    pub fn snapshots(&self) -> Result<Vec<String>> {
+    /// The names of its snapshots, without what is before the `@`, oldest first; each with its txg, which is no other's.
+    pub fn snapshots(&self) -> Result<Vec<(String, u64)>> {
         let found = lookup::find(self.pool.mos(), &self.name())?;
         if found.is_snapshot() {
             return Ok(Vec::new());
         }
         let list = lookup::snapshots(self.pool.mos(), &found.phys)?;
-        Ok(list.into_iter().map(|(name, ..)| name).collect())
+        Ok(list.into_iter().map(|(name, _, phys)| (name, phys.creation_txg.get())).collect())
+    }
+
+    /// The number of the data set that its snapshot of this name is, without a look at the others.
+    pub fn snapshot(&self, name: &str) -> Result<Option<u64>> {
+        let full = format!("{}@{name}", self.name());
+        let find = || match lookup::find(self.pool.mos(), &full) {
+            Err(PoolError::NoDataset { .. }) => Ok(None),
+            found => found.map(|found| Some(found.object)),
+        };
+        // One that is destroyed just now is not there, though its name may have been.
+        Ok(find().or_else(|_| find())?)
     }
 }

@@ -39,9 +39,9 @@ pub enum When {
 }
 
 impl When {
-    fn time(self) -> Time {
+    fn time(self, now: Time) -> Time {
         match self {
-            When::Now => attrs::now(),
+            When::Now => now,
             When::At(time) => time,
         }
     }
@@ -75,13 +75,15 @@ impl Setattr {
         if let Some(gid) = self.gid {
             attrs.gid = gid;
         }
+        // One time for all: a file that was touched has not been changed after it was read.
+        let now = attrs::now();
         if let Some(atime) = self.atime {
-            attrs.atime = atime.time();
+            attrs.atime = atime.time(now);
         }
         if let Some(mtime) = self.mtime {
-            attrs.mtime = mtime.time();
+            attrs.mtime = mtime.time(now);
         }
-        attrs.ctime = attrs::now();
+        attrs.ctime = now;
     }
 }
 
@@ -234,6 +236,14 @@ impl Filesystem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Seen red: it was changed a moment after it was read, as a mailbox with new mail is.
+    #[test]
+    fn what_is_touched_has_one_time() {
+        let (mut attrs, now) = (Attrs::new(mode::FILE, false, attrs::now()), Some(When::Now));
+        Setattr { atime: now, mtime: now, ..Setattr::default() }.apply(&mut attrs);
+        assert_eq!((attrs.atime, attrs.ctime), (attrs.mtime, attrs.mtime));
+    }
 
     #[test]
     fn programs_that_were_written_to_are_harmless() {

@@ -50,8 +50,10 @@ impl Door {
         props.1
     }
 
-    pub(crate) fn shows_control(&self) -> bool {
-        self.props().snapdir_visible
+    /// Is the way to the snapshots there, and is it listed?
+    pub(crate) fn control(&self) -> (bool, bool) {
+        let props = self.props();
+        (props.has_snapdir, props.snapdir_visible)
     }
 
     /// What the kernel is told of an object, with the txg that tells it from others of its number.
@@ -85,7 +87,7 @@ impl Door {
     pub(crate) fn looked_up(&self, parent: INodeNo, name: &[u8]) -> Answer<(FileAttr, Generation)> {
         let nothing = (unknown(0, mode::FILE), Generation(0));
         let found = match self.spaces.node(parent)? {
-            Node::Object(dir) if dir.is_root() && name == CONTROL_NAME => {
+            Node::Object(dir) if dir.is_root() && name == CONTROL_NAME && self.control().0 => {
                 return Ok((self.control_attr(CONTROL_DIR)?, Generation(0)));
             }
             Node::Object(_) => self.find(parent, name)?,

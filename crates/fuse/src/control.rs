@@ -14,6 +14,8 @@ pub(crate) const SNAPSHOT_NAME: &[u8] = b"snapshot";
 pub(crate) struct ControlEntry {
     pub(crate) name: Vec<u8>,
     pub(crate) number: u64,
+    /// The place after it, which is the same whatever else comes and goes.
+    pub(crate) next: u64,
     pub(crate) is_snapshot: bool,
 }
 
@@ -48,34 +50,37 @@ impl Door {
     /// What a name in `.zfs/snapshot` stands for.
     pub(crate) fn snapshot_root(&self, name: &[u8]) -> Answer<Option<Place>> {
         let Ok(name) = str::from_utf8(name) else { return Ok(None) };
-        match self.spaces.has_snapshot(name)? {
-            true => match self.spaces.snapshot(name) {
-                // It was destroyed just now.
-                Err(_) if !self.spaces.has_snapshot(name)? => Ok(None),
-                found => found.map(Some),
-            },
-            false => Ok(None),
+        match self.spaces.snapshot(name) {
+            // It was destroyed just now.
+            Err(_) if !self.spaces.has_snapshot(name)? => Ok(None),
+            found => found,
         }
     }
 
     /// The entries of `.zfs` or `.zfs/snapshot`, `.` and `..` among them. A snapshot that was not entered has no
     /// number yet; that of the directory stands in for it.
     pub(crate) fn control_entries(&self, number: u64) -> Answer<Vec<ControlEntry>> {
-        let entry =
-            |name: &[u8], number| ControlEntry { name: name.to_vec(), number, is_snapshot: false };
+        let entry = |name: &[u8], number, next| {
+            let name = name.to_vec();
+            ControlEntry { name, number, next, is_snapshot: false }
+        };
+        if !self.control().0 {
+            return Err(Errno::ENOENT);
+        }
         if number == CONTROL_DIR {
             let root = self.spaces.root().number();
             return Ok(vec![
-                entry(b".", CONTROL_DIR),
-                entry(b"..", root),
-                entry(SNAPSHOT_NAME, SNAPSHOT_DIR),
+                entry(b".", CONTROL_DIR, 1),
+                entry(b"..", root, 2),
+                entry(SNAPSHOT_NAME, SNAPSHOT_DIR, 3),
             ]);
         }
         let names = self.spaces.live.snapshots().map_err(|e| errno(&e))?;
-        let mut entries = vec![entry(b".", SNAPSHOT_DIR), entry(b"..", CONTROL_DIR)];
-        entries.extend(names.into_iter().map(|name| ControlEntry {
+        let mut entries = vec![entry(b".", SNAPSHOT_DIR, 1), entry(b"..", CONTROL_DIR, 2)];
+        entries.extend(names.into_iter().map(|(name, txg)| ControlEntry {
             name: name.into_bytes(),
             number: SNAPSHOT_DIR,
+            next: txg.saturating_add(2),
             is_snapshot: true,
         }));
         Ok(entries)

@@ -101,7 +101,7 @@ impl Door {
             true => dir.number(),
             false => dir.beside(attrs.parent).number(),
         };
-        let shows_control = dir.is_root() && self.shows_control();
+        let shows_control = dir.is_root() && self.control().1;
         let own: [(&[u8], u64, bool); 3] = [
             (b".", dir.number(), true),
             (b"..", above, true),
@@ -144,8 +144,8 @@ impl Door {
         each: &mut dyn FnMut(Found<'_>) -> bool,
     ) -> Answer<()> {
         let entries = self.control_entries(number)?;
-        for (at, entry) in entries.iter().enumerate().skip(from as usize) {
-            let (name, next) = (&entry.name[..], at as u64 + 1);
+        for entry in entries.iter().filter(|entry| entry.next > from) {
+            let (name, next) = (&entry.name[..], entry.next);
             // Who is told of attributes is told of the snapshot itself; one that was destroyed just now is not there.
             let place = match plus && entry.is_snapshot {
                 true => match self.snapshot_root(name)? {

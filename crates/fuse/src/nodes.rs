@@ -136,31 +136,34 @@ impl Spaces {
         }
     }
 
-    /// The root of the snapshot called `name`.
-    pub(crate) fn snapshot(&self, name: &str) -> Answer<Place> {
-        let full = format!("{}@{name}", self.live.name());
-        // It may have another name by now, or be gone, and its name another's.
-        let known = |snapshots: &Vec<Arc<Filesystem>>| {
-            let index = snapshots.iter().position(|fs| fs.name() == full && is_there(fs))?;
-            let fs = snapshots.get(index)?.clone();
-            Some(Place { object: fs.root(), fs, space: index as u64 + 1 })
+    /// The root of the snapshot called `name`, if there is one.
+    pub(crate) fn snapshot(&self, name: &str) -> Answer<Option<Place>> {
+        let place = |(index, fs): (usize, &Arc<Filesystem>)| Place {
+            object: fs.root(),
+            fs: fs.clone(),
+            space: index as u64 + 1,
         };
+        let found = self.live.snapshot(name).map_err(|e| errno(&e))?;
+        let Some(dataset) = found else { return Ok(None) };
+        // Whatever it was called when it was entered. One that is gone may have left its number to another.
         let _entering = self.entering.lock();
-        if let Some(place) = known(&self.snapshots.read()) {
-            return Ok(place);
+        let is_it =
+            |(_, fs): &(usize, &Arc<Filesystem>)| fs.dataset().object == dataset && is_there(fs);
+        if let Some(known) = self.snapshots.read().iter().enumerate().find(is_it) {
+            return Ok(Some(place(known)));
         }
+        let full = format!("{}@{name}", self.live.name());
         let fs = Filesystem::open(self.live.pool(), &full).map_err(|e| errno(&e))?;
         let mut snapshots = self.snapshots.write();
         if snapshots.len() >= SPACES_MAX {
             return Err(Errno::ENFILE);
         }
         snapshots.push(Arc::new(fs));
-        known(&snapshots).ok_or(Errno::EIO)
+        Ok(snapshots.iter().enumerate().next_back().map(place))
     }
 
     /// Is it the name of a snapshot?
     pub(crate) fn has_snapshot(&self, name: &str) -> Answer<bool> {
-        let names = self.live.snapshots().map_err(|e| errno(&e))?;
-        Ok(names.iter().any(|known| known == name))
+        Ok(self.live.snapshot(name).map_err(|e| errno(&e))?.is_some())
     }
 }

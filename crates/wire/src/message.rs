@@ -293,7 +293,7 @@ pub struct Stat {
     pub device: u64,
     /// Object number.
     pub object: u64,
-    /// The txg in which it was made: with the number it names one file for ever.
+    /// Of the txg and the time at which it was made: with the number it names one file for ever.
     pub generation: u64,
     /// Type and permissions.
     pub mode: u32,

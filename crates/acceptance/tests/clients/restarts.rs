@@ -91,6 +91,33 @@ fn the_server_dies_and_comes_back() {
     site.end();
 }
 
+/// The numbers of objects that were lost with a server are given to others, in the same txgs: a client that had such a file open
+/// does not go on in another file of its name. Seen red: it read what was in there, and wrote over it.
+#[test]
+fn what_is_made_in_the_place_of_a_lost_file_is_another_one() {
+    let mut site = Site::new();
+    let mut met = 0;
+    for round in 0..5 {
+        let path = format!("/file-{round}");
+        let make = |client: &Arc<Client>| client.open(&ROOT, path.as_bytes(), NEW, 0o644);
+        let client = site.client("tank");
+        let lost = make(&client).unwrap();
+        let reader = client.open(&ROOT, path.as_bytes(), READ, 0).unwrap();
+        site.restart();
+        // Unless a txg has come to its end in between.
+        let Ok(other) = make(&site.client("tank")) else { continue };
+        met += u32::from(other.opened().object == lost.opened().object);
+        other.write_stable(0, b"other").unwrap();
+        let mut bytes = [0; 9];
+        assert_eq!(errno(reader.read(0, &mut bytes)), 116, "{round}");
+        assert_eq!(errno(lost.write(0, b"lost!")), 116, "{round}");
+        assert_eq!(other.read(0, &mut bytes).unwrap(), 5);
+        assert_eq!(&bytes[..5], b"other");
+    }
+    assert!(met > 0, "each had a number of its own");
+    site.end();
+}
+
 /// A server that is stopped in order has put on disk what it had taken: who writes goes on with the next one, and
 /// nobody syncs. If one of them dies, what was not synced is in doubt again, for good.
 #[test]

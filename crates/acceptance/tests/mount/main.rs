@@ -11,4 +11,5 @@ mod model;
 mod places;
 mod programs;
 mod served;
+mod snapdir;
 mod words;

@@ -252,6 +252,9 @@ fn what_has_a_place_of_its_own_stays_when_others_move() {
         assert_eq!(at("tank/a/inner").as_deref(), Some("inner"), "{words}");
         assert_eq!((number(), at("tank/a/own/below").as_deref()), (before.clone(), Some("below")));
     }
+    // Seen red: it did not obey what came with the other's new place.
+    drop(stage.ok("zfs set exec=off mountpoint=$A/t/again tank/a"));
+    assert!(mounted(&own).contains("noexec"));
     // With `-r` it has no place of its own any more, and who is inside says no.
     let ran = stage.run("zfs inherit -r mountpoint tank/a");
     assert!(ran.status == 1 && ran.err.contains("pool or dataset is busy"), "{ran}");

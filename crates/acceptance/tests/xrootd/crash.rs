@@ -1,6 +1,8 @@
 //! The pool's server dies in the middle of uploads: what was acknowledged is there, and xrootd goes on.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use client::Open;
@@ -199,5 +201,31 @@ fn an_upload_that_fails_takes_nothing_away_that_was_written_after_it() {
         assert_eq!(left, is_written_anew.then_some(4096), "{}", gate.log());
     }
     drop((gate, client));
+    site.end();
+}
+
+/// The pool's server takes connections and greets nobody yet, as it takes its pools, or hangs: each client waits as long as the
+/// site says, whoever waits beside it. Seen red: the second waited twice as long, the third three times.
+#[test]
+fn who_waits_for_a_silent_server_does_not_wait_for_others_who_do() {
+    let site = Site::new();
+    let silent = site.path("silent");
+    let _listener = UnixListener::bind(&silent).unwrap();
+    fs::set_permissions(&silent, fs::Permissions::from_mode(0o666)).unwrap();
+    let words = site.osslib("pool=tank patience=3");
+    let here = site.socket();
+    let gate = site.gate("gate", &words.replace(here.to_str().unwrap(), silent.to_str().unwrap()));
+    let ask = || {
+        let start = rt::time::now();
+        let ran = gate.xrdfs(&["stat", "/file"]);
+        assert!(ran.status != 0, "{ran}");
+        start.elapsed()
+    };
+    let longest = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).max().unwrap()
+    });
+    assert!(longest < Duration::from_secs(15), "{longest:?}: {}", gate.log());
+    drop(gate);
     site.end();
 }

@@ -57,7 +57,7 @@ impl Bulk {
 
 /// For so many bytes of a file, and for what reading them takes: a record as it is stored, and as it is, where a part
 /// of it is wanted.
-fn memory_for(handle: &Handle, length: usize, supply: Supply<'_>) -> Option<Grant> {
+pub(super) fn memory_for(handle: &Handle, length: usize, supply: Supply<'_>) -> Option<Grant> {
     let record = u64::from(handle.place.fs.record_size());
     supply.grant(2 * length as u64 + 2 * record)
 }

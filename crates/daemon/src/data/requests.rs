@@ -10,7 +10,7 @@ use super::access::{self, READ, SET_GID, THROUGH, WRITE};
 use super::broken;
 use super::handles::{Handle, Session};
 use super::lane::Supply;
-use super::reads::{Bulk, read, read_all};
+use super::reads::{Bulk, memory_for, read, read_all};
 use super::tree::{Found, Parent, Place, Result, again, denied, fail, shown, told};
 
 /// Entries of one answer, at most.
@@ -167,7 +167,13 @@ pub(super) fn answer(
             }
             let value = match Algorithm::of_attribute(&name) {
                 // A stored digest may be of older contents: this one is of those that are there now.
-                Some(algorithm) => fs.digest(*object, algorithm),
+                Some(algorithm) => match fs.digest_kept(*object, algorithm) {
+                    Ok(None) => {
+                        let _memory = memory_for(&file, fs::DIGEST_PIECE, supply);
+                        fs.digest(*object, algorithm)
+                    }
+                    kept => kept,
+                },
                 None => fs.xattr(*object, &name),
             };
             match value.map_err(told)? {
@@ -606,7 +612,7 @@ fn stat_of(place: &Place, object: &Object, attrs: &Attrs) -> Result<Stat> {
     Ok(Stat {
         device: place.fs.dataset().object,
         object: place.object,
-        generation: attrs.gen_txg,
+        generation: generation(attrs),
         mode: attrs.mode as u32,
         links: attrs.links,
         uid: u32::try_from(attrs.uid).unwrap_or(u32::MAX),
@@ -617,6 +623,14 @@ fn stat_of(place: &Place, object: &Object, attrs: &Attrs) -> Result<Stat> {
         mtime: time(attrs.mtime),
         ctime: time(attrs.ctime),
     })
+}
+
+/// What tells a file from all others of its number. The txg alone would not do: one that is lost with a server comes again, and
+/// so do the numbers of objects that were made in it.
+fn generation(attrs: &Attrs) -> u64 {
+    let Time { secs, nanos } = attrs.crtime;
+    let made_nanos = secs.wrapping_mul(1_000_000_000).wrapping_add(nanos.into());
+    attrs.gen_txg.wrapping_add(made_nanos as u64)
 }
 
 #[cfg(test)]

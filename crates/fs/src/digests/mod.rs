@@ -24,6 +24,8 @@ use crate::filesystem::{Filesystem, NAME_BYTES};
 use crate::protected::Change;
 use parts::{CELL, PARTS_MAX, Parts};
 
+/// Bytes that are read at once to make a digest.
+pub const DIGEST_PIECE: usize = CELL as usize;
 /// Parts of the table, each with its lock.
 const TABLES: usize = 16;
 /// Entries of all files together, at most: some 3 MiB.
@@ -406,7 +408,7 @@ impl Filesystem {
                     let Some(less) = left.checked_sub(most) else { return Ok(false) };
                     left = less;
                     let buffers = self.objset.store().buffers();
-                    let buf = buf.get_or_insert_with(|| buffers.get(CELL as usize));
+                    let buf = buf.get_or_insert_with(|| buffers.get(DIGEST_PIECE));
                     let got = self.read(number, at, &mut buf[..most as usize])?;
                     if got == 0 {
                         // It has become shorter: what was meant is not there any more.
@@ -422,6 +424,18 @@ impl Filesystem {
                 return Ok(true);
             }
         }
+    }
+
+    /// The digest that is kept of a file as it is now, as the record that XRootD keeps, if there is one.
+    ///
+    /// # Errors
+    /// There is no such file, or it cannot be read.
+    pub fn digest_kept(&self, number: u64, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        let _lock = self.lock(number);
+        let object = self.object(number)?;
+        let attrs = self.attrs_of(&object)?;
+        let kept = self.kept_digest(&object, &attrs, algorithm)?;
+        Ok(kept.map(|(record, _)| record))
     }
 
     /// The digest of a file as it is now, as the record that XRootD keeps: that which is kept, if it is of this state;

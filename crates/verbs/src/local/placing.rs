@@ -260,20 +260,7 @@ impl Local {
         let doomed = |name: &str| names.iter().any(|above| is_below(name, above));
         if self.places().is_none() || !properties.iter().any(moves) {
             let changed = change(self);
-            let is_kernels = |(key, _): &Changed<'_>| {
-                OF_KERNEL.iter().any(|prop| prop.name().as_bytes() == *key)
-            };
-            let Some(places) = self.places().filter(|_| properties.iter().any(is_kernels)) else {
-                return changed;
-            };
-            let _alone = places.changing.lock();
-            return match places.remount(&doomed).into_iter().next() {
-                Some(error) if changed.is_ok() => {
-                    let note = "property may be set but unable to remount filesystem";
-                    Err(with_note(error, note))
-                }
-                _ => changed,
-            };
+            return self.obeyed(&doomed, properties, changed);
         }
         let mut homeless = Vec::new();
         for name in names {
@@ -290,7 +277,30 @@ impl Local {
         for name in names {
             drop(self.settle(name, &|due| homeless.iter().any(|name| name == due)));
         }
-        Ok(changed)
+        // What keeps its place was not mounted anew.
+        self.obeyed(&doomed, properties, Ok(changed))
+    }
+
+    /// Has the kernel obey those of the properties that it sees to, wherever what is `doomed` is mounted.
+    fn obeyed<T>(
+        &self,
+        doomed: &dyn Fn(&str) -> bool,
+        properties: &[Changed<'_>],
+        changed: Result<T>,
+    ) -> Result<T> {
+        let is_kernels =
+            |(key, _): &Changed<'_>| OF_KERNEL.iter().any(|prop| prop.name().as_bytes() == *key);
+        let Some(places) = self.places().filter(|_| properties.iter().any(is_kernels)) else {
+            return changed;
+        };
+        let _alone = places.changing.lock();
+        match places.remount(doomed).into_iter().next() {
+            Some(error) if changed.is_ok() => {
+                let note = "property may be set but unable to remount filesystem";
+                Err(with_note(error, note))
+            }
+            _ => changed,
+        }
     }
 
     /// `zfs mount`.

@@ -6,6 +6,7 @@ use pool::props::space::Owner;
 use rt::time::sleep;
 
 use super::super::handles::Sessions;
+use super::super::shares::Shares;
 use super::super::tree::tests::{close, create_pool, held};
 use super::*;
 use crate::peer::Peer;
@@ -78,5 +79,33 @@ fn who_may_append_may_do_so_whatever_attributes_there_are() {
     fs.read(number, 0, &mut text).unwrap();
     assert_eq!(&text, b"one, two");
     drop((goal, session, fs));
+    close(&held, &engine);
+}
+
+/// The memory that it takes to read a file for its digest is asked for, and only where no digest is kept. Seen red: it was in no
+/// account, more than a mebibyte for each client that asked.
+#[test]
+fn a_digest_that_has_to_be_made_asks_for_its_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (held, engine) = held(dir.path());
+    let fs = held.system("tank").unwrap().unwrap().fs.clone();
+    let peer = Peer { pid: 0, uid: 0, gid: 0 };
+    let session = Sessions::new(held.clone(), Vec::new()).begin(peer, "tank").unwrap();
+    let file = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+    fs.create_with(fs.root(), b"file", &file, &[7; 3 * MIB as usize]).unwrap();
+    let memory_for_one = || {
+        let memory = rt::Account::new(64 * MIB, 0);
+        let (buffers, shares) = (rt::BufPool::of(&memory), Shares::of(MIB));
+        let supply = Supply { buffers: &buffers, memory: &memory, shares: &shares };
+        let (who, of) = (Subject::ROOT, Target::Path(b"file".to_vec()));
+        let request = Request::GetXattr { who, of, name: b"user.XrdCks.adler32".to_vec() };
+        let (reply, _) = answer(&session, request, None, Vec::new(), supply).unwrap();
+        assert!(matches!(reply, Reply::Value(_)));
+        assert_eq!(memory.used(), 0, "it was for that alone");
+        memory.used_max()
+    };
+    assert!(memory_for_one() >= 2 * MIB);
+    assert_eq!(memory_for_one(), 0, "it is kept by now");
+    drop((session, fs));
     close(&held, &engine);
 }
