@@ -156,3 +156,41 @@ fn say(line: &str) {
     use std::io::Write as _;
     drop(writeln!(std::io::stderr(), "condense: {line}"));
 }
+
+/// What an uberblock let go rests until two more have come, however many txgs that had nothing to write lie between, and
+/// whoever opens the pool (INV-1).
+///
+/// Seen red: as if those txgs had had uberblocks.
+#[test]
+fn what_was_let_go_rests_on_over_txgs_with_nothing_to_write() {
+    // With logs the frees of some metaslabs are told anew by each txg: which ones depends on the txg.
+    for (log, more) in [(false, 0), (true, 0), (true, 1), (true, 2)] {
+        let (images, mut session) = Session::create_with(&ONE, RECORD, log);
+        let mut load = Workload::new(6);
+        load.file(b"file", Look::Noise, RECORDS * RECORD);
+        load.push(Op::Sync);
+        load.ops.iter().for_each(|op| session.apply(op).unwrap());
+        // Each writes what lies side by side, and so lets go as much.
+        let rewrite = |session: &mut Session, seed| {
+            let data = Data { look: Look::Noise, seed, size: 4 << 20 };
+            session.apply(&Op::Write { path: b"file".to_vec(), offset: 0, data }).unwrap();
+            session.apply(&Op::Sync).unwrap();
+        };
+        for seed in 0..more {
+            let data = Data { look: Look::Noise, seed, size: RECORD };
+            let (path, offset) = (b"file".to_vec(), 20 << 20);
+            session.apply(&Op::Write { path, offset, data }).unwrap();
+            session.apply(&Op::Sync).unwrap();
+        }
+        let third = session.pool().uberblock_txg();
+        rewrite(&mut session, 10);
+        for _ in 0..5 {
+            session.pool().sync().unwrap();
+        }
+        rewrite(&mut session, 11);
+        session.apply(&Op::Reopen).unwrap();
+        rewrite(&mut session, 12);
+        assert_is_whole_at(images.path(), third);
+        session.close().unwrap();
+    }
+}

@@ -321,6 +321,25 @@ fn a_file_system_that_is_open_obeys_what_is_set_from_then_on() {
     judge(&images);
 }
 
+/// Seen red: holes that did not say when they came, until the pool was opened anew. OpenZFS's incremental streams go by
+/// that, if they are told to.
+#[test]
+fn a_feature_that_is_enabled_is_obeyed_from_then_on() {
+    let (images, mut session) =
+        acceptance::Session::create_with(&acceptance::SHAPES[0], 8192, false);
+    let (pool, fs) = (session.pool().clone(), session.filesystem());
+    pool::Feature::ALL.iter().for_each(|feature| pool.enable_feature(*feature).unwrap());
+    let file = NewObject::of(mode::FILE | 0o600, ME);
+    let number = fs.create_with(fs.root(), b"file", &file, &noise(1, 400_000)).unwrap();
+    pool.snapshot(&["tank@before".into()], &[]).unwrap();
+    fs.punch_hole(number, 80_000, 200_000).unwrap();
+    pool.snapshot(&["tank@after".into()], &[]).unwrap();
+    drop(pool);
+    session.close().unwrap();
+    judge(&images);
+    acceptance::judges::assert_verified(images.path(), "tank");
+}
+
 #[test]
 fn what_was_written_comes_back_after_a_reopen_with_disks_missing() {
     let images = testkit::fresh_images(6, 128 << 20);

@@ -5,9 +5,11 @@
 #![allow(clippy::unwrap_used)]
 
 use acceptance::{Server, Stage, assert_verified};
+use device::ReadFile;
 use testkit::data::Look;
 use testkit::workload::Workload;
 use testkit::{Vm, poolaudit, poolaudit_kernels, rounds, tool, vm};
+use vdev::label::Labels;
 
 const MIB: u64 = 1 << 20;
 /// Of a disk before, and when it has become larger.
@@ -121,5 +123,27 @@ fn a_server_uses_it_while_the_pool_is_open() {
     fill(&stage, "files", 18);
     let log = server.stop();
     assert!(!log.contains("panicked"), "{log}");
+    assert_right(&stage);
+}
+
+/// Room that is too little for a metaslab: the labels at a disk's end are at its new end all the same.
+///
+/// Seen red: two labels had no config until something else changed the vdevs.
+#[test]
+fn labels_are_at_the_end_of_a_disk_that_grew_by_little() {
+    let stage = Stage::new(2, SMALL);
+    drop(stage.ok("zpool create -o ashift=12 tank mirror $D/d00 $D/d01"));
+    let server = Server::start(&stage.aside("pools"));
+    let before = size(&stage);
+    fill(&stage, "first", 1);
+    resize(&stage, 0..2, SMALL + 4 * MIB);
+    drop(stage.ok("zpool online -e tank d00"));
+    assert_eq!(size(&stage), before);
+    fill(&stage, "files", 1);
+    for disk in stage.images.disks() {
+        let configs = Labels::read_configs(&ReadFile::open(&disk).unwrap());
+        assert!(configs.iter().all(|config| config.is_ok()), "{}: {configs:?}", disk.display());
+    }
+    drop(server.stop());
     assert_right(&stage);
 }

@@ -11,12 +11,13 @@ use codec::embedded::{Place, seal};
 use dmu::{SpaceMap, Zap};
 use format::blkptr::BlkProps;
 use format::label::DATA_AT;
+use format::scan::{Bookmark, ScanFunction};
 use format::zap::Value;
 use format::zil::{ZIL_CHAIN_SIZE, ZilHeader};
 use format::{BlkPtr, Checksum, Compress, Dva, ObjectType};
 use fs::{Filesystem, NewObject, Who, make_filesystem, mode};
 use pool::dsl::lookup;
-use pool::{PoolError, Stored};
+use pool::{PoolError, ScanAnswer, ScanStep, Stored};
 use rt::sync::Arc;
 use testkit::Images;
 use testkit::workload::Op;
@@ -287,4 +288,53 @@ fn a_listing_goes_on_behind_entries_whose_values_are_no_numbers() {
         listed.sort_unstable();
         assert!(listed.iter().eq(names.iter().collect::<std::collections::BTreeSet<_>>()), "{max}");
     }
+}
+
+/// A disk that is said to lack txgs which nobody can reach: it is given what there is, and the pool can be written by whoever
+/// opens it next.
+///
+/// Seen red: the resilver was of txgs that cannot be, and nobody goes on with such a one.
+#[test]
+fn what_a_leaf_lacks_of_txgs_to_come_nobody_gives_it() {
+    let shape = Shape { disk_bytes: 128 << 20, ..SHAPES[1] };
+    let (images, session) = Session::create(&shape, 128 << 10);
+    session.pool().store().tree().leaves()[0].lacks.add(2, (1 << 50) + 5);
+    session.pool().sync().unwrap();
+    let session = reopen(&images, session);
+    assert_eq!(session.pool().scan_start(ScanFunction::Resilver).unwrap(), ScanAnswer::Done);
+    let mut session = reopen(&images, session);
+    let pool = session.pool();
+    assert_eq!(pool.read_only_reason(), None);
+    assert_eq!(pool.scan_run(&mut |_| true).unwrap(), ScanStep::Done);
+    assert!(pool.store().tree().leaves().iter().all(|leaf| leaf.lacks.is_empty()));
+    session.close().unwrap();
+    testkit::tool::zdb_content(images.path(), POOL);
+}
+
+/// The pool's log of errors is lost itself: what is found then is told in a new one, and nothing else suffers.
+///
+/// Seen red: no txg came to the disk any more.
+#[test]
+fn who_cannot_tell_of_a_loss_goes_on() {
+    let (images, session) = fresh();
+    let at = |object| Bookmark { objset: 1 << 20, object, level: 0, block: 0 };
+    session.pool().lost(at(1));
+    session.pool().sync().unwrap();
+    let mos = session.pool().mos();
+    let log = mos.find(pool::mos::key::ERRLOG_LAST).unwrap().unwrap();
+    let bp = mos.objset.pointer(log, 0, 0).unwrap();
+    drop(session);
+    let disk = std::fs::File::options().write(true).open(&images.disks()[0]).unwrap();
+    for dva in bp.dvas() {
+        disk.write_all_at(&vec![0x5a; dva.asize as usize], DATA_AT + dva.offset).unwrap();
+    }
+    let mut session = Session::open(images.path(), POOL, POOL).unwrap();
+    let pool = session.pool();
+    pool.lost(at(2));
+    pool.sync().unwrap();
+    pool.create_filesystem("tank/c", BTreeMap::new(), make_filesystem).unwrap();
+    assert!(pool.lost_blocks().unwrap().contains(&at(2)));
+    session.close().unwrap();
+    testkit::tool::zdb_content(images.path(), POOL);
+    drop(testkit::poolaudit(images.path(), POOL).expect_ok());
 }

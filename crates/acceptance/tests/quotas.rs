@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use acceptance::{SHAPES, Session, engine, judge};
+use format::dsl_dir::Used;
 use format::zap::Value;
 use fs::{Filesystem, FsError, NewObject, Refusal, Who, make_filesystem, mode};
 use pool::props::space::Owner;
-use pool::{Counted, PoolError, Stored};
+use pool::{Change, Counted, PoolError, Stored};
 use testkit::{Ran, fresh_images, noise, temp_dir};
 
 const MIB: u64 = 1 << 20;
@@ -293,6 +294,49 @@ fn quotas_and_reservations_of_file_systems() {
     judge(&images, engine::POOL, 0, 1);
 }
 
+/// Limits that came with a stream, and were set otherwise since, count again where somebody goes back to them.
+///
+/// Seen red: they were told, and not kept; and the first write below a refreservation suspended the pool, whose accounts
+/// did not have it.
+#[test]
+fn what_was_received_is_kept_again_when_it_is_reverted_to() {
+    let (images, mut session) = Session::create(&SHAPES[0], 128 << 10);
+    let received = [("quota", 12), ("refreservation", 8), ("reservation", 10)];
+    let fs = make(&session, "tank/a", &[]);
+    let pool = session.pool().clone();
+    let set = |name: &str, mib: u64| {
+        pool.set_property("tank/a", name, Some(Stored::Number(mib * MIB))).unwrap();
+    };
+    let dir = || pool::dsl::lookup::find(pool.mos(), "tank/a").unwrap().dir;
+    for (name, mib) in received {
+        // What a stream would have left.
+        set(&format!("{name}$recvd"), mib);
+        set(name, mib / 2);
+        pool.change_property("tank/a", name, Change::Revert).unwrap();
+    }
+    let now = dir();
+    let (count, why) = fill(&fs, "f", (0, 0), 200);
+    assert!(why.contains("Disk quota exceeded") && (30..48).contains(&count), "{count} {why}");
+    assert_eq!((now.quota_bytes.get(), now.reserved_bytes.get()), (12 * MIB, 10 * MIB));
+    let held = now.used(Used::RefReserved);
+    assert!((7 * MIB..=8 * MIB).contains(&held), "{held}");
+    // What does not fit is not gone back to.
+    pool.set_property("tank/a", "quota", Some(Stored::Number(40 * MIB))).unwrap();
+    pool.sync().unwrap();
+    let below = make(&session, "tank/a/below", &[]);
+    assert_eq!(fill(&below, "f", (0, 0), 30).0, 30);
+    pool.sync().unwrap();
+    let back = pool.change_property("tank/a", "quota", Change::Revert);
+    assert!(matches!(back, Err(PoolError::Invalid(_))), "{back:?}");
+    assert_eq!(dir().quota_bytes.get(), 40 * MIB);
+    // Who takes it away has none.
+    pool.change_property("tank/a", "refreservation", Change::Inherit).unwrap();
+    assert_eq!(dir().used(Used::RefReserved), 0);
+    drop((fs, below, pool));
+    session.close().unwrap();
+    judge(&images, engine::POOL, 0, 1);
+}
+
 #[test]
 fn numbers_of_file_systems_are_limited_for_who_cannot_change_the_limit() {
     let (images, mut session) = Session::create(&SHAPES[0], 128 << 10);
@@ -314,6 +358,11 @@ fn numbers_of_file_systems_are_limited_for_who_cannot_change_the_limit() {
     may("tank/a", Counted::Snapshots, 2).unwrap();
     pool.destroy_dataset("tank/a/b/c").unwrap();
     may("tank/a/b", Counted::Filesystems, 1).unwrap();
+    // One that came with a stream is one. Seen red: it was told, and not kept.
+    pool.set_property("tank/a/b", "snapshot_limit", None).unwrap();
+    may("tank/a/b", Counted::Snapshots, 2).unwrap();
+    pool.set_property("tank/a/b", "snapshot_limit$recvd", Some(Stored::Number(1))).unwrap();
+    assert!(may("tank/a/b", Counted::Snapshots, 2).is_err());
     session.close().unwrap();
     judge(&images, engine::POOL, 0, 1);
 }

@@ -106,6 +106,28 @@ fn a_full_pool_takes_no_data_sets_and_no_snapshots_but_gives_them_back() {
     assert_verified(images.path(), POOL);
 }
 
+/// Seen red: the pool was suspended, and with it went what all others had changed since the last txg.
+#[test]
+fn a_tag_that_no_list_of_holds_can_have_is_refused() {
+    let (images, mut session) = fresh(&["tank/a"]);
+    let pool = session.pool().clone();
+    pool.snapshot(&["tank@s".into()], &[]).unwrap();
+    let longest = "x".repeat(255);
+    for tag in ["", &"x".repeat(256), "a\0b"] {
+        let held = pool.hold(&["tank@s".into()], tag);
+        assert!(matches!(held, Err(PoolError::Invalid(_))), "{held:?}");
+        assert_eq!(pool.suspended(), None);
+        let released = pool.release(&["tank@s".into()], tag);
+        assert!(matches!(released, Err(PoolError::NoTag { .. })), "{released:?}");
+    }
+    pool.hold(&["tank@s".into()], &longest).unwrap();
+    let found = lookup::find(pool.mos(), "tank@s").unwrap();
+    assert_eq!(pool.holds(&found).unwrap()[0].0, longest);
+    drop(pool);
+    session.close().unwrap();
+    judge(&images, POOL, 0, 1);
+}
+
 fn refused_as_too_long(done: Result<(), PoolError>) {
     let error = done.unwrap_err();
     assert!(error.is_refusal() && error.to_string() == "name is too long", "{error:?}");

@@ -7,8 +7,22 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
+
 use acceptance::{Session, Shape, Stage, engine::POOL};
+use format::dsl_dataset::DslDatasetFlags;
+use pool::dsl::lookup;
 use pool::{Joined, Stored};
+
+const SMALL: Shape = Shape {
+    name: "one small disk",
+    disks: 1,
+    tops: 1,
+    disk_bytes: 64 << 20,
+    joined: Joined::Single,
+    ashift: 12,
+    spare_copies: 0,
+};
 
 /// A pool `p` on one disk, with what these commands make.
 fn stage(megabytes: u64, made: &[&str]) -> Stage {
@@ -153,6 +167,8 @@ fn holds_count_for_each_name() {
             ("zfs release .x p/h@a", &format!("{release} 'p/h@a': no such tag on this dataset")),
         ],
     );
+    let long = format!("zfs hold {} p/h@a", "x".repeat(257));
+    refused(&stage, &[(&long, "cannot hold snapshot 'p/h@a': tag too long")]);
     drop(stage.refused("zfs hold .x p/h@a", 2, "tag may not start with '.'\nusage:\n"));
     // What went wrong in part is not noted as done.
     let history = stage.ok("zpool history p").out;
@@ -276,16 +292,7 @@ fn properties_are_taken_as_openzfs_takes_them() {
 
 #[test]
 fn what_was_received_is_told_beside_what_holds() {
-    let shape = Shape {
-        name: "one small disk",
-        disks: 1,
-        tops: 1,
-        disk_bytes: 64 << 20,
-        joined: Joined::Single,
-        ashift: 12,
-        spare_copies: 0,
-    };
-    let (images, mut session) = Session::create_of(&shape, &[], true);
+    let (images, mut session) = Session::create_of(&SMALL, &[], true);
     let pool = session.pool().clone();
     let set = |name: &str, property: &str, value: Stored| {
         pool.set_property(name, property, Some(value)).unwrap();
@@ -300,6 +307,44 @@ fn what_was_received_is_told_beside_what_holds() {
     let stage = Stage::with(images);
     let words = format!("zfs get -d $D -H -o value,received,source compression,org:x {POOL}");
     assert_eq!(stage.ok(&words).out, "off\tlzjb\tlocal\ntheirs\ttheirs\treceived\n");
+}
+
+/// Seen red: it was listed, and kept all from a snapshot that are above it.
+#[test]
+fn what_a_receive_is_not_done_with_is_in_nobodys_way() {
+    let (images, mut session) = Session::create_of(&SMALL, &[], true);
+    let pool = session.pool().clone();
+    for name in ["tank/a", "tank/a/b", "tank/a/x"] {
+        pool.create_filesystem(name, BTreeMap::new(), fs::make_filesystem).unwrap();
+    }
+    // As `zfs receive -s` leaves it, broken off.
+    let left = |cx: &pool::TaskContext<'_>| {
+        let mos = cx.making.mos;
+        let mut found = lookup::find(mos, "tank/a/x")?;
+        found.phys.flags.set(found.phys.flags.get() | DslDatasetFlags::INCONSISTENT);
+        mos.set_dataset(cx.tx, found.object, &found.phys)?;
+        let above = mos.dir(found.dir.parent_object.get())?;
+        let names = mos.zap(above.child_dir_zap_object.get())?;
+        names.remove(cx.tx, b"x")?;
+        Ok(names.put_u64(cx.tx, b"%recv", found.dir_object)?)
+    };
+    pool.task(left).unwrap();
+    drop(pool);
+    session.close().unwrap();
+    drop(session);
+    let stage = Stage::with(images);
+    drop(stage.ok(&format!("zpool import -f -d $D {POOL}")));
+    drop(stage.ok("zfs snapshot -r tank@s"));
+    drop(stage.ok("zfs hold -r t tank/a@s"));
+    drop(stage.ok("zfs rename -r tank/a@s tank/a@t"));
+    drop(stage.ok("zfs inherit -r org:x tank"));
+    assert_eq!(listed(&stage, "tank"), "tank tank@s tank/a tank/a@t tank/a/b tank/a/b@t");
+    // It goes with what is above it, or keeps that.
+    let unfinished = "cannot destroy 'tank/a': ";
+    drop(stage.ok("zfs release -r t tank/a@t"));
+    drop(stage.refused("zfs destroy -r tank/a", 1, unfinished));
+    drop(stage.ok("zfs rename tank/a tank/c"));
+    assert!(stage.ok("verify tank").out.contains("clean"));
 }
 
 #[test]

@@ -15,8 +15,9 @@ use crate::object::Object;
 use crate::objset::Objset;
 use crate::txg::Tx;
 
-/// Ranges of txgs in a DTL that are believed.
+/// Ranges of txgs in a DTL that are believed, and bytes of their entries.
 const DTL_RANGES_MAX: usize = 1 << 16;
+const DTL_BYTES_MAX: u64 = 16 << 20;
 
 /// A space map.
 #[derive(Clone)]
@@ -74,9 +75,13 @@ impl SpaceMap {
 
     /// Calls `each` for all entries, in order, each with the txg that its batch names (0: none).
     /// Ends with the first error of `each`.
+    ///
+    /// # Errors
+    /// Of more than `bytes_max` bytes: pointers may lead to one block again and again.
     pub fn replay(
         &self,
         geometry: Geometry,
+        bytes_max: u64,
         mut each: impl FnMut(u64, Run) -> Result<()>,
     ) -> Result<()> {
         let (phys, _) = self.phys()?;
@@ -86,6 +91,10 @@ impl SpaceMap {
             let (what, field) = ("space map", "length");
             let (seen, expected) = (phys.length.get(), "no more than its blocks hold");
             return Err(self.bad(FormatError::Field { what, field, seen, expected }));
+        }
+        if phys.length.get() > bytes_max {
+            let what = "the bytes of a space map";
+            return Err(DmuError::Limit { object: self.number(), what });
         }
         let mut stamp = 0;
         let mut buf = vec![0; block as usize];
@@ -148,10 +157,10 @@ impl SpaceMap {
     /// The txgs that a DTL names.
     ///
     /// # Errors
-    /// If it is no DTL, or one of more than 65,536 ranges: nobody writes so many.
+    /// If it is no DTL, or one of more than 65,536 ranges or 16 MiB: nobody writes so many.
     pub fn dtl(&self) -> Result<Dtl> {
         let mut txgs = Dtl::default();
-        self.replay(Geometry::DTL, |_, run| {
+        self.replay(Geometry::DTL, DTL_BYTES_MAX, |_, run| {
             match run.action {
                 Action::Alloc => txgs.add(run.offset, run.offset.saturating_add(run.size)),
                 Action::Free => txgs.remove(run.offset, run.offset.saturating_add(run.size)),

@@ -24,6 +24,8 @@ use crate::scan::Moved;
 use crate::space::Need;
 use crate::sync::{TaskContext, logs_died};
 
+/// Bytes of what somebody calls his hold of a snapshot, at most.
+const TAG_MAX: usize = format::zap::NAME_MAX;
 /// Snapshots of one data set that are followed.
 const SNAPSHOTS_MAX: usize = 1 << 20;
 
@@ -207,9 +209,8 @@ impl Pool {
         self.task_within(Need::Change(2), move |cx| {
             let mos = cx.making.mos;
             let found = cx.find(&name)?;
-            let root = mos.dir(lookup::root_dir(mos)?)?;
             let origin = found.dir.origin_object.get();
-            if origin == 0 || origin == root.origin_object.get() {
+            if origin == 0 || origin == lookup::origin(mos)? {
                 return Err(PoolError::NoClone { name });
             }
             cx.unfrozen(&found)?;
@@ -251,7 +252,14 @@ impl Pool {
             cx.pool.fits_below(found.dir_object, old, cx.ledger.shared_space(&found)?.used)?;
             limits::adjust(cx.making, old, Counted::Snapshots, -count)?;
             limits::adjust(cx.making, found.dir_object, Counted::Snapshots, count)?;
-            cx.ledger.promote(&found)
+            cx.ledger.promote(&found)?;
+            let head = mos.dataset(found.object)?;
+            for (snapshot, object, _) in lookup::snapshots(mos, &head)? {
+                if let Some(open) = cx.pool.open_or_upheave(object) {
+                    open.set_name(format!("{name}@{snapshot}"));
+                }
+            }
+            Ok(())
         })
     }
 
@@ -357,8 +365,14 @@ impl Pool {
         })
     }
 
-    /// Holds snapshots for somebody who calls it `tag`: they cannot be destroyed.
+    /// Holds snapshots for somebody who calls it `tag`, in 1 to 255 bytes: they cannot be destroyed.
     pub fn hold(&self, names: &[String], tag: &str) -> Result<()> {
+        if tag.len() > TAG_MAX {
+            return Err(PoolError::Invalid("tag too long".into()));
+        }
+        if tag.is_empty() || tag.contains('\0') {
+            return Err(PoolError::Invalid("invalid tag".into()));
+        }
         let (names, tag) = (each_once(names), tag.to_string());
         self.task_within(Need::Change(1).times(names.len()), move |cx| {
             let (mos, tx) = (cx.making.mos, cx.tx);
@@ -441,17 +455,17 @@ impl Pool {
 
     /// Bytes that come back when the snapshots from `first` to `last` of one head are destroyed.
     pub fn would_free(&self, first: &Found, last: &Found) -> Result<u64> {
-        let mut bytes = last.phys.unique_bytes.get();
-        let (mut at, mut phys) = (last.object, last.phys);
-        for _ in 0..SNAPSHOTS_MAX {
+        let (mut bytes, mut at) = (0u64, last.phys.next_snap_object.get());
+        // What each after `first` let go of that is younger than the one before `first`: nobody else has it.
+        for _ in 0..=SNAPSHOTS_MAX {
             if at == first.object || at == 0 {
                 break;
             }
-            let list = phys.deadlist_object.get();
-            let from = first.phys.prev_snap_txg.get();
-            bytes += deadlist::space_within(&self.mos, list, from, u64::MAX)?.used;
+            let phys = self.mos.dataset(at)?;
+            let (list, from) = (phys.deadlist_object.get(), first.phys.prev_snap_txg.get());
+            let dead = deadlist::space_within(&self.mos, list, from, u64::MAX)?;
+            bytes = bytes.saturating_add(dead.used);
             at = phys.prev_snap_object.get();
-            phys = self.mos.dataset(at)?;
         }
         Ok(bytes)
     }
@@ -464,7 +478,10 @@ impl Pool {
                 && (rest.is_empty() || rest.starts_with(['/', '@']))
             {
                 dataset.set_name(format!("{to}{rest}"));
-                dataset.refresh(self)?;
+                // A snapshot obeys nothing; where it was opened it may be no more.
+                if !name.contains('@') {
+                    dataset.refresh(self)?;
+                }
             }
         }
         Ok(())

@@ -29,6 +29,7 @@ use crate::mos::{DIRECTORY, Mos, key};
 use crate::open::{self, OpenOptions};
 use crate::pool::Pool;
 use crate::pool_props::in_config;
+use crate::spacemaps::Before;
 
 /// Makes the objects of an empty file system in a new object set.
 pub type MakeFilesystem = fn(&Objset, &Tx<'_>, &BTreeMap<String, Stored>) -> dmu::Result<()>;
@@ -398,7 +399,8 @@ impl Pool {
         properties(&making, root, &new.props)?;
         let tops = open::slabs(&config)?;
         let parts = (&*store, gate);
-        let writing = open::writing(parts, &mos, &config, out, TXG_INITIAL - 1, &workers, &tops)?;
+        let txgs = (TXG_INITIAL - 1, Before::default());
+        let writing = open::writing(parts, &mos, &config, out, txgs, &workers, &tops)?;
         let pool = Pool {
             name: new.name.clone(),
             guid: config.pool_guid,

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use dmu::Tx;
+use dmu::{Tx, Zap};
 use format::ObjectType;
 use format::errlog;
 use format::scan::Bookmark;
@@ -117,7 +117,10 @@ impl Pool {
             && let Some(stopped) = number(&self.mos, key::ERRLOG_SCRUB)?
         {
             if number(&self.mos, key::ERRLOG_LAST)?.is_some() {
-                let found = read(&self.mos, key::ERRLOG_SCRUB)?;
+                let found = match read(&self.mos, key::ERRLOG_SCRUB) {
+                    Err(error) if error.is_lost() => BTreeSet::new(),
+                    found => found?,
+                };
                 add(&self.mos, tx, key::ERRLOG_LAST, &found)?;
                 self.mos.objset.free(tx, stopped)?;
             } else {
@@ -158,16 +161,31 @@ fn add(mos: &Mos, tx: &Tx<'_>, name: &[u8], blocks: &BTreeSet<Bookmark>) -> Resu
     if blocks.is_empty() {
         return Ok(());
     }
-    let zap = match number(mos, name)? {
-        Some(object) => mos.zap(object)?,
-        None => {
-            let zap = mos.create_zap(tx, ObjectType::ERROR_LOG, 0)?;
-            mos.set(tx, name, zap.number())?;
-            zap
+    if let Some(object) = number(mos, name)? {
+        match mos.zap(object).and_then(|zap| put(&zap, tx, blocks)) {
+            // What is lost of the log is no reason to tell nothing any more.
+            Err(error) if error.is_lost() => give_up(mos, tx, object)?,
+            told => return told,
         }
-    };
+    }
+    let zap = mos.create_zap(tx, ObjectType::ERROR_LOG, 0)?;
+    mos.set(tx, name, zap.number())?;
+    put(&zap, tx, blocks)
+}
+
+fn put(zap: &Zap, tx: &Tx<'_>, blocks: &BTreeSet<Bookmark>) -> Result<()> {
     for at in blocks {
         zap.put(tx, errlog::key(at).as_bytes(), &Value::string(b""))?;
+    }
+    Ok(())
+}
+
+/// Frees a log that cannot be read, if it is one, and where its blocks are can be told.
+fn give_up(mos: &Mos, tx: &Tx<'_>, object: u64) -> Result<()> {
+    let log = mos.objset.object(object)?;
+    let (kind, levels) = log.with_header(|dnode| (dnode.kind(), dnode.core().levels))?;
+    if kind == ObjectType::ERROR_LOG && levels == 1 {
+        mos.objset.free(tx, object)?;
     }
     Ok(())
 }

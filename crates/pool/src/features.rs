@@ -3,7 +3,7 @@
 //! A feature is disabled (no entry), enabled (0) or active (more). The table of features is
 //! `format::features`; here are the counts, and what a change of one entails.
 
-use dmu::{Tx, Zap};
+use dmu::{Policy, Tx, Zap};
 use format::features::Feature;
 
 use crate::error::{PoolError, Result};
@@ -82,6 +82,16 @@ impl Features {
             }
         }
         Ok(out)
+    }
+
+    /// How blocks of the MOS are written where there are these; of data sets, what they have in common with it.
+    pub(crate) fn policy(&self) -> Result<Policy> {
+        Ok(Policy {
+            lz4: self.is_active(Feature::Lz4Compress)?,
+            embed: self.is_enabled(Feature::EmbeddedData)?,
+            hole_birth: self.is_active(Feature::HoleBirth)?,
+            ..Policy::new(true)
+        })
     }
 
     /// Guids of active features that labels must list.

@@ -9,7 +9,7 @@ use format::features::Feature;
 use crate::error::Result;
 use crate::open;
 use crate::pool::Pool;
-use crate::spacemaps::{PoolSpaceMaps, Unflushed};
+use crate::spacemaps::{Before, PoolSpaceMaps, Unflushed};
 
 /// What free space in segments of 512 bytes, 1 KiB, 2 KiB .. counts, in percent.
 const SCALE: [u64; 16] = [100, 100, 98, 95, 90, 80, 70, 60, 50, 40, 30, 20, 15, 10, 5, 0];
@@ -36,7 +36,7 @@ impl Pool {
     pub fn fragmentation_by_top(&self) -> Result<Vec<(u32, u64, Option<u64>)>> {
         let tops = open::slabs(&self.config())?;
         let all = tops.iter().map(|(slabs, _)| slabs.clone()).collect();
-        let maps = PoolSpaceMaps::new(self.mos().clone(), all, Unflushed::new(), self.txg());
+        let maps = PoolSpaceMaps::new(self.mos().clone(), all, Unflushed::new(), Before::default());
         let kept = self.features().is_enabled(Feature::SpacemapHistogram)?;
         let mut out = Vec::new();
         for (slabs, _) in tops {

@@ -12,6 +12,8 @@ use crate::spacemaps::{Slabs, Unflushed};
 
 /// Changes that are held in memory at most: the kernel flushes long before.
 const CHANGES_MAX: usize = 1 << 24;
+/// Bytes of all logs that are read at most: so many changes several times over, since metaslabs have some of them.
+const BYTES_MAX: u64 = 2 << 30;
 
 /// The logs, oldest first: (txg, object).
 pub(crate) fn logs(mos: &Mos) -> Result<Vec<(u64, u64)>> {
@@ -61,9 +63,10 @@ pub(crate) fn replay(mos: &Mos, tops: &[(Slabs, u64)]) -> Result<Unflushed> {
         let (_, txgs) = unflushed_txgs(mos, *zap, slabs.ms_count)?;
         since.insert(slabs.top, (slabs.ms_shift, txgs));
     }
-    let mut count = 0;
+    let (mut count, mut left) = (0, BYTES_MAX);
     for (txg, object) in logs {
-        SpaceMap::open(&mos.objset, object)?.replay(Geometry::LOG, |_, run| {
+        let log = SpaceMap::open(&mos.objset, object)?;
+        log.replay(Geometry::LOG, left, |_, run| {
             let top = run.vdev.unwrap_or(0);
             if let Some((shift, txgs)) = since.get(&top) {
                 let index = run.offset >> shift;
@@ -79,6 +82,7 @@ pub(crate) fn replay(mos: &Mos, tops: &[(Slabs, u64)]) -> Result<Unflushed> {
             }
             Ok(())
         })?;
+        left = left.saturating_sub(log.phys()?.0.length.get());
     }
     Ok(out)
 }

@@ -31,7 +31,7 @@ use crate::pool::{Freeing, Pool, Writing};
 use crate::removed;
 use crate::ruins::Ruins;
 use crate::scan::{self, Scans};
-use crate::spacemaps::{PoolSpaceMaps, Slabs};
+use crate::spacemaps::{self, Before, PoolSpaceMaps, Slabs};
 
 /// The last version before feature flags.
 const VERSION_OLD_MAX: u64 = 28;
@@ -104,7 +104,7 @@ pub(crate) fn workers(count: usize) -> Workers {
 
 /// Metaslabs that a top-level vdev can have: OpenZFS aims at 200 and makes 131,072 at most, some
 /// more when its disks grow.
-const METASLABS_MAX: u64 = 1 << 20;
+pub(crate) const METASLABS_MAX: u64 = 1 << 20;
 
 /// Where the metaslabs of each top-level vdev are, with the ZAP of the vdev.
 pub(crate) fn slabs(config: &PoolConfig) -> Result<Vec<(Slabs, u64)>> {
@@ -167,8 +167,8 @@ impl Pool {
                         let (newest, txg) = (uberblocks[0].txg, uberblock.txg);
                         format!("txg {newest} cannot be opened, this is its state at {txg}: {e}")
                     });
-                    let parts = (store, gate);
-                    return Self::finish_open(devices, parts, uberblock, loaded, newer, options);
+                    let (parts, of) = ((store, gate), (uberblock, uberblocks));
+                    return Self::finish_open(devices, parts, of, loaded, newer, options);
                 }
                 Err(e) => last = last.or(Some(e)),
             }
@@ -229,7 +229,7 @@ impl Pool {
     fn finish_open(
         devices: Devices,
         (store, gate): (Arc<Store>, Arc<Gate>),
-        uberblock: &Uberblock,
+        (uberblock, uberblocks): (&Uberblock, &[Uberblock]),
         (mos, mut config): (Mos, PoolConfig),
         newer: Option<String>,
         options: &OpenOptions,
@@ -272,7 +272,8 @@ impl Pool {
                 config.hostid = options.host_id;
                 config.hostname = Some(options.host_name.clone().into_bytes());
                 config.name = name.clone().into_bytes();
-                let writing = writing((&store, gate), &mos, &config, out, txg, &workers, &tops)?;
+                let txgs = (txg, spacemaps::before(uberblocks, txg));
+                let writing = writing((&store, gate), &mos, &config, out, txgs, &workers, &tops)?;
                 writing.writer.settle_log_vdevs();
                 if in_memory {
                     writing.freeing.lock().pending = false;
@@ -332,7 +333,7 @@ impl Pool {
         }
         let unflushed = logmaps::replay(&self.mos, &tops)?;
         let all = tops.iter().map(|(s, _)| s.clone()).collect();
-        let maps = PoolSpaceMaps::new(self.mos.clone(), all, unflushed, self.txg());
+        let maps = PoolSpaceMaps::new(self.mos.clone(), all, unflushed, Before::default());
         for (slabs, _) in tops {
             let mut sum = 0;
             for index in 0..slabs.ms_count {
@@ -344,20 +345,20 @@ impl Pool {
     }
 }
 
-/// The writing half of a pool that is on disk.
+/// The writing half of a pool that is on disk as of txg `txg`, and as of those `before`.
 pub(crate) fn writing(
     (store, gate): (&Store, Arc<Gate>),
     mos: &Mos,
     config: &PoolConfig,
     out: WriteTree,
-    txg: u64,
+    (txg, before): (u64, Before),
     workers: &Workers,
     tops: &[(Slabs, u64)],
 ) -> Result<Writing> {
     let unflushed = logmaps::replay(mos, tops)?;
     let logs = Logs::open(mos, tops, &unflushed)?;
     let slabs: Vec<Slabs> = tops.iter().map(|(s, _)| s.clone()).collect();
-    let maps = PoolSpaceMaps::new(mos.clone(), slabs.clone(), unflushed, txg);
+    let maps = PoolSpaceMaps::new(mos.clone(), slabs.clone(), unflushed, before);
     // They need the ZAPs of the vdevs, which pools of old kernels lack.
     *maps.logs.lock() = tops.iter().all(|(_, zap)| *zap != 0).then_some(logs);
     let mut spaces = Vec::new();
@@ -463,12 +464,7 @@ fn features_of(mos: &Mos, config: &PoolConfig) -> Result<Features> {
         Err(_) if mos.ruins.is_some() => Features::none(),
         features => features?,
     };
-    mos.objset.set_policy(Policy {
-        lz4: features.is_active(Feature::Lz4Compress)?,
-        embed: features.is_enabled(Feature::EmbeddedData)?,
-        hole_birth: features.is_active(Feature::HoleBirth)?,
-        ..Policy::new(true)
-    });
+    mos.objset.set_policy(features.policy()?);
     Ok(features)
 }
 
@@ -487,7 +483,7 @@ fn cannot_write(
             out.exchange(&config.vdev_tree, BTreeMap::new()).err()
         }
     };
-    let unknown = dtl::load(mos, config, &store.tree());
+    let unknown = dtl::load((mos, uberblock.txg.get()), config, &store.tree());
     // What led here was read before it was known who lacks it: they have not lied.
     let tree = store.tree();
     tree.leaves().iter().filter(|leaf| !leaf.lacks.is_empty()).for_each(vdev::Leaf::absolve);

@@ -61,11 +61,11 @@ impl Pool {
                     return Err(PoolError::Invalid("out of space".into()));
                 }
             }
-            let root = mos.dir(lookup::root_dir(mos)?)?;
+            let origin = lookup::origin(mos)?;
             let dir = cx.making.dir(Some(parent), &leaf)?;
             limits::adjust(cx.making, parent, Counted::Filesystems, 1)?;
             limits::start_new(cx.making, dir)?;
-            let object = cx.making.dataset_object(dir, Some(root.origin_object.get()))?;
+            let object = cx.making.dataset_object(dir, Some(origin))?;
             properties(cx.making, dir, &props)?;
             if let New::Filesystem(_) = new {
                 cx.making.activate(object, Feature::UserobjAccounting)?;
@@ -105,11 +105,14 @@ impl Pool {
             if found.is_snapshot() {
                 return cx.change_of_snapshot(&found, &property, &change);
             }
-            if let Some(Stored::Number(number)) = change.value() {
+            let zap = found.dir.props_zap_object.get();
+            // A limit that came with a stream counts like one that is set.
+            let value = property::after(mos, zap, &property, &change)?;
+            if let Some(Stored::Number(number)) = &value {
                 cx.pool.check_limit(&found, &property, *number)?;
             }
-            property::change(mos, cx.tx, found.dir.props_zap_object.get(), &property, &change)?;
-            cx.apply(&name, &property, change.value())
+            property::change(mos, cx.tx, zap, &property, &change)?;
+            cx.apply(&name, &property, value.as_ref())
         })
     }
 

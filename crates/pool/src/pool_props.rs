@@ -84,6 +84,13 @@ impl Pool {
                     enable(cx, needed)?;
                 }
             }
+            // What is open obeys from now on.
+            cx.making.mos.objset.set_policy(cx.making.features.policy()?);
+            for dataset in cx.pool.upheave_all() {
+                if !dataset.name().contains('@') {
+                    dataset.refresh(cx.pool)?;
+                }
+            }
             Ok(())
         })
     }

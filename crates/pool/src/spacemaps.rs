@@ -10,6 +10,7 @@ use dmu::{DmuError, SpaceMap, Tx};
 use format::ObjectType;
 use format::features::Feature;
 use format::space_map::{Action, Geometry, Run};
+use format::uberblock::Uberblock;
 use rt::sync::atomic::{AtomicBool, Ordering};
 use rt::sync::{Arc, Mutex};
 use store::{
@@ -24,6 +25,11 @@ use crate::mos::Mos;
 
 /// Maps shorter than this are not worth condensing, in bytes.
 const CONDENSE_LEAST: u64 = 16 << 10;
+
+/// A map is believed that has so many bytes for each sector of its metaslab, and some: whoever writes one writes it anew
+/// long before.
+const UNIT_BYTES_MAX: u64 = 64;
+const LENGTH_FREE: u64 = 16 << 20;
 
 /// Where the metaslabs of one top-level vdev are.
 #[derive(Clone, Debug)]
@@ -53,8 +59,24 @@ pub(crate) struct PoolSpaceMaps {
     pub(crate) logs: Mutex<Option<Logs>>,
     /// The next txg leaves no log that is older.
     pub(crate) flush_all: AtomicBool,
-    /// The txg of the uberblock that was opened: what was freed shortly before it still rests.
-    opened: u64,
+    /// The txgs of the uberblocks before the one that was opened: what was freed since still rests.
+    before: Before,
+}
+
+/// Txgs of the last uberblocks before another one, ascending: so many that what was freed up to the first of them has
+/// rested enough.
+pub(crate) type Before = [u64; DEFER_TXGS as usize - 1];
+
+/// The txgs of the uberblocks before that of `txg`, of which those on disk are these, newest first. One that is not there
+/// any more is taken for as late as it can have been.
+pub(crate) fn before(uberblocks: &[Uberblock], txg: u64) -> Before {
+    let mut txgs = uberblocks.iter().map(|uberblock| uberblock.txg.get());
+    let (mut out, mut after) = (Before::default(), txg);
+    for place in out.iter_mut().rev() {
+        *place = txgs.find(|txg| *txg < after).unwrap_or(after.saturating_sub(1));
+        after = *place;
+    }
+    out
 }
 
 /// What space maps are written with.
@@ -85,17 +107,17 @@ pub(crate) fn tell_resting(changes: &mut Pending, mut resting: RangeSet) {
 }
 
 impl PoolSpaceMaps {
-    /// The space maps of these vdevs as of the uberblock of txg `opened`; `unflushed` is what the
+    /// The space maps of these vdevs as of the uberblock after those of `before`; `unflushed` is what the
     /// logs hold beyond them.
     pub(crate) fn new(
         mos: Mos,
         slabs: Vec<Slabs>,
         unflushed: Unflushed,
-        opened: u64,
+        before: Before,
     ) -> Arc<PoolSpaceMaps> {
         let (slabs, unflushed) = (Mutex::new(slabs), Mutex::new(unflushed));
         let flush_all = AtomicBool::new(false);
-        Arc::new(PoolSpaceMaps { mos, slabs, unflushed, logs: Mutex::default(), flush_all, opened })
+        Arc::new(PoolSpaceMaps { mos, slabs, unflushed, logs: Mutex::default(), flush_all, before })
     }
 
     pub(crate) fn mos(&self) -> &Mos {
@@ -243,11 +265,13 @@ impl SpaceMaps for PoolSpaceMaps {
         let number = self.object(top, index).map_err(|e| fail(e.to_string()))?;
         let ashift = self.find(top).map_or(9, |s| s.ashift);
         let geometry = Geometry::metaslab(into.start, into.size, ashift);
-        let mut resting = Resting::new(self.opened);
+        let mut resting = Resting::new(self.before);
         if number != 0 {
             let mut wrong: Option<MapError> = None;
             let map = SpaceMap::open(&self.mos.objset, number).map_err(|e| fail(e.to_string()))?;
-            let done = map.replay(geometry, |txg, run| {
+            let units = into.size >> ashift;
+            let most = units.saturating_mul(UNIT_BYTES_MAX).saturating_add(LENGTH_FREE);
+            let done = map.replay(geometry, most, |txg, run| {
                 apply(into, run).map_err(|e| {
                     wrong = Some(e);
                     DmuError::Limit { object: number, what: "a contradiction" }
@@ -275,15 +299,14 @@ fn apply(slab: &mut Metaslab, run: Run) -> std::result::Result<(), MapError> {
 /// What was freed in the last txgs on disk, by the stamps in the space maps: those before the last
 /// one need it still (INV-1).
 struct Resting {
-    /// The first of those txgs.
-    first: u64,
+    /// By list: what was freed after this txg, and not after that of the next one.
+    before: Before,
     freed: [RangeSet; DEFER_TXGS as usize - 1],
 }
 
 impl Resting {
-    fn new(opened: u64) -> Resting {
-        let first = (opened + 1).saturating_sub(DEFER_TXGS - 1);
-        Resting { first, freed: Default::default() }
+    fn new(before: Before) -> Resting {
+        Resting { before, freed: Default::default() }
     }
 
     fn note(&mut self, txg: u64, run: Run) {
@@ -291,9 +314,10 @@ impl Resting {
             // The kernel knows no rest over an import: it may have used it again.
             Action::Alloc => self.freed.iter_mut().for_each(|set| set.cut(run.offset, run.size)),
             Action::Free => {
-                let Some(age) = txg.checked_sub(self.first) else { return };
-                let last = self.freed.len() - 1;
-                let set = &mut self.freed[(age as usize).min(last)];
+                let Some(list) = self.before.iter().rposition(|before| txg > *before) else {
+                    return;
+                };
+                let set = &mut self.freed[list];
                 // What is in the set already was applied, so the map would have refused it.
                 let _new = set.add(run.offset, run.size);
             }
@@ -315,12 +339,30 @@ mod tests {
 
     #[test]
     fn what_the_last_two_txgs_freed_rests_unless_it_is_used_again() {
-        let mut resting = Resting::new(10);
+        let mut resting = Resting::new([8, 9]);
         resting.note(8, run(Action::Free, 0, 4096));
         resting.note(9, run(Action::Free, 4096, 8192));
         resting.note(10, run(Action::Alloc, 8192, 4096));
         resting.note(10, run(Action::Free, 65_536, 4096));
         resting.note(0, run(Action::Free, 1 << 20, 4096));
         assert_eq!(resting.ranges(), [vec![(4096, 4096)], vec![(65_536, 4096)]]);
+    }
+
+    #[test]
+    fn what_was_freed_is_as_old_as_the_uberblocks_since() {
+        let uberblocks = |txgs: &[u64]| -> Vec<Uberblock> {
+            let of = |txg: &u64| Uberblock::new(*txg, 1, 0, format::BlkPtr::ZERO);
+            txgs.iter().map(of).collect()
+        };
+        assert_eq!(before(&uberblocks(&[12, 10, 9, 8]), 10), [8, 9]);
+        // With txgs between them that had none, and one of which there are two.
+        assert_eq!(before(&uberblocks(&[20, 14, 14, 11, 3]), 20), [11, 14]);
+        assert_eq!(before(&uberblocks(&[20, 14]), 20), [13, 14]);
+        assert_eq!(before(&uberblocks(&[4]), 4), [2, 3]);
+        let mut resting = Resting::new([11, 14]);
+        resting.note(11, run(Action::Free, 0, 4096));
+        resting.note(14, run(Action::Free, 4096, 4096));
+        resting.note(20, run(Action::Free, 8192, 4096));
+        assert_eq!(resting.ranges(), [vec![(4096, 4096)], vec![(8192, 4096)]]);
     }
 }

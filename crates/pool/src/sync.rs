@@ -22,6 +22,9 @@ use crate::zil::Dying;
 
 /// Passes after which the MOS must have come to rest.
 const PASSES_MAX: u16 = 20;
+/// Txgs without an uberblock after which one is written all the same. A ring has 16 slots or more, and each txg its own:
+/// so the next one goes over none of the last three, however many txgs had nothing to write (INV-1).
+const IDLE_TXGS_MAX: u64 = 7;
 
 /// What a task works with: the MOS, the ledger and the making of things, in one txg.
 pub struct TaskContext<'a> {
@@ -216,7 +219,8 @@ impl Pool {
         loop {
             self.sync_mos(writing, tx, ledger, &mut pass)?;
             let changed = self.mos_objset().root().birth() == tx.txg();
-            if !(changed || *self.config_dirty.lock() || wanted) {
+            if !(changed || *self.config_dirty.lock() || wanted || self.is_uberblock_due(tx.txg()))
+            {
                 return Ok(false);
             }
             out.flush()?;
@@ -224,6 +228,13 @@ impl Pool {
                 return Ok(true);
             }
         }
+    }
+
+    /// Would the uberblock of a later txg go over one that still counts, if `txg` had none?
+    fn is_uberblock_due(&self, txg: u64) -> bool {
+        let (newest, _) = self.scan.newest();
+        // Of a pool in memory nobody goes on from the rings.
+        newest != 0 && txg >= newest + IDLE_TXGS_MAX
     }
 
     /// Writes the MOS until it describes itself.

@@ -16,6 +16,7 @@ mod faults;
 mod forged;
 mod fsyncs;
 mod gone;
+mod idle;
 mod labels;
 mod left;
 mod lost;

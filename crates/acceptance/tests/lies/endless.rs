@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use acceptance::Session;
+use acceptance::engine::POOL;
+use acceptance::{SHAPES, Session, Shape};
 use format::dnode::{BLKPTR, DNODE_CORE};
 use format::scan::ScanFunction;
 use format::{BlkPtr, Checksum, DnodePhys, ObjectType};
 use fs::Filesystem;
 use pool::dsl::lookup;
-use pool::{ScanAnswer, ScanStep};
+use pool::{Devices, OpenOptions, Pool, ScanAnswer, ScanStep, Stored};
 use testkit::{Images, temp_dir};
 use verbs::files::{Get, List, Listed, Place, Remove};
 use verbs::props::{Kind, Kinds};
@@ -24,6 +25,8 @@ const TO_DIRECTORY: u64 = 4 << 60;
 /// Places in a dnode: how many levels it has, and its last block.
 const LEVELS_AT: usize = 2;
 const MAX_BLOCK_AT: usize = 16;
+/// Word of a space map: the bytes of its entries.
+const SPACE_MAP_LENGTH: usize = 1;
 /// Word of a DSL directory: the ZAP of its children.
 const CHILDREN: usize = 4;
 
@@ -249,4 +252,124 @@ fn a_last_block_beyond_which_there_is_no_number() {
     fs.truncate(file, 0).unwrap();
     session.pool().sync().unwrap();
     assert_eq!(object.used_bytes(), 0);
+}
+
+const SMALL: Shape = Shape { disk_bytes: 128 << 20, ..SHAPES[0] };
+/// Levels of an object whose pointers all lead to one block, and its blocks.
+const LEVELS: u8 = 6;
+const BLOCKS: u64 = 128u64.pow(LEVELS as u32 - 1);
+
+/// The top of such an object, in blocks of others, each of them 128 pointers to the one before; the first is `leaf`.
+fn leads_on(pool: &Pool, leaf: &[u8]) -> BlkPtr {
+    let mut bytes = leaf.to_vec();
+    let mut level = 0;
+    loop {
+        let block = std::mem::take(&mut bytes);
+        let object = pool.task(move |cx| {
+            let (kind, none) = (ObjectType::SPACE_MAP, ObjectType::NONE);
+            let size = block.len() as u32;
+            let object = cx.making.mos.objset.allocate(cx.tx, kind, size, none, &[], 1)?;
+            object.write(cx.tx, 0, &block)?;
+            Ok(object.number())
+        });
+        let mut words = pool.mos().objset.pointer(object.unwrap(), 0, 0).unwrap().words();
+        words[6] |= u64::from(level) << 56;
+        let bp = BlkPtr::from_words(words);
+        level += 1;
+        if level == LEVELS {
+            return bp;
+        }
+        bytes = bp.as_bytes().repeat(128);
+    }
+}
+
+/// Makes a space map such an object, with blocks of so many bytes.
+fn has_no_end(images: Images, map: u64, top: BlkPtr, block: u64) -> Images {
+    let mut forge = Forge::on(images);
+    forge.edit_dnode(Os::Mos, map, |bytes| {
+        bytes[LEVELS_AT] = LEVELS;
+        bytes[MAX_BLOCK_AT..][..8].copy_from_slice(&(BLOCKS - 1).to_le_bytes());
+        bytes[DNODE_CORE..][..BLKPTR].copy_from_slice(top.as_bytes());
+    });
+    forge.set(Os::Mos, map, SPACE_MAP_LENGTH, BLOCKS * block);
+    assert!(!forge.failed.get());
+    forge.close()
+}
+
+/// Does something that must end.
+fn in_time<T: Send + 'static>(
+    images: &Images,
+    what: impl FnOnce(&Path) -> T + Send + 'static,
+) -> T {
+    let (sent, done) = rt::sync::mpsc::bounded(1);
+    let path = images.path().to_owned();
+    rt::thread::spawn("opener", move || {
+        let _ = sent.send(what(&path));
+    });
+    done.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends")
+}
+
+/// A DTL of more blocks than there are: every pointer on each level leads to the same block, whose runs are all one.
+///
+/// Seen red: whoever opened the pool, or listed it, read on and on.
+#[test]
+fn a_dtl_without_end_is_not_read_to_its_end() {
+    let (images, mut session) = Session::create(&SMALL, 128 << 10);
+    let pool = session.pool();
+    pool.store().tree().leaves()[0].lacks.add(2, 3);
+    pool.task(|_| Ok(())).unwrap();
+    let dtl = pool.config().vdev_tree.leaves().find_map(|leaf| leaf.dtl).unwrap();
+    // A run of one txg, again and again.
+    let top = leads_on(pool, &[0; 4096]);
+    session.close().unwrap();
+    let images = has_no_end(images, dtl, top, 4096);
+    let open = move |path: &Path| {
+        acceptance::engine::open(path, POOL).read_only_reason().map(str::to_owned)
+    };
+    let reason = in_time(&images, open);
+    assert!(reason.as_ref().is_some_and(|why| why.contains("the bytes of a")), "{reason:?}");
+}
+
+/// The same of a log of all metaslabs, whose runs are of a vdev that is not there.
+#[test]
+fn a_log_of_space_maps_without_end_is_not_read_to_its_end() {
+    let (images, session) = Session::create(&SMALL, 128 << 10);
+    let pool = session.pool();
+    let words = [(3u64 << 62) | 5, 0].map(u64::to_le_bytes).concat();
+    let top = leads_on(pool, &words.repeat((128 << 10) / 16));
+    let logs = pool.mos().find(pool::mos::key::LOG_SPACEMAP_ZAP).unwrap().unwrap();
+    let logs = pool.mos().zap(logs).unwrap().entries().unwrap();
+    let log = logs.last().unwrap().value.as_u64().unwrap();
+    drop(session);
+    let images = has_no_end(images, log, top, 128 << 10);
+    let open = |path: &Path| {
+        let scan = vdev::import::scan(&[path.to_owned()]).unwrap();
+        let found = scan.choose(POOL).unwrap();
+        let devices = Devices::ReadOnly(rt::sync::Arc::new(found.open_tree().unwrap()));
+        let pool = Pool::open(devices, &found.uberblocks, &OpenOptions::default());
+        pool.and_then(|pool| pool.space()).map_err(|error| error.to_string())
+    };
+    let told = in_time(&images, open);
+    assert!(told.as_ref().is_err_and(|why| why.contains("the bytes of a")), "{told:?}");
+}
+
+/// The same of a metaslab's own map, in which a sector comes and goes for ever.
+#[test]
+fn a_space_map_without_end_is_not_read_to_its_end() {
+    let (images, session) = Session::create(&SMALL, 128 << 10);
+    let pool = session.pool();
+    let words = [5u64 << 16, 5u64 << 16 | 1 << 15].map(u64::to_le_bytes).concat();
+    let top = leads_on(pool, &words.repeat((128 << 10) / 16));
+    let array = pool.config().vdev_tree.children[0].top.unwrap().metaslab_array;
+    let mut word = [0; 8];
+    pool.mos().objset.object(array).unwrap().read(0, &mut word).unwrap();
+    drop(session);
+    let images = has_no_end(images, u64::from_le_bytes(word), top, 128 << 10);
+    let change = |path: &Path| {
+        let pool = acceptance::engine::open(path, POOL);
+        let quota = Some(Stored::Number(1 << 40));
+        pool.set_property(POOL, "quota", quota).map_err(|error| error.to_string())
+    };
+    let told = in_time(&images, change);
+    assert!(told.as_ref().is_err_and(|why| why.contains("the bytes of a")), "{told:?}");
 }

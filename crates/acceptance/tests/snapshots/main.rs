@@ -9,12 +9,15 @@
 mod disks;
 mod generations;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use acceptance::forest::Forest;
 use acceptance::{SHAPES, Session, Shape, assert_verified, engine, judge};
+use format::scan::ScanFunction;
 use fs::{NewObject, Who, mode};
-use testkit::{noise, rounds};
+use pool::dsl::lookup;
+use pool::{PoolError, ScanStep};
+use testkit::{Images, noise, rounds};
 
 fn works(shape: &Shape, features: bool, seed: u64, steps: u64, opens: u64) {
     let (images, mut session) = Session::create_with(shape, 16 << 10, features);
@@ -48,6 +51,106 @@ fn a_forest_of_snapshots_and_clones() {
 #[test]
 fn a_forest_in_a_pool_without_features() {
     works(&SHAPES[1], false, 99, rounds(600, 5_000), rounds(2, 5));
+}
+
+/// Seen red: what several snapshots have, and nobody after them, was left out.
+#[test]
+fn what_a_destroy_of_several_snapshots_brings_is_known_before() {
+    let (_images, session) = Session::create(&SHAPES[0], 16 << 10);
+    let pool = session.pool();
+    pool.create_filesystem("tank/a", BTreeMap::new(), fs::make_filesystem).unwrap();
+    let fs = fs::Filesystem::open(pool, "tank/a").unwrap();
+    let file = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+    let number = fs.create_with(fs.root(), b"file", &file, &noise(1, 600_000)).unwrap();
+    let found = |n: u64| lookup::find(pool.mos(), &format!("tank/a@s{n}")).unwrap();
+    for n in 0..6 {
+        pool.snapshot(&[format!("tank/a@s{n}")], &[]).unwrap();
+        fs.write(number, n * 60_000, &noise(n + 2, 100_000)).unwrap();
+    }
+    pool.sync().unwrap();
+    let used = || lookup::find(pool.mos(), "tank/a").unwrap().dir.used_bytes.get();
+    for numbers in [&[2, 3, 4][..], &[0], &[1, 5]] {
+        let names: Vec<_> = numbers.iter().map(|n| format!("tank/a@s{n}")).collect();
+        let (first, last) = (found(numbers[0]), found(*numbers.last().unwrap()));
+        let (would, before) = (pool.would_free(&first, &last).unwrap(), used());
+        pool.destroy_snapshots(&names, false).unwrap();
+        assert_eq!(before - used(), would, "{numbers:?}");
+    }
+}
+
+/// Seen red: it kept the name and the directory that it had. Once these were gone, and the name was another's, the next
+/// rename of that suspended the pool.
+#[test]
+fn a_snapshot_that_is_open_moves_with_a_promotion() {
+    let (images, mut session) = Session::create(&SHAPES[0], 16 << 10);
+    let pool = session.pool().clone();
+    let make = |name| pool.create_filesystem(name, BTreeMap::new(), fs::make_filesystem).unwrap();
+    make("tank/a");
+    pool.snapshot(&["tank/a@s".into()], &[]).unwrap();
+    pool.clone_snapshot("tank/a@s", "tank/b", BTreeMap::new()).unwrap();
+    let open = pool.dataset("tank/a@s").unwrap();
+    pool.promote("tank/b").unwrap();
+    pool.destroy_dataset("tank/a").unwrap();
+    make("tank/a");
+    pool.rename("tank/a", "tank/c").unwrap();
+    assert_eq!(open.name(), "tank/b@s");
+    pool.rename("tank/b", "tank/a").unwrap();
+    assert_eq!(open.name(), "tank/a@s");
+    drop((open, pool));
+    session.close().unwrap();
+    judge(&images, engine::POOL, 0, 1);
+}
+
+/// A pool whose root file system has become a clone of `tank/c`; `tank/old` was made before that, `tank/new` since.
+fn with_a_root_that_is_a_clone() -> (Images, Session) {
+    let (images, session) = Session::create(&SHAPES[0], 16 << 10);
+    let pool = session.pool();
+    let make = |name| pool.create_filesystem(name, BTreeMap::new(), fs::make_filesystem).unwrap();
+    make("tank/old");
+    pool.snapshot(&["tank@s".into()], &[]).unwrap();
+    pool.clone_snapshot("tank@s", "tank/c", BTreeMap::new()).unwrap();
+    pool.promote("tank/c").unwrap();
+    make("tank/new");
+    for name in ["tank/old", "tank/new"] {
+        let fs = fs::Filesystem::open(pool, name).unwrap();
+        let file = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+        fs.create_with(fs.root(), b"file", &file, &noise(1, 2 << 20)).unwrap();
+    }
+    pool.sync().unwrap();
+    (images, session)
+}
+
+/// Seen red: what was made then began with the root's origin, too, and the judges found its space wrong; what was no clone
+/// could be promoted, and the root could not.
+#[test]
+fn what_is_new_is_no_clone_though_the_root_is_one() {
+    let (images, mut session) = with_a_root_that_is_a_clone();
+    session.close().unwrap();
+    judge(&images, engine::POOL, 0, 1);
+    assert_verified(images.path(), engine::POOL);
+    session = Session::open(images.path(), engine::POOL, engine::POOL).unwrap();
+    let pool = session.pool().clone();
+    for name in ["tank/old", "tank/new"] {
+        let promoted = pool.promote(name);
+        assert!(matches!(promoted, Err(PoolError::NoClone { .. })), "{name}: {promoted:?}");
+    }
+    pool.promote("tank").unwrap();
+    pool.destroy_dataset("tank/c").unwrap();
+    drop(pool);
+    session.close().unwrap();
+    judge(&images, engine::POOL, 0, 1);
+    assert_verified(images.path(), engine::POOL);
+}
+
+/// Seen red: it passed what had grown from the root's origin alone, and so did a resilver.
+#[test]
+fn a_scrub_passes_all_though_the_root_is_a_clone() {
+    let (_images, session) = with_a_root_that_is_a_clone();
+    let pool = session.pool();
+    pool.scan_start(ScanFunction::Scrub).unwrap();
+    assert_eq!(pool.scan_run(&mut |_| true).unwrap(), ScanStep::Done);
+    let scan = pool.scan_status().unwrap().unwrap().scan;
+    assert!(scan.examined > 4 << 20 && scan.errors == 0, "{scan:?}");
 }
 
 /// Lists of thousands of blocks are handed on as they are, list in list, and worked off in portions;

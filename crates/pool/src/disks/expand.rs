@@ -10,6 +10,7 @@ use vdev::Tree;
 
 use super::change::Change;
 use crate::error::Result;
+use crate::open::METASLABS_MAX;
 use crate::pool::Pool;
 
 /// Bytes that a vdev could have, as large as its devices are now. `None`: one of them is not there.
@@ -36,7 +37,11 @@ fn grow(tree: &Tree, root: &mut VdevConfig, leaf: Option<u64>) -> bool {
         let (Some(top), Some(room)) = (vdev.top.filter(|_| wanted), room(tree, vdev)) else {
             continue;
         };
-        let slabs = |asize: u64| asize.checked_shr(top.metaslab_shift as u32).unwrap_or(0);
+        let shift = top.metaslab_shift as u32;
+        let slabs = |asize: u64| asize.checked_shr(shift).unwrap_or(0);
+        // Of more nobody would open the pool.
+        let most = 1u64.checked_shl(shift).and_then(|size| size.checked_mul(METASLABS_MAX));
+        let room = room.min(most.unwrap_or(u64::MAX));
         if !top.removing && top.metaslab_shift != 0 && slabs(room) > slabs(top.asize) {
             vdev.top = Some(format::config::TopConfig { asize: room, ..top });
             grown = true;
@@ -51,8 +56,18 @@ impl Pool {
     /// # Errors
     /// Those of a change of the vdevs.
     pub fn expand(&self, leaf: Option<u64>) -> Result<()> {
-        let mut after = self.config().vdev_tree;
-        if !grow(&self.store.tree(), &mut after, leaf) {
+        let (mut after, tree) = (self.config().vdev_tree, self.store.tree());
+        let sizes = || {
+            let devices = tree.leaves().iter().map(|leaf| leaf.device());
+            devices.map(|device| device.map(|device| device.size())).collect::<Vec<_>>()
+        };
+        let before = sizes();
+        if !grow(&tree, &mut after, leaf) {
+            if sizes() != before {
+                // The labels at the end of a device are at its new end from now on.
+                *self.config_dirty.lock() = true;
+                self.sync()?;
+            }
             return Ok(());
         }
         self.change_vdevs(move |cx, change: &mut Change| {
@@ -106,6 +121,15 @@ mod tests {
         assert!(!grow(&tree, &mut root, None));
         let (mut root, tree) = raidz([100 * MIB, 164 * MIB], 128 * MIB);
         assert!(!grow(&tree, &mut root, Some(7)) && grow(&tree, &mut root, Some(2)));
+    }
+
+    /// Seen red: its txg ended in the middle, and so did each after it.
+    #[test]
+    fn a_vdev_grows_to_as_many_metaslabs_as_a_pool_is_opened_with() {
+        let (mut root, tree) = raidz([1 << 45; 2], 128 << 20);
+        assert!(grow(&tree, &mut root, None));
+        assert_eq!(root.children[0].top.unwrap().asize >> 24, METASLABS_MAX);
+        assert!(!grow(&tree, &mut root, None));
     }
 
     #[test]

@@ -156,12 +156,9 @@ impl Pool {
         for at in upwards(&self.mos, dir)? {
             let Some(count) = count(&self.mos, at, counted)? else { return Ok(()) };
             let props = self.mos.dir(at)?.props_zap_object.get();
-            let props = if props == 0 { Vec::new() } else { property::local(&self.mos, props)? };
-            let limit = props.iter().find_map(|(name, value)| match value {
-                Stored::Number(limit) if name == counted.limit() => Some(*limit),
-                _ => None,
-            });
-            if limit.is_some_and(|limit| count.saturating_add(more) > limit) {
+            if let Some(Stored::Number(limit)) = property::own(&self.mos, props, counted.limit())?
+                && count.saturating_add(more) > limit
+            {
                 let name = lookup::name_of_dir(&self.mos, self.name(), at)?;
                 return Err(PoolError::QuotaExceeded { name });
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use dmu::Zap;
 use format::dsl_dataset::DslDatasetPhys;
-use format::dsl_dir::DslDirPhys;
+use format::dsl_dir::{DslDirPhys, ORIGIN_DIR_NAME};
 use format::objset::ObjsetType;
 use format::zap::Entry;
 
@@ -103,6 +103,19 @@ pub fn snapshots(mos: &Mos, head: &DslDatasetPhys) -> Result<Vec<(String, u64, D
 /// The directory of the pool's root data set.
 pub fn root_dir(mos: &Mos) -> Result<u64> {
     mos.expect(key::ROOT_DATASET)
+}
+
+/// The snapshot that all data sets have grown from: `$ORIGIN`'s. The root has grown from it, too, but its own origin is
+/// another once a clone of it was promoted.
+pub(crate) fn origin(mos: &Mos) -> Result<u64> {
+    let none = |detail: &str| PoolError::Damaged { what: "$ORIGIN", detail: detail.into() };
+    let root = mos.dir(root_dir(mos)?)?;
+    let dir = mos.zap(root.child_dir_zap_object.get())?.get_u64(ORIGIN_DIR_NAME.as_bytes())?;
+    let dir = mos.dir(dir.ok_or_else(|| none("the root has no such child"))?)?;
+    match mos.dataset(dir.head_dataset_object.get())?.prev_snap_object.get() {
+        0 => Err(none("it has no snapshot")),
+        snapshot => Ok(snapshot),
+    }
 }
 
 /// Refuses a name that is none of the pool called `pool`: that pool has no such data set, whatever the rest leads to.
@@ -212,6 +225,18 @@ pub fn snapshot_of_object(mos: &Mos, pool: &str, number: u64) -> Result<Option<F
         phys,
     });
     Ok(made)
+}
+
+/// Is a data set of this name below another for people to see? `%recv` is what a receive is not done with.
+pub fn is_shown(child: &str) -> bool {
+    !child.contains('%')
+}
+
+/// As [`walk`], without what people do not see.
+pub fn walk_shown(mos: &Mos, name: &str) -> Result<Vec<Found>> {
+    let mut all = walk(mos, name)?;
+    all.retain(|found| found.name.strip_prefix(name).is_none_or(is_shown));
+    Ok(all)
 }
 
 /// All data sets below (and with) `name`, parents before children, snapshots after their head.

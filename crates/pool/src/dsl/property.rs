@@ -55,6 +55,11 @@ fn in_zap(mos: &Mos, zap: u64, name: &str) -> Result<Option<(Stored, Source)>> {
     Ok(received.map(|value| (stored(&value), Source::Received)))
 }
 
+/// What a directory or snapshot with this ZAP of properties says of one by itself, be it that it came with a stream.
+pub(crate) fn own(mos: &Mos, props_zap: u64, name: &str) -> Result<Option<Stored>> {
+    Ok(in_zap(mos, props_zap, name)?.map(|(value, _)| value))
+}
+
 /// The stored value that holds for a data set; `None`: the default does.
 ///
 /// `inheritable`: look at the ancestors too. Snapshots have a ZAP of their own and inherit from
@@ -113,6 +118,23 @@ impl Change {
         match self {
             Change::Set(value) => Some(value),
             Change::Inherit | Change::Revert => None,
+        }
+    }
+}
+
+/// What a data set itself says of a property once `change` is done; `None`: nothing.
+pub(crate) fn after(
+    mos: &Mos,
+    props_zap: u64,
+    name: &str,
+    change: &Change,
+) -> Result<Option<Stored>> {
+    match change {
+        Change::Set(value) => Ok(Some(value.clone())),
+        Change::Inherit => Ok(None),
+        Change::Revert => {
+            let received = mos.zap(props_zap)?.get(format!("{name}$recvd").as_bytes())?;
+            Ok(received.as_ref().map(stored))
         }
     }
 }

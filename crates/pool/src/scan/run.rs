@@ -14,6 +14,7 @@ use super::position::Position;
 use super::slice::{self, Budget, PART_BYTES};
 use super::{Answer, Running, SLICE_LEAST, SLICE_MAX, ScanStatus, WITH_HEADS};
 use crate::disks::shape;
+use crate::dtl::TXGS_AHEAD;
 use crate::error::Result;
 use crate::pool::{Pool, Writing};
 
@@ -23,8 +24,6 @@ const MEMORY_SHARE: u64 = 64;
 const MEMORY_LEAST: u64 = 256 << 10;
 /// Txgs that a resilver waits for, at most, so that all that leaves lack was written before it begins.
 const TXGS_BEFORE: u64 = 32;
-/// Txgs after the last on disk that a leaf may lack, and some.
-const TXGS_AHEAD: u64 = 8;
 /// How often it is put to disk where a scan is, ordinarily.
 const SAVE: Duration = Duration::from_secs(5);
 
@@ -72,7 +71,7 @@ impl Pool {
         for _ in 0..TXGS_BEFORE {
             let Some((first, last)) = self.range_lacked() else { return Ok(None) };
             let txg = self.txg();
-            // What lies further ahead no leaf has missed: only a hostile DTL says so.
+            // What lies further ahead no leaf has missed.
             if txg + 1 >= last || last > txg + TXGS_AHEAD {
                 return Ok(Some((first, last)));
             }

@@ -202,9 +202,7 @@ pub(super) fn waits(freeing: &Freeing, txg: u64) -> bool {
 /// The data set that all others have grown from, or the object that does not lead to it.
 fn origin(mos: &Mos) -> std::result::Result<u64, u64> {
     let dir = lookup::root_dir(mos).map_err(|_| DIRECTORY)?;
-    let origin = mos.dir(dir).map_or(0, |root| root.origin_object.get());
-    // That would be the MOS again, and so on for ever.
-    if origin == 0 { Err(dir) } else { Ok(origin) }
+    lookup::origin(mos).map_err(|_| dir)
 }
 
 /// An object of the MOS that leads on cannot be read: what it leads to alone is passed over, and that is an error of

@@ -68,7 +68,7 @@ fn snapshot(here: &Here, request: &Snapshot) -> Result<()> {
             names.push(name.clone());
             continue;
         }
-        let below = lookup::walk(mos, path).map_err(failed)?;
+        let below = lookup::walk_shown(mos, path).map_err(failed)?;
         let heads = below.iter().filter(|found| !found.is_snapshot());
         names.extend(heads.map(|found| format!("{}@{snapshot}", found.name)));
     }
@@ -280,7 +280,7 @@ fn rename(here: &Here, request: &Rename) -> Result<()> {
         }
         let mut names = vec![(from.clone(), new.to_string())];
         if request.recursive {
-            let below = lookup::walk(mos, path).map_err(failed)?;
+            let below = lookup::walk_shown(mos, path).map_err(failed)?;
             let ending = format!("@{snapshot}");
             let others = below.iter().filter(|f| f.name != *from && f.name.ends_with(&ending));
             names.extend(others.map(|f| (f.name.clone(), new.to_string())));
@@ -372,7 +372,7 @@ fn hold_one(
     lookup::find_in(mos, pool.name(), path).map_err(failed)?;
     let found: Vec<Found> = if request.recursive {
         let ending = format!("@{snapshot}");
-        let below = lookup::walk(mos, path).map_err(failed)?;
+        let below = lookup::walk_shown(mos, path).map_err(failed)?;
         below.into_iter().filter(|found| found.name.ends_with(&ending)).collect()
     } else {
         match lookup::find_in(mos, pool.name(), name) {
@@ -424,7 +424,7 @@ fn holds_of(here: &Here, request: &Hold, name: &str) -> Result<Vec<Held>> {
     let (path, snapshot) = name.split_once('@').unwrap_or_default();
     let mos = session.pool.mos();
     let found = match request.recursive {
-        true => lookup::walk(mos, path).map_err(failed)?,
+        true => lookup::walk_shown(mos, path).map_err(failed)?,
         false => vec![lookup::find(mos, name).map_err(failed)?],
     };
     let ending = format!("@{snapshot}");

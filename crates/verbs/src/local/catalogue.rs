@@ -182,10 +182,11 @@ impl<'a> Catalogue<'a> {
         Ok(Entry { found, dir, kind, fixed, own })
     }
 
-    /// The data sets right below one, by name.
+    /// The data sets right below one that people see, by name.
     pub(crate) fn children(&mut self, dir: &Arc<Dir>) -> Result<Vec<Arc<Dir>>> {
         let mut children = Vec::new();
-        for (name, object) in lookup::children(self.pool.mos(), dir.object, &dir.phys)? {
+        let all = lookup::children(self.pool.mos(), dir.object, &dir.phys)?.into_iter();
+        for (name, object) in all.filter(|(name, _)| lookup::is_shown(name)) {
             let full = format!("{}/{name}", dir.name);
             children.push(self.dir(object, &full, Some(dir.clone()))?);
         }

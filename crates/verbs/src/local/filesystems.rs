@@ -305,7 +305,7 @@ fn doomed_snapshots(session: &Session, request: &Destroy, doing: &Doing) -> Resu
     let mos = session.pool.mos();
     let head = lookup::find(mos, path).map_err(failed)?;
     let heads = match request.recursive {
-        true => lookup::walk(mos, path).map_err(failed)?,
+        true => lookup::walk_shown(mos, path).map_err(failed)?,
         false => vec![head],
     };
     let (mut order, mut bytes) = (InOrder::default(), 0);

@@ -306,7 +306,7 @@ fn inherit_below(here: &Here, request: &Inherit, name: &str) -> Result<()> {
     };
     let mut names = vec![name.to_string()];
     if request.recursive && !name.contains('@') {
-        let below = lookup::walk(session.pool.mos(), name).map_err(fail(name))?;
+        let below = lookup::walk_shown(session.pool.mos(), name).map_err(fail(name))?;
         names = below.into_iter().map(|found| found.name).collect();
     }
     for (i, name) in names.iter().enumerate() {

@@ -28,7 +28,8 @@ impl System {
             true => Vec::new(),
             false => lookup::children(pool.mos(), found.dir_object, &found.dir)?,
         };
-        let below = below.into_iter().map(|(name, _)| name).collect();
+        let below = below.into_iter().map(|(name, _)| name);
+        let below = below.filter(|name| lookup::is_shown(name)).collect();
         Ok(System { makes_digests: fs.wants_digests()?, fs, below })
     }
 }

@@ -189,7 +189,7 @@ fn what_is_exported_already_is_forgotten() {
 #[test]
 fn what_is_exported_is_forgotten_before_its_disks_are_free() {
     let site = Site::new();
-    let (here, disks, mut engine) = (site.here(), site.images.disks(), site.engine.clone());
+    let (here, disks, mut engine) = (site.here(), site.images.disks(), engine(&site.dir));
     let state = || scan(&disks).unwrap().pools[0].config.state;
     let export = here.state.change(|_| {
         let request = pools::Export { names: vec!["tank".into()], ..Default::default() };
