@@ -33,6 +33,17 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// For what asks nothing of the disks.
+    pub const SMALL: Shape = Shape {
+        name: "one small disk",
+        disks: 1,
+        tops: 1,
+        disk_bytes: 64 << 20,
+        joined: Joined::Single,
+        ashift: 12,
+        spare_copies: 0,
+    };
+
     /// As many disks as may be lost, chosen by `seed`.
     #[must_use]
     pub fn hidden(&self, seed: u64) -> Vec<usize> {

@@ -14,25 +14,15 @@ use dmu::Bpobj;
 use format::ObjectType;
 use fs::{Filesystem, FsError, NewObject, Who, make_filesystem, mode};
 use pool::dsl::lookup;
-use pool::{Joined, Pool, PoolError, Stored};
+use pool::{Pool, PoolError, Stored};
 use testkit::{Images, noise};
-
-const SMALL: Shape = Shape {
-    name: "one small disk",
-    disks: 1,
-    tops: 1,
-    disk_bytes: 64 << 20,
-    joined: Joined::Single,
-    ashift: 12,
-    spare_copies: 0,
-};
 
 fn file() -> NewObject<'static> {
     NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 })
 }
 
 fn fresh(names: &[&str]) -> (Images, Session) {
-    let (images, session) = Session::create_of(&SMALL, &[("compression", "off")], true);
+    let (images, session) = Session::create_of(&Shape::SMALL, &[("compression", "off")], true);
     names.iter().for_each(|name| make(session.pool(), name).unwrap());
     (images, session)
 }

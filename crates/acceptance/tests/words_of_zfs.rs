@@ -11,18 +11,8 @@ use std::collections::BTreeMap;
 
 use acceptance::{Session, Shape, Stage, engine::POOL};
 use format::dsl_dataset::DslDatasetFlags;
+use pool::Stored;
 use pool::dsl::lookup;
-use pool::{Joined, Stored};
-
-const SMALL: Shape = Shape {
-    name: "one small disk",
-    disks: 1,
-    tops: 1,
-    disk_bytes: 64 << 20,
-    joined: Joined::Single,
-    ashift: 12,
-    spare_copies: 0,
-};
 
 /// A pool `p` on one disk, with what these commands make.
 fn stage(megabytes: u64, made: &[&str]) -> Stage {
@@ -292,7 +282,7 @@ fn properties_are_taken_as_openzfs_takes_them() {
 
 #[test]
 fn what_was_received_is_told_beside_what_holds() {
-    let (images, mut session) = Session::create_of(&SMALL, &[], true);
+    let (images, mut session) = Session::create_of(&Shape::SMALL, &[], true);
     let pool = session.pool().clone();
     let set = |name: &str, property: &str, value: Stored| {
         pool.set_property(name, property, Some(value)).unwrap();
@@ -312,7 +302,7 @@ fn what_was_received_is_told_beside_what_holds() {
 /// Seen red: it was listed, and kept all from a snapshot that are above it.
 #[test]
 fn what_a_receive_is_not_done_with_is_in_nobodys_way() {
-    let (images, mut session) = Session::create_of(&SMALL, &[], true);
+    let (images, mut session) = Session::create_of(&Shape::SMALL, &[], true);
     let pool = session.pool().clone();
     for name in ["tank/a", "tank/a/b", "tank/a/x"] {
         pool.create_filesystem(name, BTreeMap::new(), fs::make_filesystem).unwrap();

@@ -251,6 +251,19 @@ mod tests {
     use crate::state::StateFile;
     use crate::{Engine, Local, disks, pools};
 
+    fn wished(wish: ScanWish, wait: bool) -> ScanRequest {
+        let (name, places, command) = ("tank".to_owned(), Vec::new(), String::new());
+        ScanRequest { name, wish, wait, places, command }
+    }
+
+    /// What became of scans, in order.
+    fn told_of_scans(held: &Held) -> Vec<String> {
+        let told: Vec<_> = held.events().after(0).iter().map(|event| event.class()).collect();
+        let of_scan = |name: &&str| name.starts_with("scrub_") || name.starts_with("resilver_");
+        let names = told.iter().filter_map(|class| class.strip_prefix(events::SCAN));
+        names.filter(of_scan).map(str::to_owned).collect()
+    }
+
     /// Seen red: the pool was busy for as long as somebody waited for its scrub.
     #[test]
     fn who_waits_for_a_scrub_does_not_keep_the_pool() {
@@ -260,8 +273,7 @@ mod tests {
         // One that takes hours.
         pool.scan_hush(true);
         let mut engine = Local::new(state).holding(held);
-        let (name, places, command) = ("tank".to_owned(), Vec::new(), String::new());
-        let scrub = ScanRequest { name, wish: ScanWish::Scrub, wait: true, places, command };
+        let scrub = wished(ScanWish::Scrub, true);
         let mut waiting = engine.clone();
         let waits = move || waiting.pool_scan(&scrub, &mut |_| true);
         let waits = rt::thread::spawn("scrub", waits);
@@ -289,14 +301,10 @@ mod tests {
         pool.scan_hush(true);
         let mut engine = Local::new(state.clone()).holding(held.clone());
         for wish in [ScanWish::Scrub, ScanWish::Stop] {
-            let (name, places, command) = ("tank".to_owned(), Vec::new(), String::new());
-            let request = ScanRequest { name, wish, wait: false, places, command };
-            engine.pool_scan(&request, &mut |_| true).expect("it is done");
+            engine.pool_scan(&wished(wish, false), &mut |_| true).expect("it is done");
         }
         drop(pool);
-        let told: Vec<_> = held.events().after(0).iter().map(|event| event.class()).collect();
-        let scrubs: Vec<_> = told.iter().filter_map(|class| class.split_once("scrub_")).collect();
-        assert_eq!(scrubs.iter().map(|(_, what)| *what).collect::<Vec<_>>(), ["start", "abort"]);
+        assert_eq!(told_of_scans(&held), ["scrub_start", "scrub_abort"]);
         assert_eq!(held.close(&state).len(), 0);
     }
 
@@ -308,9 +316,7 @@ mod tests {
         let (pool, images) = mirror_and_spare(&held, state.clone());
         pool.scan_hush(true);
         let mut engine = Local::new(state.clone()).holding(held.clone());
-        let (name, places, command) = ("tank".to_owned(), Vec::new(), String::new());
-        let scrub = ScanRequest { name, wish: ScanWish::Scrub, wait: false, places, command };
-        engine.pool_scan(&scrub, &mut |_| true).expect("it begins");
+        engine.pool_scan(&wished(ScanWish::Scrub, false), &mut |_| true).expect("it begins");
         let new = fresh_images(1, 64 << 20);
         let attach = disks::Change {
             name: "tank".into(),
@@ -322,14 +328,8 @@ mod tests {
             command: String::new(),
         };
         engine.pool_disk(&attach, &mut |_| true).expect("it is attached");
-        let scans = || -> Vec<String> {
-            let told: Vec<_> = held.events().after(0).iter().map(|event| event.class()).collect();
-            let of_scan = |name: &&str| name.starts_with("scrub_") || name.starts_with("resilver_");
-            let names = told.iter().filter_map(|class| class.strip_prefix(events::SCAN));
-            names.filter(of_scan).map(str::to_owned).collect()
-        };
-        assert!(becomes(|| scans().len() >= 3), "{:?}", scans());
-        assert_eq!(scans()[..3], ["scrub_start", "scrub_abort", "resilver_start"]);
+        assert!(becomes(|| told_of_scans(&held).len() >= 3), "{:?}", told_of_scans(&held));
+        assert_eq!(told_of_scans(&held)[..3], ["scrub_start", "scrub_abort", "resilver_start"]);
         pool.scan_hush(false);
         drop(pool);
         assert_eq!(held.close(&state).len(), 0);
