@@ -199,7 +199,8 @@ class Stand:
         if plugin:
             shutil.copy(plugin, self.top + "/libXrdThumper-5.so")
             at = self.socket if self.server else self.files
-            storage = "ofs.osslib +cksio +xattr %s/libXrdThumper.so pool=tank socket=%s" % (self.top, at)
+            storage = "ofs.osslib +cksio +xattr %s/libXrdThumper.so pool=tank socket=%s\n" % (self.top, at)
+            storage += "xrootd.fslib ++ %s/libXrdThumper.so" % self.top
         port, log = free_port(), self.top + "/run/log"
         with open(self.top + "/xrootd.cf", "w") as file:
             file.write(CONFIG.format(port=port, top=self.top, storage=storage))

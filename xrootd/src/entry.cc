@@ -10,6 +10,7 @@
 #include "XrdVersion.hh"
 #include "attributes.hh"
 #include "authority.hh"
+#include "sending.hh"
 #include "site.hh"
 #include "storage.hh"
 
@@ -68,12 +69,31 @@ EXPORTED XrdAccAuthorize *XrdAccAuthorizeObject(XrdSysLogger *logger, const char
   return XrdAccAuthorizeObjAdd(logger, config, words, nullptr, nullptr);
 }
 
+// XRootD's own file system has loaded its storage by now.
+EXPORTED XrdSfsFileSystem *XrdSfsGetFileSystem2(XrdSfsFileSystem *native, XrdSysLogger *logger, const char *, XrdOucEnv *) {
+  XrdSysError log(logger, "thumper_");
+  if (!native) {
+    log.Emsg("Thumper", "xrootd.fslib: there is no file system below; the line is 'xrootd.fslib ++ libXrdThumper.so'");
+    return nullptr;
+  }
+  Site *site = Site::made();
+  if (site) return new (std::nothrow) thumper::Sending(*native, *site);
+  log.Emsg("Thumper", "xrootd.fslib: the storage is another's, so nothing changes");
+  return native;
+}
+
+EXPORTED XrdSfsFileSystem *XrdSfsGetFileSystem(XrdSfsFileSystem *native, XrdSysLogger *logger, const char *config) {
+  return XrdSfsGetFileSystem2(native, logger, config, nullptr);
+}
+
 }  // extern "C"
 
 #pragma GCC visibility push(default)
 XrdVERSIONINFO(XrdOssGetStorageSystem, Thumper);
 XrdVERSIONINFO(XrdOssGetStorageSystem2, Thumper);
 XrdVERSIONINFO(XrdSysGetXAttrObject, Thumper);
+XrdVERSIONINFO(XrdSfsGetFileSystem, Thumper);
+XrdVERSIONINFO(XrdSfsGetFileSystem2, Thumper);
 XrdVERSIONINFO(XrdAccAuthorizeObject, Thumper);
 XrdVERSIONINFO(XrdAccAuthorizeObjAdd, Thumper);
 #pragma GCC visibility pop

@@ -27,10 +27,13 @@ constexpr auto freshness = std::chrono::milliseconds(20);
 // How long what we have begun to write is under way, in seconds. With more, what others have written since would be taken for
 // ours; with less, the part of an upload that failed might stay.
 constexpr std::int64_t under_way = 5;
+// Of a smaller file nothing is lent, and so much of its beginning must be there of a larger one.
+constexpr std::size_t worth_lending = 1 << 20;
 
 }  // namespace
 
 File::~File() {
+  lender_.reset();
   watched_.reset();
   // Nobody closed it: whoever wrote has no promise.
   settle();
@@ -82,6 +85,7 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     path_ = call.path;
     person_ = call.person;
     if (site_.people().have_table()) opening_.emplace(site_.openings(), path_, person_);
+    if (!writable_) lender_.emplace(site_.lending(), *this);
     site_.counters().opens++;
     return writable_ ? leave_ticket(env) : 0;
   });
@@ -131,6 +135,7 @@ void File::end_copy() {
 int File::Close(long long *size) {
   return walled([&]() -> int {
     if (!file_) return -EBADF;
+    lender_.reset();
     opening_.reset();
     end_copy();
     thumper_stat stat{};
@@ -220,6 +225,19 @@ ssize_t File::ReadV(XrdOucIOVec *pieces, int count) {
     return total;
   });
 }
+
+Lease File::lend(off_t offset, size_t size, size_t room) {
+  if (!file_ || offset < 0) return {};
+  return Lease(file_, static_cast<std::uint64_t>(offset), size, room);
+}
+
+bool File::can_lend() {
+  thumper_stat stat{};
+  if (!file_ || thumper_opened(file_, &stat) < 0 || stat.size < worth_lending) return false;
+  return static_cast<bool>(lend(0, worth_lending, Lease::most));
+}
+
+void File::note_sent(size_t size) { counted_read(static_cast<ssize_t>(size)); }
 
 ssize_t File::Write(const void *buffer, off_t offset, size_t size) {
   return walled([&]() -> ssize_t {

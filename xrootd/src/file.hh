@@ -15,6 +15,7 @@
 
 #include "XrdOss/XrdOss.hh"
 #include "beginning.hh"
+#include "lending.hh"
 #include "site.hh"
 #include "ticket.hh"
 
@@ -48,6 +49,15 @@ class File final : public XrdOssDF {
   int Fchmod(mode_t mode) override;
   int Fstat(struct stat *to) override;
   int Fctl(int command, int length, const char *args, char **response = nullptr) override;
+
+  // The number by which it is found for what it lends.
+  int getFD() override { return lender_ ? lender_->number() : Lending::none; }
+  // These bytes where the server has them, in `room` pieces at most.
+  Lease lend(off_t offset, size_t size, size_t room);
+  // Is it worth asking for that? If it is large, and its beginning is there.
+  bool can_lend();
+  // So much of it was sent from there.
+  void note_sent(size_t size);
 
   // Writes what is held; what becomes of it whoever asks next is told.
   void hand_over() noexcept;
@@ -91,6 +101,8 @@ class File final : public XrdOssDF {
   std::optional<Openings::One> opening_;
   // Where something was held.
   std::optional<Lookout::One> watched_;
+  // Where nobody writes through it.
+  std::optional<Lending::One> lender_;
 };
 
 }  // namespace thumper

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "XrdSys/XrdSysError.hh"
+#include "lending.hh"
 #include "lookout.hh"
 #include "openings.hh"
 #include "options.hh"
@@ -46,6 +47,7 @@ class Site {
   Openings &openings() { return openings_; }
   Room &room() { return room_; }
   Lookout &lookout() { return lookout_; }
+  Lending &lending() { return lending_; }
   Counters &counters() { return counters_; }
 
   // The client library's handle, connected when it is first needed. Null: the server is away, and `error` has minus
@@ -82,6 +84,7 @@ class Site {
   Openings openings_;
   Room room_;
   Lookout lookout_;
+  Lending lending_;
   Counters counters_;
   std::timed_mutex lock_;
   std::atomic<thumper_client *> client_{nullptr};

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use acceptance::engine;
@@ -10,6 +12,7 @@ use device::queue::{LeafQueue, Options as Queueing};
 use device::{WriteDevice, WriteFile};
 use fs::{Filesystem, Lent, NewObject, Who, make_filesystem, mode};
 use pool::{Joined, NewLeaf, NewPool, NewTop, Pool, Stored};
+use rt::buf::Shelf;
 use rt::sync::Arc;
 use testkit::{noise, tool};
 
@@ -244,6 +247,97 @@ fn records_are_kept_when_they_are_wanted_again() {
     assert_eq!((first, second), (vec![false; 8], vec![true; 8]));
     let kept = |at: usize| fs.lend_kept(object, (at * RECORD) as u64, RECORD).unwrap().is_some();
     assert!((0..8).all(kept));
+}
+
+/// What others may send as it is: blocks of the cache, all of them on disk as they are, and all of them or none.
+#[test]
+fn what_is_lent_from_a_shelf_is_what_would_be_read_and_does_not_change() {
+    const RECORD: usize = 128 << 10;
+    let images = testkit::fresh_images(4, 128 << 20);
+    let pool = create_on(&images, Joined::Raidz(1), 12, RECORD as u64, Queueing::inline);
+    let fs = Filesystem::open(&pool, "tank").unwrap();
+    let file = NewObject::of(mode::FILE | 0o644, ME);
+    let mut bytes = noise(1, 4 * RECORD + 1000);
+    let object = fs.create_with(fs.root(), b"file", &file, &bytes).unwrap();
+    let shelf = Shelf::new().unwrap();
+    let reader = File::from(shelf.reader().try_clone_to_owned().unwrap());
+    let shelved =
+        |at: usize, length: usize| fs.lend_shelved(object, at as u64, length, &shelf).unwrap();
+    let sent = |lent: &Lent| {
+        let mut out = Vec::new();
+        for (place, length) in lent.places(&shelf).unwrap() {
+            let mut piece = vec![0; length as usize];
+            reader.read_exact_at(&mut piece, place).unwrap();
+            out.extend(piece);
+        }
+        assert!(lent.pieces().collect::<Vec<_>>().concat() == out);
+        out
+    };
+    // As long as it is wanted again, and no more.
+    let want = |record: usize| {
+        for _ in 0..2 {
+            fs.lend(object, (record * RECORD) as u64, RECORD).unwrap();
+        }
+        fs.lend_kept(object, (record * RECORD) as u64, RECORD).unwrap().unwrap()
+    };
+    let is_shelved = |record: usize| want(record).places(&shelf).is_some();
+
+    assert!(shelved(0, RECORD).is_none(), "it is not on disk yet");
+    pool.sync().unwrap();
+    assert!(shelved(0, 2 * RECORD).is_none(), "it is not in the cache");
+    (0..2).for_each(|record| drop(want(record)));
+    assert!(shelved(0, 3 * RECORD).is_none(), "a part is not in the cache");
+    assert!(!is_shelved(0) && !is_shelved(1), "nothing is moved in vain");
+
+    let before = shelved(1000, 2 * RECORD - 3000).unwrap();
+    assert!(sent(&before) == bytes[1000..2 * RECORD - 2000]);
+    let places = before.places(&shelf).unwrap();
+    assert_eq!(
+        places.iter().map(|piece| piece.1).collect::<Vec<_>>(),
+        [RECORD as u32 - 1000, RECORD as u32 - 2000]
+    );
+    assert_eq!(shelved(1000, 2 * RECORD - 3000).unwrap().places(&shelf).unwrap(), places);
+    assert!(is_shelved(0) && is_shelved(1));
+    assert!(before.places(&Shelf::new().unwrap()).is_none(), "it is on another one");
+    // As it is read.
+    let mut back = vec![0; 2 * RECORD];
+    fs.read(object, 0, &mut back).unwrap();
+    assert!(back == bytes[..2 * RECORD]);
+
+    // No bytes that the file has not.
+    drop(want(4));
+    assert!(sent(&shelved(bytes.len() - 20, 20).unwrap()) == bytes[bytes.len() - 20..]);
+    for (at, length) in [(bytes.len() - 19, 20), (bytes.len(), 1), (0, 0), (usize::MAX, 2)] {
+        assert!(shelved(at, length).is_none(), "{length} at {at}");
+    }
+    // No small blocks, and no holes.
+    let small = fs.create_with(fs.root(), b"small", &file, &noise(2, 20_000)).unwrap();
+    fs.punch_hole(object, 3 * RECORD as u64, RECORD as u64).unwrap();
+    bytes[3 * RECORD..4 * RECORD].fill(0);
+    assert!(shelved(3 * RECORD, 10).is_none());
+    pool.sync().unwrap();
+    assert!(shelved(3 * RECORD, 10).is_none());
+    for _ in 0..2 {
+        fs.lend(small, 0, 20_000).unwrap();
+    }
+    assert!(fs.lend_kept(small, 0, 20_000).unwrap().is_some());
+    assert!(fs.lend_shelved(small, 0, 20_000, &shelf).unwrap().is_none());
+
+    // What is written over is in memory first, and then elsewhere.
+    let old = bytes[1000..2 * RECORD - 2000].to_vec();
+    let change = noise(3, 5000);
+    fs.write(object, RECORD as u64 + 3000, &change).unwrap();
+    bytes[RECORD + 3000..][..5000].copy_from_slice(&change);
+    assert!(shelved(RECORD, 10).is_none() && shelved(0, 2 * RECORD).is_none());
+    assert!(sent(&shelved(0, RECORD).unwrap()) == bytes[..RECORD]);
+    assert!(sent(&before) == old);
+    pool.sync().unwrap();
+    drop(want(1));
+    let after = shelved(0, 2 * RECORD).unwrap();
+    assert!(sent(&after) == bytes[..2 * RECORD]);
+    let (new, old_places) = (after.places(&shelf).unwrap(), &places);
+    assert!(new[0].0 + 1000 == old_places[0].0 && new[1].0 != old_places[1].0);
+    assert!(before.places(&shelf).as_ref() == Some(old_places) && sent(&before) == old);
 }
 
 #[test]

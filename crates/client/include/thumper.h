@@ -69,6 +69,11 @@ typedef struct thumper_dir thumper_dir;
 typedef struct thumper_file thumper_file;
 
 /**
+ * Bytes of a file where the server has them.
+ */
+typedef struct thumper_lease thumper_lease;
+
+/**
  * For whom something is done.
  */
 typedef struct {
@@ -288,6 +293,29 @@ int64_t thumper_get(const thumper_client *client,
  * `file` is open; there is room for `size` bytes at `buf`, which nobody else uses.
  */
 int64_t thumper_read(const thumper_file *file, void *buf, uintptr_t size, uint64_t offset);
+
+/**
+ * The `size` bytes from `offset` on where the server has them, for who sends them on from there: at most `*count` pieces,
+ * each with its offset in the file `*fd` and its length; `*count` says how many there are. They stay as they are until the
+ * lease ends, and `*fd` is open as long. Null: they are not to be had so now, and are to be read.
+ *
+ * # Safety
+ * `file` is one; at `pieces` there is room for `*count` of them; `count` and `fd` are numbers. Nobody else uses these.
+ */
+thumper_lease *thumper_lend(const thumper_file *file,
+                            uint64_t offset,
+                            uintptr_t size,
+                            thumper_piece *pieces,
+                            uintptr_t *count,
+                            int *fd);
+
+/**
+ * Ends a lease.
+ *
+ * # Safety
+ * `lease` is null, or came from `thumper_lend` and is not used any more.
+ */
+void thumper_lease_end(thumper_lease *lease);
 
 /**
  * Reads `count` pieces, all of each, one behind the other into `buf`; how many bytes. ESPIPE where one reaches

@@ -11,9 +11,9 @@ use std::os::unix::net::UnixStream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
-use wire::FILES;
 use wire::pipe::{Lender, Reader, passes};
 use wire::trays::Trays;
+use wire::{FILES, FILES_MAX};
 
 /// The pipes and trays of a connection.
 pub(crate) struct Beside {
@@ -101,7 +101,12 @@ impl<'a> Welcome<'a> {
         Welcome { stream, files: Vec::new(), is_short: false }
     }
 
-    /// What came with it, if anything did.
+    /// The shelf, if it came.
+    pub(crate) fn shelf(&mut self) -> Option<OwnedFd> {
+        (self.files.len() == FILES_MAX).then(|| self.files.pop()).flatten()
+    }
+
+    /// What else came with it, if anything did.
     ///
     /// # Errors
     /// Something did, and some of it is lost: the server would count on it.
@@ -121,7 +126,7 @@ impl<'a> Welcome<'a> {
 
 impl Read for Welcome<'_> {
     fn read(&mut self, out: &mut [u8]) -> Result<usize> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(out)];
         let got = recvmsg(self.stream, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC)?;

@@ -11,7 +11,7 @@ use crate::lanes::{Begun, Client, Missed};
 
 /// An open file. Any number of threads may use it at once; let go of when it is dropped.
 pub struct File {
-    client: Arc<Client>,
+    pub(crate) client: Arc<Client>,
     who: Subject,
     path: Vec<u8>,
     /// How it is opened anew.
@@ -29,8 +29,8 @@ pub struct File {
 }
 
 #[derive(Clone, Copy)]
-struct Handle {
-    epoch: u64,
+pub(crate) struct Handle {
+    pub(crate) epoch: u64,
     number: u64,
     /// As long as it is the same, no server has lost anything.
     kept_since_ms: u64,
@@ -392,7 +392,7 @@ impl File {
 
     /// Asks about the handle, opened anew if the server is another one by now. The handle that was answered about,
     /// what, and with how many bulk bytes.
-    fn call(
+    pub(crate) fn call(
         &self,
         ask: impl Fn(u64) -> Request,
         bulk: &[u8],

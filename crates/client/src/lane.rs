@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub(crate) struct Lane {
     pub(crate) crowd: Crowd,
     /// Its pipes and trays, if the server gave any.
     beside: Option<Beside>,
+    /// Came with them, until the client has it.
+    pub(crate) shelf: Option<OwnedFd>,
     /// The server gave some, and not all of them came.
     pub(crate) lacks_files: bool,
     /// What was said whose answers nobody waits for, and which were not taken yet.
@@ -68,6 +71,7 @@ impl Lane {
             look: Look::default(),
             crowd: Crowd::default(),
             beside: None,
+            shelf: None,
             lacks_files: false,
             owed: VecDeque::new(),
             epoch,
@@ -82,6 +86,7 @@ impl Lane {
         self.send(&[&greeting]).map_err(|cut| cut.error)?;
         let mut welcome = Welcome::from(&self.stream);
         let answer = answer(&mut welcome, &mut self.inbox);
+        self.shelf = welcome.shelf();
         (self.beside, self.lacks_files) = match welcome.beside() {
             Ok(beside) => (beside, false),
             Err(_) => (None, true),

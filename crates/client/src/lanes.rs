@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// How long a server is given at least to greet: it may have much to do. One that takes its pools greets nobody before.
 const GREETING: Duration = Duration::from_secs(1);
+
+/// Of so many leases at most the server does not know that they have ended.
+const ENDED_MAX: usize = 8;
 
 /// What was begun so long ago is done, as a rule.
 const LONG: Duration = Duration::from_millis(10);
@@ -68,6 +72,10 @@ struct State {
     /// Memory for the next that is begun.
     spare: Vec<Vec<u8>>,
     session: Option<Session>,
+    /// The server's memory from which we may send, in that session.
+    shelf: Option<Arc<OwnedFd>>,
+    /// Leases that have ended, and of which it was not told.
+    ended: Vec<u64>,
     /// Sessions so far: open files are of one of them.
     epoch: u64,
     /// A connection broke, and no other one was made since: those that are idle may be broken, too.
@@ -463,6 +471,8 @@ impl Client {
                         state.session = Some(session);
                         state.epoch += 1;
                     }
+                    let shelf = lane.shelf.take().map(Arc::new);
+                    state.shelf = state.shelf.take().or(shelf);
                     state.is_in_doubt = false;
                     // Those that are idle are good.
                     self.free.notify_all();
@@ -526,6 +536,32 @@ impl Client {
         self.free.notify_one();
     }
 
+    /// The shelf of the session of `epoch`, if there is one and the session is not over; of whichever it is without.
+    pub(crate) fn shelf(&self, epoch: Option<u64>) -> Option<Arc<OwnedFd>> {
+        let state = self.state();
+        state.shelf.clone().filter(|_| epoch.is_none_or(|epoch| epoch == state.epoch))
+    }
+
+    /// Leases of which the server is to be told that they have ended.
+    pub(crate) fn take_ended(&self) -> Vec<u64> {
+        std::mem::take(&mut self.state().ended)
+    }
+
+    /// A lease of the session of `epoch` has ended: the server is told with what is asked next of this kind, or where there
+    /// are many.
+    pub(crate) fn end_lease(&self, epoch: u64, lease: u64) {
+        let mut state = self.state();
+        if epoch != state.epoch {
+            return;
+        }
+        state.ended.push(lease);
+        if state.ended.len() >= ENDED_MAX {
+            let leases = std::mem::take(&mut state.ended);
+            drop(state);
+            self.tell_in(epoch, &Request::EndLeases { leases }, false);
+        }
+    }
+
     /// A connection broke; what was told on it is told again.
     fn lose(&self, lane: Lane) {
         let epoch = lane.epoch;
@@ -557,6 +593,7 @@ impl State {
         self.count -= self.idle.len();
         self.idle.clear();
         (self.session, self.is_in_doubt) = (None, false);
+        (self.shelf, self.ended) = (None, Vec::new());
     }
 }
 

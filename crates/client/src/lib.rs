@@ -14,9 +14,11 @@ mod error;
 mod file;
 mod lane;
 mod lanes;
+mod lease;
 mod names;
 
 pub use error::{Error, Result};
 pub use file::File;
 pub use lanes::{Client, Options};
+pub use lease::Lease;
 pub use wire::{BULK_MAX, Entry, Open, Space, Stat, Subject};

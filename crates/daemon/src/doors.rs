@@ -15,7 +15,7 @@ use verbs::Local;
 use watch::Clients;
 
 use crate::command::{self, Came};
-use crate::data::{self, Sessions, Shares};
+use crate::data::{self, Sessions, Shares, Shop};
 use crate::log::Form;
 use crate::peer::Peer;
 use crate::serve::Run;
@@ -48,6 +48,8 @@ pub(crate) struct Doors {
     /// The account, for what clients take of it.
     memory: rt::Account,
     shares: Shares,
+    /// None where the system gives no memory that others can read.
+    shop: Option<Shop>,
     running: Running,
     comers: Arc<AtomicUsize>,
     movers: Arc<AtomicUsize>,
@@ -143,6 +145,10 @@ impl Doors {
         let buffers = rt::BufPool::apart(&memory, BUFFERS_IDLE_BYTES.min(memory.cap() / 16));
         let warm = rt::BufPool::of(&memory);
         let shares = Shares::of(memory.max(Class::Normal));
+        let shop = Shop::of(engine.memory());
+        if let Err(error) = &shop {
+            log.say(format!("what is often read cannot be sent without a copy: {error}"));
+        }
         let (running, comers, movers) = (Running::default(), Arc::default(), Arc::default());
         let (strangers, lanes) = (Arc::default(), Arc::default());
         Doors {
@@ -154,6 +160,7 @@ impl Doors {
             _warm: warm,
             memory,
             shares,
+            shop: shop.ok(),
             running,
             comers,
             movers,
@@ -259,7 +266,7 @@ impl Doors {
                     return Ok(());
                 };
                 let Doors { buffers, memory, shares, .. } = self;
-                let supply = data::Supply { buffers, memory, shares };
+                let supply = data::Supply { buffers, memory, shares, shop: self.shop.as_ref() };
                 data::serve(stream, peer, &self.sessions, supply, length)?;
             }
         }

@@ -147,7 +147,7 @@ mod tests {
     fn who_has_memory_that_others_wait_for_has_less_time() {
         let memory = rt::Account::new(100, 0);
         let (buffers, shares) = (rt::BufPool::of(&memory), Shares::of(100));
-        let supply = Supply { buffers: &buffers, memory: &memory, shares: &shares };
+        let supply = Supply { buffers: &buffers, memory: &memory, shares: &shares, shop: None };
         let clock =
             Clock { in_need: Some((supply, Duration::from_millis(100))), ..Clock::of(supply) };
         let (all, share) = (memory.grant(Class::Normal, 100).unwrap(), shares.take(1, 50));

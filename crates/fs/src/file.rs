@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use dmu::{Lent, Object, Tx};
 use format::znode::Znode;
 use rt::Grant;
-use rt::buf::PooledBuf;
+use rt::buf::{PooledBuf, Shelf};
 use rt::sync::Arc;
 
 use crate::attrs::{mode, modified};
@@ -70,6 +70,26 @@ impl Filesystem {
         let size = self.znode_of(&object)?.size;
         let part = size.saturating_sub(offset).min(length as u64) as usize;
         Ok(object.lend_kept(offset, part)?)
+    }
+
+    /// The same, if the file has all of these bytes and they can be on `shelf`, from where others can send them.
+    ///
+    /// # Errors
+    /// As [`Filesystem::read`].
+    pub fn lend_shelved(
+        &self,
+        number: u64,
+        offset: u64,
+        length: usize,
+        shelf: &Arc<Shelf>,
+    ) -> Result<Option<Lent>> {
+        let object = self.object(number)?;
+        let size = self.znode_of(&object)?.size;
+        let has_all = offset.checked_add(length as u64).is_some_and(|end| end <= size);
+        if !has_all {
+            return Ok(None);
+        }
+        Ok(object.lend_shelved(offset, length, shelf)?)
     }
 
     /// Reads ahead `length` bytes for who has read as many up to `offset`, if it is likely that he goes on so. Is there room

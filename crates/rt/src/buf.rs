@@ -7,10 +7,12 @@
 
 mod memory;
 mod pool;
+mod shelf;
 
 pub use memory::ALIGN;
 pub(crate) use pool::WeakPool;
 pub use pool::{BufPool, PoolState, PooledBuf};
+pub use shelf::{Shelf, Shelved};
 
 use memory::Memory;
 use std::ops::{Deref, DerefMut};

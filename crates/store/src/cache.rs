@@ -11,13 +11,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
 
 use format::BlkPtr;
-use rt::buf::PooledBuf;
+use rt::buf::{PooledBuf, Shelf, Shelved};
 use rt::mem::{Account, Class, Grant, Holder, Reclaim};
 use rt::sync::{Arc, Mutex, Weak};
 
 const SHARDS: usize = 16;
 /// Bytes of a block from which on it is read into a recycled buffer.
 pub(crate) const POOLED_LEAST: usize = 64 << 10;
+/// Bytes of a page: what is on a shelf takes whole ones.
+const PAGE: usize = 4096;
 /// Bytes that an entry takes beside its block, about.
 const ENTRY_BYTES: usize = 384;
 /// Blocks of a shard that are remembered to have been wanted once.
@@ -40,6 +42,8 @@ pub enum Bytes {
     Pooled(PooledBuf),
     /// A record as a txg has written it.
     Written(Arc<PooledBuf>),
+    /// On pages that other processes can send as they are.
+    Shelved(Shelved),
 }
 
 impl Bytes {
@@ -57,6 +61,22 @@ impl Bytes {
             Bytes::Own(bytes) => bytes.len(),
             Bytes::Pooled(bytes) => bytes.capacity(),
             Bytes::Written(record) => record.capacity(),
+            Bytes::Shelved(bytes) => bytes.len().next_multiple_of(PAGE),
+        }
+    }
+
+    /// Can they be on a shelf? Few are better copied, each time.
+    #[must_use]
+    pub fn fits_a_shelf(&self) -> bool {
+        (POOLED_LEAST..=Shelf::BYTES_MAX).contains(&self.len())
+    }
+
+    /// Where in the file of `shelf` they begin, if they are there.
+    #[must_use]
+    pub fn place_on(&self, shelf: &Shelf) -> Option<u64> {
+        match self {
+            Bytes::Shelved(bytes) => bytes.is_on(shelf).then(|| bytes.place()),
+            Bytes::Own(_) | Bytes::Pooled(_) | Bytes::Written(_) => None,
         }
     }
 }
@@ -68,6 +88,7 @@ impl Deref for Bytes {
             Bytes::Own(bytes) => bytes,
             Bytes::Pooled(bytes) => bytes,
             Bytes::Written(record) => record,
+            Bytes::Shelved(bytes) => bytes,
         }
     }
 }
@@ -150,6 +171,23 @@ impl Shard {
         self.shrink(self.bytes.saturating_sub(bytes));
         self.lease.as_mut().is_none_or(|lease| lease.try_grow(bytes as u64))
     }
+
+    /// Puts an entry in the place of the one of this key, if there is one; false: there is no room, and now none.
+    fn put(&mut self, key: Key, entry: Entry, bytes_max: usize) -> bool {
+        let bytes = entry.bytes();
+        let old = self.entries.contains_key(&key);
+        self.remove(&key);
+        if !self.make_room(bytes, bytes_max) {
+            return false;
+        }
+        self.bytes += bytes;
+        self.entries.insert(key, entry);
+        // The clock may still know it.
+        if !old || !self.clock.contains(&key) {
+            self.clock.push_back(key);
+        }
+        true
+    }
 }
 
 /// The cache.
@@ -221,18 +259,37 @@ impl Cache {
     pub fn put(&self, bp: &BlkPtr, block: Block) {
         let Some(key) = key(bp) else { return };
         let entry = Entry { bp: *bp, block, used: false };
-        let bytes = entry.bytes();
-        let mut shard = self.shard(&key).lock();
-        let old = shard.entries.contains_key(&key);
-        shard.remove(&key);
-        if !shard.make_room(bytes, self.shard_bytes_max) {
-            return;
+        self.shard(&key).lock().put(key, entry, self.shard_bytes_max);
+    }
+
+    /// The block, if it is here, on `shelf`: it is moved there unless it is small. `None`: it is not there, and may have
+    /// been forgotten if there was no room for it.
+    pub fn shelve(&self, bp: &BlkPtr, shelf: &Arc<Shelf>) -> Option<Block> {
+        let found = self.get(bp)?;
+        if found.place_on(shelf).is_some() {
+            return Some(found);
         }
-        shard.bytes += bytes;
-        shard.entries.insert(key, entry);
-        // The clock may still know it.
-        if !old || !shard.clock.contains(&key) {
-            shard.clock.push_back(key);
+        if !found.fits_a_shelf() {
+            return None;
+        }
+        // Others look into the shard meanwhile.
+        let copy = Arc::new(Bytes::Shelved(shelf.put(&found)?));
+        self.exchange(bp, &found, copy, shelf)
+    }
+
+    /// Keeps `copy`, which is on `shelf`, in the place of the block that was found here, if that still is.
+    fn exchange(&self, bp: &BlkPtr, found: &Block, copy: Block, shelf: &Shelf) -> Option<Block> {
+        let key = key(bp)?;
+        let mut shard = self.shard(&key).lock();
+        match shard.entries.get(&key).filter(|entry| is_same(&entry.bp, bp)) {
+            Some(now) if Arc::ptr_eq(&now.block, found) => {
+                let entry = Entry { bp: *bp, block: copy.clone(), used: true };
+                shard.put(key, entry, self.shard_bytes_max).then_some(copy)
+            }
+            // Who was faster may have done the same.
+            now => {
+                now.filter(|now| now.block.place_on(shelf).is_some()).map(|now| now.block.clone())
+            }
         }
     }
 
@@ -347,6 +404,108 @@ mod tests {
             cache.put(&bp(i << 12, 5), Arc::new(vec![i as u8; 4096].into()));
         }
         assert!(cache.bytes() > 900 << 10 && cache.bytes() <= 1 << 20, "{}", cache.bytes());
+    }
+
+    const LONG: usize = POOLED_LEAST + 1;
+
+    fn long(byte: u8) -> Block {
+        Arc::new(vec![byte; LONG].into())
+    }
+
+    /// Bytes that an entry of such a block has on a shelf.
+    const LONG_SHELVED: usize = POOLED_LEAST + PAGE + ENTRY_BYTES;
+
+    #[test]
+    fn a_block_is_moved_to_a_shelf_once() {
+        let (account, shelf) = (Account::new(16 << 20, 0), Shelf::new().unwrap());
+        let cache = Cache::of(&account, 16 << 20);
+        let (small, large) = (bp(1 << 20, 5), bp(2 << 20, 5));
+        assert!(cache.shelve(&large, &shelf).is_none(), "it is not here");
+        cache.put(&small, Arc::new(vec![1; POOLED_LEAST - 1].into()));
+        cache.put(&large, long(2));
+        let own = cache.get(&large).unwrap();
+        let before = cache.bytes();
+        let moved = cache.shelve(&large, &shelf).unwrap();
+        assert!(moved[..] == own[..] && moved.place_on(&shelf).is_some());
+        assert_eq!(own.place_on(&shelf), None);
+        assert!(Arc::ptr_eq(&moved, &cache.get(&large).unwrap()));
+        assert!(Arc::ptr_eq(&moved, &cache.shelve(&large, &shelf).unwrap()));
+        assert_eq!(cache.bytes(), before - (LONG + ENTRY_BYTES) + LONG_SHELVED);
+        assert_eq!(account.used(), cache.bytes() as u64);
+        assert!(cache.shelve(&small, &shelf).is_none() && cache.get(&small).is_some());
+        // One that is wanted there, too, moves on.
+        let other = Shelf::new().unwrap();
+        assert_eq!(moved.place_on(&other), None);
+        assert!(cache.shelve(&large, &other).unwrap().place_on(&other).is_some());
+        assert_eq!(account.used(), cache.bytes() as u64);
+        cache.forget(&small);
+        assert_eq!(cache.bytes(), LONG_SHELVED);
+        cache.forget(&large);
+        assert_eq!((account.used(), cache.bytes()), (0, 0));
+        // Who has it keeps it.
+        assert!(moved[..] == own[..]);
+    }
+
+    #[test]
+    fn a_pointer_to_what_was_there_before_shelves_nothing() {
+        let (cache, shelf) = (Cache::new(16 << 20), Shelf::new().unwrap());
+        let now = bp(1 << 20, 5);
+        cache.put(&now, long(1));
+        let props = BlkProps {
+            lsize: 4096,
+            psize: 4096,
+            compress: Compress::Off,
+            checksum: Checksum::Fletcher4,
+            kind: ObjectType::DNODE,
+            level: 0,
+        };
+        let rewritten = BlkPtr::new(props, &[now.dva(0)], 5, 1, [1; 4]);
+        for stale in [rewritten, bp(1 << 20, 4), bp(2 << 20, 5)] {
+            assert!(cache.shelve(&stale, &shelf).is_none());
+        }
+        assert_eq!(cache.get(&now).unwrap().place_on(&shelf), None);
+    }
+
+    #[test]
+    fn what_has_come_meanwhile_stays() {
+        let (cache, shelf) = (Cache::new(16 << 20), Shelf::new().unwrap());
+        let bp = bp(1 << 20, 5);
+        let shelved = |byte| Arc::new(Bytes::Shelved(shelf.put(&[byte; LONG]).unwrap()));
+        let (found, other, faster) = (long(1), long(2), shelved(1));
+        let late = || cache.exchange(&bp, &found, shelved(1), &shelf);
+        assert!(late().is_none() && cache.bytes() == 0, "it was forgotten");
+        cache.put(&bp, other.clone());
+        assert!(late().is_none());
+        assert!(Arc::ptr_eq(&other, &cache.get(&bp).unwrap()));
+        cache.put(&bp, faster.clone());
+        assert!(Arc::ptr_eq(&faster, &late().unwrap()));
+        assert!(Arc::ptr_eq(&faster, &cache.get(&bp).unwrap()));
+        assert_eq!(cache.bytes(), LONG_SHELVED);
+    }
+
+    #[test]
+    fn a_block_that_has_no_room_on_whole_pages_is_forgotten() {
+        let shelf = Shelf::new().unwrap();
+        let cache = Cache::new(SHARDS * (LONG_SHELVED - 1));
+        let bp = bp(1 << 20, 5);
+        cache.put(&bp, long(1));
+        assert_eq!(cache.bytes(), LONG + ENTRY_BYTES);
+        assert!(cache.shelve(&bp, &shelf).is_none() && cache.get(&bp).is_none());
+        assert_eq!(cache.bytes(), 0);
+    }
+
+    #[test]
+    fn what_was_shelved_lately_outlives_what_nobody_wants() {
+        let shelf = Shelf::new().unwrap();
+        // Room for three, all in one shard.
+        let cache = Cache::new(SHARDS * 3 * LONG_SHELVED);
+        let first = bp(0, 1);
+        cache.put(&first, long(1));
+        cache.shelve(&first, &shelf).unwrap();
+        for birth in 2..5 {
+            cache.put(&bp(0, birth), long(2));
+        }
+        assert!(cache.get(&first).is_some() && cache.get(&bp(0, 2)).is_none());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use codec::embedded::{self, Place};
 use format::gang::{GANG_DEPTH_MAX, GANG_SIZE, GangHeader};
 use format::scan::Bookmark;
 use format::{BlkPtr, Checksum, Compress, Dva, ObjectType, SECTOR};
-use rt::buf::BufPool;
+use rt::buf::{BufPool, Shelf};
 use rt::mem::Account;
 use rt::sync::{Arc, RwLock};
 use vdev::{Present, ReadReport, Tree};
@@ -179,6 +179,11 @@ impl Store {
     /// The block, if it is in the cache.
     pub fn kept(&self, bp: &BlkPtr) -> Option<Block> {
         self.cache.get(bp)
+    }
+
+    /// The block, if it is in the cache and can be on `shelf`, from where others can send it.
+    pub fn shelve(&self, bp: &BlkPtr, shelf: &Arc<Shelf>) -> Option<Block> {
+        self.cache.shelve(bp, shelf)
     }
 
     /// Is the block in the cache?

@@ -17,6 +17,10 @@
 //! other side says something, or are lent by whoever sends it ([`pipe`]): those of a request stay as they are until it is
 //! answered, those of an answer until the next request comes, or the pipe is empty, or the connection is shut down. So who has
 //! read lent bytes of an answer looks whether the connection is still there, before he believes them.
+//!
+//! With them may come the shelf, a file in which the server has records that are often read. Who sends them on need not have
+//! them copied: he asks where they are ([`Request::Lease`]), and they stay there until he says that he has sent them, or his
+//! process ends.
 
 mod frame;
 mod inbox;
@@ -46,6 +50,8 @@ pub const BAY_LEAST: usize = (4 << 10) + 1;
 /// answers to read from, and the memory of the trays. (A client holds both ends of the first, so that it is never told by a
 /// signal that nobody reads.)
 pub const FILES: usize = 4;
+/// Files that may come with it, at most: behind those the shelf, to be read ([`Request::Lease`]).
+pub const FILES_MAX: usize = FILES + 1;
 /// Bulk bytes of one frame, at most.
 pub const BULK_MAX: usize = 1 << 20;
 /// Pieces of one [`Request::ReadAll`], at most.

@@ -276,6 +276,23 @@ pub enum Request {
         /// The path.
         path: Vec<u8>,
     },
+    /// Has the places of bytes on the shelf, from where the client sends them itself. Answer: [`Reply::Leased`], or
+    /// [`Reply::Done`] where not all of them are to be had there: they are to be read.
+    Lease {
+        /// The handle.
+        handle: u64,
+        /// Offset in bytes.
+        offset: u64,
+        /// Bytes, at most [`crate::BULK_MAX`].
+        length: u32,
+        /// Leases that have ended.
+        ended: Vec<u64>,
+    },
+    /// Tells of leases that have ended.
+    EndLeases {
+        /// Their numbers.
+        leases: Vec<u64>,
+    },
 }
 
 impl Request {
@@ -368,6 +385,13 @@ pub enum Reply {
     Names(Vec<Vec<u8>>),
     /// Space.
     Space(Space),
+    /// The bytes lie still until the lease ends.
+    Leased {
+        /// Its number: no other one has had it.
+        lease: u64,
+        /// The pieces, one behind the other, each with its offset in the shelf's file and its length.
+        places: Vec<(u64, u32)>,
+    },
 }
 
 /// The number in a [`Failure`] of a server that is about to end and has not done what it was asked: the next one will.

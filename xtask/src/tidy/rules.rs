@@ -96,6 +96,7 @@ pub(crate) const UNSAFE: &[&str] = &[
     "crates/codec/src/parity/x86.rs",
     "crates/daemon/src/command.rs",
     "crates/rt/src/buf/memory.rs",
+    "crates/rt/src/buf/shelf.rs",
     "crates/rt/src/mem/process.rs",
     "crates/rt/src/workers.rs",
     "crates/wire/src/pipe.rs",

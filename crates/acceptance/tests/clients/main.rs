@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod files;
+mod leases;
 mod made_up;
 mod many;
 mod people;

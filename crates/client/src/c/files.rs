@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "pointers that C gives")]
 
 use std::ffi::{OsStr, c_char, c_int, c_void};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -182,6 +183,64 @@ pub unsafe extern "C" fn thumper_read(
         let (file, buf) = unsafe { (given(file, "the file")?, room(buf, size)?) };
         Ok(file.0.read(offset, buf)? as i64)
     })
+}
+
+/// The `size` bytes from `offset` on where the server has them, for who sends them on from there: at most `*count` pieces,
+/// each with its offset in the file `*fd` and its length; `*count` says how many there are. They stay as they are until the
+/// lease ends, and `*fd` is open as long. Null: they are not to be had so now, and are to be read.
+///
+/// # Safety
+/// `file` is one; at `pieces` there is room for `*count` of them; `count` and `fd` are numbers. Nobody else uses these.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_lend(
+    file: *const thumper_file,
+    offset: u64,
+    size: usize,
+    pieces: *mut thumper_piece,
+    count: *mut usize,
+    fd: *mut c_int,
+) -> *mut thumper_lease {
+    let mut out = std::ptr::null_mut();
+    done(|| {
+        // SAFETY: the caller's promise.
+        let (file, room) = unsafe { (given(file, "the file")?, *given(count, "the count")?) };
+        if pieces.is_null() || fd.is_null() {
+            return missing("the room for pieces");
+        }
+        let Some(lease) = file.0.lend(offset, size)? else { return Ok(()) };
+        if lease.places().len() > room {
+            return Ok(());
+        }
+        for (at, (offset, length)) in lease.places().iter().enumerate() {
+            let piece = thumper_piece { offset: *offset, length: *length };
+            // SAFETY: there is room for as many, by the caller's promise.
+            unsafe { pieces.add(at).write(piece) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            put(count, lease.places().len());
+            put(fd, lease.as_fd().as_raw_fd());
+        }
+        out = Box::into_raw(Box::new(thumper_lease(lease)));
+        Ok(())
+    });
+    out
+}
+
+/// Ends a lease.
+///
+/// # Safety
+/// `lease` is null, or came from `thumper_lend` and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thumper_lease_end(lease: *mut thumper_lease) {
+    if !lease.is_null() {
+        // SAFETY: it was boxed by `thumper_lend`, and nobody else uses it.
+        let lease = unsafe { Box::from_raw(lease) };
+        guarded(|| {
+            drop(lease.0);
+            Ok(0)
+        });
+    }
 }
 
 /// Reads `count` pieces, all of each, one behind the other into `buf`; how many bytes. ESPIPE where one reaches

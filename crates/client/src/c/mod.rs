@@ -21,7 +21,7 @@ use rt::sync::{Arc, Mutex};
 use wire::{Entry, Open, Subject};
 
 use crate::error::code;
-use crate::{Client, Error, File, Options, Result};
+use crate::{Client, Error, File, Lease, Options, Result};
 
 /// The version of these functions: of a library with another first number a program must not be used.
 pub const THUMPER_ABI: u32 = 1;
@@ -48,6 +48,9 @@ pub struct thumper_client(Arc<Client>);
 
 /// An open file. Threads may share it.
 pub struct thumper_file(File);
+
+/// Bytes of a file where the server has them.
+pub struct thumper_lease(Lease);
 
 /// An open directory. Threads may share it.
 pub struct thumper_dir {

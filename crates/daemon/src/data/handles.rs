@@ -10,6 +10,7 @@ use verbs::Held;
 use wire::Session as Number;
 
 use super::broken::Left;
+use super::leases::Leases;
 use super::tree::{Found, Place, Result, Tree, fail, told};
 use crate::peer::Peer;
 
@@ -88,6 +89,7 @@ pub(super) struct Session {
     pub(super) tree: Tree,
     /// What clients have left open.
     pub(super) left: Arc<Left>,
+    pub(super) leases: Leases,
     number: Number,
     uid: u32,
     open: Mutex<Open>,
@@ -198,7 +200,8 @@ impl Sessions {
         number[..8].copy_from_slice(&seed_from_system().to_le_bytes());
         number[8..].copy_from_slice(&seed_from_system().to_le_bytes());
         let (open, next, left) = (Mutex::default(), AtomicU64::new(1), self.left.clone());
-        let session = Arc::new(Session { tree, left, number, uid: peer.uid, open, next });
+        let (leases, uid) = (Leases::of(peer), peer.uid);
+        let session = Arc::new(Session { tree, left, leases, number, uid, open, next });
         list.insert(number, Arc::downgrade(&session));
         Ok(session)
     }

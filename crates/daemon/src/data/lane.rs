@@ -15,12 +15,13 @@ use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use wire::trays::{BAYS_BYTES, TRAYS_BYTES};
 use wire::{
-    Answer, BAY_LEAST, BULK_MAX, Cores, ENDING, FILES, Failure, HEADER, Head, Hello, Inbox, Look,
-    PART_BESIDE_BULK_MAX, PIPE_LEAST, Reply, Request, SEND_BUFFER, Way, decode, encode,
+    Answer, BAY_LEAST, BULK_MAX, Cores, ENDING, FILES_MAX, Failure, HEADER, Head, Hello, Inbox,
+    Look, PART_BESIDE_BULK_MAX, PIPE_LEAST, Reply, Request, SEND_BUFFER, Way, decode, encode,
 };
 
 use super::beside::Beside;
 use super::handles::{Moved, Session, Sessions};
+use super::leases::Shop;
 use super::reads::{Bulk, Next};
 use super::requests::{Goal, answer, goal};
 use super::shares::Shares;
@@ -43,6 +44,8 @@ pub(crate) struct Supply<'a> {
     pub(crate) buffers: &'a BufPool,
     pub(crate) memory: &'a Account,
     pub(crate) shares: &'a Shares,
+    /// Where clients have bytes that they send themselves.
+    pub(crate) shop: Option<&'a Shop>,
 }
 
 impl Supply<'_> {
@@ -155,8 +158,9 @@ impl<'a> Lane<'a> {
         let Some((beside, theirs)) = pipes else { return self.send(&welcome, None) };
         self.beside = Some(beside);
         let frame = encode(&welcome, 0, Way::Behind).map_err(invalid)?;
-        let theirs: [BorrowedFd<'_>; FILES] = theirs.each_ref().map(OwnedFd::as_fd);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+        let shelf = self.supply.shop.map(Shop::shelf);
+        let theirs: Vec<BorrowedFd<'_>> = theirs.iter().map(OwnedFd::as_fd).chain(shelf).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut with = SendAncillaryBuffer::new(&mut space);
         with.push(SendAncillaryMessage::ScmRights(&theirs));
         let sent = sendmsg(self.stream, &[IoSlice::new(&frame)], &mut with, SendFlags::NOSIGNAL)?;
@@ -212,6 +216,10 @@ impl<'a> Lane<'a> {
                     let count = read.as_ref().map_or(0, Bulk::length);
                     moved.read.fetch_add(count as u64, Ordering::Relaxed);
                 }
+                Ok(Reply::Leased { places, .. }) => {
+                    let count = places.iter().map(|(_, length)| u64::from(*length)).sum();
+                    moved.read.fetch_add(count, Ordering::Relaxed);
+                }
                 // Bytes come with nothing but what writes them.
                 Ok(_) => _ = moved.written.fetch_add(head.bulk as u64, Ordering::Relaxed),
                 Err(_) => {}
@@ -219,9 +227,11 @@ impl<'a> Lane<'a> {
             // At the end of the file there is none.
             let next = next.filter(|next| read.as_ref().is_some_and(|read| next.follows(read)));
             let sent = self.send(&answer, read);
-            if let (Err(_), Ok(Reply::Opened { handle, .. })) = (&sent, &answer) {
-                // Nobody knows of it.
-                session.close(*handle);
+            // Nobody knows of it.
+            match (&sent, &answer) {
+                (Err(_), Ok(Reply::Opened { handle, .. })) => drop(session.close(*handle)),
+                (Err(_), Ok(Reply::Leased { lease, .. })) => session.leases.end(&[*lease]),
+                _ => {}
             }
             sent?;
             if let Some(next) = next {

@@ -9,6 +9,7 @@ mod beside;
 mod broken;
 mod handles;
 mod lane;
+mod leases;
 mod reads;
 mod requests;
 mod shares;
@@ -17,4 +18,5 @@ mod turns;
 
 pub(crate) use handles::Sessions;
 pub(crate) use lane::{Supply, serve};
+pub(crate) use leases::Shop;
 pub(crate) use shares::Shares;

@@ -10,6 +10,7 @@ use super::access::{self, READ, SET_GID, THROUGH, WRITE};
 use super::broken;
 use super::handles::{Handle, Session};
 use super::lane::Supply;
+use super::leases::lease;
 use super::reads::{Bulk, memory_for, read, read_all};
 use super::tree::{Found, Parent, Place, Result, again, denied, fail, shown, told};
 
@@ -80,6 +81,15 @@ pub(super) fn answer(
         Request::Read { handle, offset, length } => {
             let handle = readable(session, handle)?;
             return Ok((Reply::Bytes, Some(read(&handle, offset, length as usize, supply)?)));
+        }
+        Request::Lease { handle, offset, length, ended } => {
+            session.leases.end(&ended);
+            let handle = readable(session, handle)?;
+            lease(session, &handle, offset, length as usize, supply)?
+        }
+        Request::EndLeases { leases } => {
+            session.leases.end(&leases);
+            Reply::Done
         }
         Request::ReadAll { handle, pieces } => {
             let bulk = read_all(&*readable(session, handle)?, &pieces, supply)?;

@@ -5,6 +5,9 @@
 //! records can have just those. Whole records that nobody has asked for lately are better read: they land where they
 //! are wanted, and who reads a large file once leaves in the cache what others come back for.
 
+use rt::buf::Shelf;
+use rt::sync::Arc;
+
 use super::Object;
 use super::read::{Newest, Source};
 use crate::error::Result;
@@ -41,6 +44,18 @@ impl Lent {
     /// How many there are.
     pub fn length(&self) -> usize {
         self.0.iter().map(|piece| piece.at.length).sum()
+    }
+
+    /// Where in the file of `shelf` each piece begins, and how many bytes it has. `None`: one is elsewhere.
+    pub fn places(&self, shelf: &Shelf) -> Option<Vec<(u64, u32)>> {
+        let place = |Piece { record, at }: &Piece| match record {
+            Newest::OnDisk(block) => {
+                let place = block.place_on(shelf)? + at.start as u64;
+                Some((place, u32::try_from(at.length).ok()?))
+            }
+            Newest::Changed(_) | Newest::Hole => None,
+        };
+        self.0.iter().map(place).collect()
     }
 
     /// Bytes of the records: of the memory that is kept.
@@ -105,6 +120,38 @@ impl Object {
         let pieces = places.into_iter().map(|at| {
             let record = self.newest_kept(at.block, size)?;
             Ok(record.and_then(|record| Piece::of(record, at)))
+        });
+        let lent = pieces.collect::<Result<Option<Vec<_>>>>()?.map(Lent);
+        if lent.is_some() {
+            self.read_on(offset, length as u64);
+        }
+        Ok(lent)
+    }
+
+    /// The same, if all of it is on disk, and then from `shelf`: what of it is elsewhere is moved there, if all can be.
+    ///
+    /// # Errors
+    /// As [`Object::read`].
+    pub fn lend_shelved(
+        &self,
+        offset: u64,
+        length: usize,
+        shelf: &Arc<Shelf>,
+    ) -> Result<Option<Lent>> {
+        let size = u64::from(self.block_size()?);
+        let Some(places) = places(size, offset, length) else { return Ok(None) };
+        for at in &places {
+            let piece = self.newest_kept(at.block, size)?.and_then(|found| Piece::of(found, *at));
+            match piece.map(|piece| piece.record) {
+                Some(Newest::OnDisk(block)) if block.fits_a_shelf() => {}
+                _ => return Ok(None),
+            }
+        }
+        let pieces = places.into_iter().map(|at| {
+            // Anew: it may have been changed, or freed and reused, since.
+            let found = self.newest_found(at.block, size, |bp| self.store.shelve(bp, shelf))?;
+            let on_disk = found.filter(|found| matches!(found, Newest::OnDisk(_)));
+            Ok(on_disk.and_then(|record| Piece::of(record, at)))
         });
         let lent = pieces.collect::<Result<Option<Vec<_>>>>()?.map(Lent);
         if lent.is_some() {

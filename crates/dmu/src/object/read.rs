@@ -122,16 +122,26 @@ impl Object {
 
     /// The newest version of block `block`, if blocks have `size` bytes and no disk need be asked for those.
     pub(super) fn newest_kept(&self, block: u64, size: u64) -> Result<Option<Newest>> {
+        self.newest_found(block, size, |bp| self.store.kept(bp))
+    }
+
+    /// The same, where what is on disk is what `find` finds.
+    pub(super) fn newest_found(
+        &self,
+        block: u64,
+        size: u64,
+        find: impl FnOnce(&BlkPtr) -> Option<Block>,
+    ) -> Result<Option<Newest>> {
         let (root, version) = match self.source(block)? {
             (_, now) if u64::from(now) != size => return Ok(None),
             (Source::Memory(record), _) => return Ok(Some(Newest::Changed(record))),
             (Source::Hole, _) => return Ok(Some(Newest::Hole)),
             (Source::Disk(root, version), _) => (root, version),
         };
-        let kept = root.pointer(&self.store, 0, block).map(|bp| self.store.kept(&bp));
-        match kept {
+        let found = root.pointer(&self.store, 0, block).map(|bp| find(&bp));
+        match found {
             Err(_) if self.version() != version => Ok(None),
-            kept => Ok(kept?.map(Newest::OnDisk)),
+            found => Ok(found?.map(Newest::OnDisk)),
         }
     }
 

@@ -5,7 +5,7 @@
 //! mapped on huge pages and filled in with one call, which costs a sixth of that; those of a record
 //! are at least filled in with one call, and zeroed once: the allocator would do it again.
 //!
-//! This is the one place of `rt::buf` that uses `unsafe`: an alignment of its own, and a mapping,
+//! This is one of two places of `rt::buf` that use `unsafe`: an alignment of its own, and a mapping,
 //! have no safe form. It owns plain bytes, nothing else. A [`Piece`] is an exclusive part of a
 //! region: [`Memory::carve`] takes the region and gives out parts that do not overlap.
 #![allow(unsafe_code)]

@@ -14,6 +14,8 @@ pub enum Holder {
     Ahead,
     /// Requests and answers of clients, and what answering them takes.
     Clients,
+    /// What clients send themselves from where it is.
+    Leases,
     /// What the sync works with.
     Sync,
     /// The map of free space.
@@ -31,7 +33,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    pub(super) const COUNT: usize = 12;
+    pub(super) const COUNT: usize = 13;
 
     /// All of them.
     pub const ALL: [Holder; Self::COUNT] = [
@@ -40,6 +42,7 @@ impl Holder {
         Holder::Dirty,
         Holder::Ahead,
         Holder::Clients,
+        Holder::Leases,
         Holder::Sync,
         Holder::Space,
         Holder::Logs,
@@ -57,6 +60,7 @@ impl Holder {
             Holder::Dirty => "dirty",
             Holder::Ahead => "ahead",
             Holder::Clients => "clients",
+            Holder::Leases => "leases",
             Holder::Sync => "sync",
             Holder::Space => "space",
             Holder::Logs => "logs",

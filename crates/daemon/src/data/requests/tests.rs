@@ -96,7 +96,7 @@ fn a_digest_that_has_to_be_made_asks_for_its_memory() {
     let memory_for_one = || {
         let memory = rt::Account::new(64 * MIB, 0);
         let (buffers, shares) = (rt::BufPool::of(&memory), Shares::of(MIB));
-        let supply = Supply { buffers: &buffers, memory: &memory, shares: &shares };
+        let supply = Supply { buffers: &buffers, memory: &memory, shares: &shares, shop: None };
         let (who, of) = (Subject::ROOT, Target::Path(b"file".to_vec()));
         let request = Request::GetXattr { who, of, name: b"user.XrdCks.adler32".to_vec() };
         let (reply, _) = answer(&session, request, None, Vec::new(), supply).unwrap();

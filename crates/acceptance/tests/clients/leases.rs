@@ -1,0 +1,88 @@
+//! Bytes that a client sends from where the server has them.
+
+use std::os::fd::AsFd;
+
+use client::{File, Lease};
+use rustix::fs::fstat;
+use rustix::io::{Errno, pread, pwrite};
+use testkit::noise;
+
+use crate::{NEW, READ, ROOT, Site};
+
+const LENGTH: usize = 1 << 20;
+
+/// Leases all of a file, which is read before as often as it takes.
+fn leased(file: &File) -> Lease {
+    let mut bytes = vec![0; LENGTH];
+    for _ in 0..5 {
+        if let Some(lease) = file.lend(0, LENGTH).unwrap() {
+            return lease;
+        }
+        assert_eq!(file.read(0, &mut bytes).unwrap(), LENGTH);
+    }
+    panic!("it was read five times, and is nowhere to be sent from");
+}
+
+/// What is sent by who has the lease.
+fn sent(lease: &Lease) -> Vec<u8> {
+    let mut all = Vec::new();
+    for (offset, length) in lease.places() {
+        let mut piece = vec![0; *length as usize];
+        assert_eq!(pread(lease.as_fd(), &mut piece, *offset).unwrap(), piece.len());
+        all.extend(piece);
+    }
+    all
+}
+
+#[test]
+fn what_is_leased_stays_as_it_was_and_is_never_stale() {
+    let mut site = Site::new();
+    let client = site.client("tank");
+    let (first, second, third) = (noise(1, LENGTH), noise(2, LENGTH), noise(3, LENGTH));
+    let file = client.open(&ROOT, b"/file", NEW, 0o644).unwrap();
+    file.write(0, &first).unwrap();
+    assert!(file.lend(0, LENGTH).unwrap().is_none(), "it is on no disk yet");
+    site.run(&["zfs", "snapshot", "tank@1"]);
+    assert!(file.lend(0, LENGTH).unwrap().is_none(), "nobody has read it");
+    let lease = leased(&file);
+    assert!(sent(&lease) == first);
+    // Parts of it, and none that is not there.
+    let part = file.lend(100_000, 300_000).unwrap().unwrap();
+    assert!(sent(&part) == first[100_000..400_000]);
+    assert!(file.lend(1, LENGTH).unwrap().is_none(), "it ends before");
+    assert!(file.lend(u64::MAX, 2).unwrap().is_none());
+    assert!(file.lend(0, LENGTH + 1).unwrap().is_none(), "more than one answer may have");
+    assert_eq!(pwrite(&lease, b"ours", 0), Err(Errno::BADF), "it is to be read");
+    // Whatever becomes of the file.
+    file.write(0, &second).unwrap();
+    assert!(file.lend(0, LENGTH).unwrap().is_none(), "what it was is not what it is");
+    site.run(&["zfs", "snapshot", "tank@2"]);
+    assert!(sent(&leased(&file)) == second && sent(&lease) == first);
+    client.unlink(&ROOT, b"/file").unwrap();
+    drop(file);
+    site.run(&["zfs", "destroy", "tank@1,2"]);
+    let other = client.open(&ROOT, b"/other", NEW, 0o644).unwrap();
+    other.write(0, &third).unwrap();
+    site.run(&["zfs", "snapshot", "tank@3"]);
+    assert!(sent(&leased(&other)) == third);
+    drop(other);
+    site.run(&["zpool", "export", "tank"]);
+    assert!(sent(&lease) == first && sent(&part) == first[100_000..400_000], "no pool is needed");
+    site.run(&["zpool", "import", "-d", site.images.path().to_str().unwrap(), "tank"]);
+    // What is leased no more goes back to the system.
+    let shelf = lease.as_fd().try_clone_to_owned().unwrap();
+    assert!(fstat(&shelf).unwrap().st_blocks > 0);
+    drop((lease, part));
+    let other = client.open(&ROOT, b"/other", READ, 0).unwrap();
+    assert!(other.lend(0, LENGTH).unwrap().is_none(), "it was read before the export");
+    assert_eq!(fstat(&shelf).unwrap().st_blocks, 0);
+    // And what a server has lent that died: nobody writes there any more.
+    let lease = leased(&other);
+    site.restart();
+    assert!(sent(&lease) == third);
+    assert!(other.lend(0, LENGTH).unwrap().is_none(), "the new one has not read it");
+    drop(lease);
+    assert!(sent(&leased(&other)) == third);
+    drop((other, client));
+    site.end();
+}

@@ -1,0 +1,75 @@
+//! Bytes of a file where the server has them, for who sends them on.
+//!
+//! The one idea: they are in a file, the shelf, which a socket can be sent from without a copy. They stay as they are until
+//! the lease is dropped, or this process ends: so a server that has gone, or has forgotten the session, changes nothing.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rt::sync::Arc;
+use wire::{BULK_MAX, Reply, Request};
+
+use crate::error::{Error, Result};
+use crate::file::File;
+use crate::lanes::Client;
+
+/// Bytes of a file, as they were when they were leased.
+pub struct Lease {
+    client: Arc<Client>,
+    epoch: u64,
+    number: u64,
+    shelf: Arc<OwnedFd>,
+    places: Vec<(u64, u32)>,
+}
+
+impl Lease {
+    /// Where they are, one piece behind the other: each an offset in [`Lease::as_fd`], in bytes, and a length.
+    #[must_use]
+    pub fn places(&self) -> &[(u64, u32)] {
+        &self.places
+    }
+}
+
+impl AsFd for Lease {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shelf.as_fd()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.client.end_lease(self.epoch, self.number);
+    }
+}
+
+impl File {
+    /// The `length` bytes from `offset` on where the server has them, if it has all of them where they can be sent from.
+    /// `None`: they are to be read. It is so where they were read twice of late.
+    ///
+    /// # Errors
+    /// As [`File::read`].
+    pub fn lend(&self, offset: u64, length: usize) -> Result<Option<Lease>> {
+        self.settle()?;
+        let client = &self.client;
+        if length == 0 || length > BULK_MAX || client.shelf(None).is_none() {
+            return Ok(None);
+        }
+        let (ended, length) = (client.take_ended(), length as u32);
+        let ask = |handle| Request::Lease { handle, offset, length, ended: ended.clone() };
+        let (number, places, epoch) = match self.call(ask, &[], &mut [])? {
+            (handle, Reply::Leased { lease, places }, _) => (lease, places, handle.epoch),
+            (_, Reply::Done, _) => return Ok(None),
+            _ => return Err(Error::protocol()),
+        };
+        let Some(shelf) = client.shelf(Some(epoch)) else {
+            // It was lent by another server than the one whose shelf we have.
+            client.end_lease(epoch, number);
+            return Ok(None);
+        };
+        let lease = Lease { client: client.clone(), epoch, number, shelf, places };
+        let all = |places: &[(u64, u32)]| places.iter().map(|(_, n)| u64::from(*n)).sum::<u64>();
+        match all(&lease.places) == u64::from(length) {
+            true => Ok(Some(lease)),
+            false => Err(Error::protocol()),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Bytes that clients send from where they are.
+//!
+//! Place: beside `reads`. The one idea: what is leased stays where it is until the client has said that it has sent it, or its
+//! process is gone. Who has only lost his connections may be in the midst of sending, and so may who is stopped.
+
+use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use fs::Lent;
+use rt::buf::Shelf;
+use rt::mem::{Class, Holder};
+use rt::random::seed_from_system;
+use rt::sync::{Arc, Mutex};
+use rt::{Account, Grant};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use wire::{BULK_MAX, Reply};
+
+use super::handles::{Handle, Session};
+use super::lane::Supply;
+use super::tree::{Place, Result, told};
+use crate::peer::Peer;
+
+/// Of the account at most one of so many parts is leased: who sends takes as long as the network does.
+const PART: u64 = 8;
+
+/// Where leases come from.
+pub(crate) struct Shop {
+    shelf: Arc<Shelf>,
+    memory: Account,
+}
+
+impl Shop {
+    /// With an empty shelf.
+    ///
+    /// # Errors
+    /// The system has no memory that others can read.
+    pub(crate) fn of(account: &Account) -> std::io::Result<Shop> {
+        Ok(Shop { shelf: Shelf::new()?, memory: account.of(Holder::Leases) })
+    }
+
+    /// The shelf, to be read.
+    pub(super) fn shelf(&self) -> BorrowedFd<'_> {
+        self.shelf.reader()
+    }
+
+    fn grant(&self, bytes: u64) -> Option<Grant> {
+        self.memory.try_grant_within(Class::Normal, bytes, self.memory.cap() / PART)
+    }
+}
+
+/// Leases bytes of a file, if all of them are on the shelf, or can be put there.
+pub(super) fn lease(
+    session: &Session,
+    handle: &Handle,
+    offset: u64,
+    length: usize,
+    supply: Supply<'_>,
+) -> Result<Reply> {
+    let Some(shop) = supply.shop.filter(|_| (1..=BULK_MAX).contains(&length)) else {
+        return Ok(Reply::Done);
+    };
+    // Before anything is moved.
+    let Some(mut memory) = shop.grant(length as u64) else { return Ok(Reply::Done) };
+    let Place { fs, object } = &handle.place;
+    let lent = fs.lend_shelved(*object, offset, length, &shop.shelf).map_err(told)?;
+    let Some(lent) = lent else { return Ok(Reply::Done) };
+    let more = lent.memory_bytes().saturating_sub(memory.bytes());
+    if let Some(more) = shop.grant(more) {
+        memory.merge(more);
+        if let Some(places) = lent.places(&shop.shelf)
+            && let Some(lease) = session.leases.begin(lent, memory)
+        {
+            return Ok(Reply::Leased { lease, places });
+        }
+    }
+    Ok(Reply::Done)
+}
+
+/// A lease: the bytes, and the memory for them.
+struct Leased {
+    _bytes: Lent,
+    _memory: Grant,
+}
+
+/// The leases of a session.
+pub(super) struct Leases {
+    peer: Peer,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The client's process, once it has leased anything.
+    process: Option<OwnedFd>,
+    /// No number comes again, also not of another session: a client may tell the next server of what it had from the last.
+    last: u64,
+    held: BTreeMap<u64, Leased>,
+}
+
+impl Leases {
+    pub(super) fn of(peer: Peer) -> Leases {
+        let (process, last, held) = (None, seed_from_system(), BTreeMap::new());
+        Leases { peer, state: Mutex::new(State { process, last, held }) }
+    }
+
+    /// Begins one; its number. `None`: the client's process cannot be seen from here.
+    fn begin(&self, bytes: Lent, memory: Grant) -> Option<u64> {
+        let mut state = self.state.lock();
+        if state.process.is_none() {
+            let pid = Pid::from_raw(self.peer.pid).filter(|_| self.peer.pid > 0)?;
+            state.process = Some(pidfd_open(pid, PidfdFlags::empty()).ok()?);
+        }
+        state.last = state.last.wrapping_add(1);
+        let number = state.last;
+        state.held.insert(number, Leased { _bytes: bytes, _memory: memory });
+        Some(number)
+    }
+
+    /// Ends these; of others nothing is known.
+    pub(super) fn end(&self, leases: &[u64]) {
+        let mut state = self.state.lock();
+        let ended: Vec<_> = leases.iter().filter_map(|lease| state.held.remove(lease)).collect();
+        drop(state);
+        // Pages go back to the system, maybe.
+        drop(ended);
+    }
+}
+
+impl Drop for Leases {
+    /// The session is over. What is leased is held by a thread of its own until the client's process is gone, as it mostly is
+    /// in a moment.
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        let held = std::mem::take(&mut state.held);
+        let Some(process) = state.process.take().filter(|_| !held.is_empty()) else { return };
+        let held = Arc::new(held);
+        let kept = held.clone();
+        let body = move || {
+            let mut fds = [PollFd::new(&process, PollFlags::IN)];
+            while poll(&mut fds, None) == Err(Errno::INTR) {}
+            drop(kept);
+        };
+        if rt::thread::try_spawn("leases", body).is_err() {
+            // Kept for good: nobody would see what became of the client.
+            std::mem::forget(held);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use fs::{NewObject, Who, mode};
+    use rt::time::{now, sleep};
+    use rustix::io::pread;
+
+    use super::super::tree::tests::{close, held};
+    use super::*;
+
+    const LENGTH: usize = 128 << 10;
+
+    fn until(what: &str, done: impl Fn() -> bool) {
+        let start = now();
+        while !done() {
+            assert!(start.elapsed() < Duration::from_secs(20), "not so in time: {what}");
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Who is cut off may be in the midst of sending, so what he has leased stays until his process has ended.
+    #[test]
+    fn what_is_leased_outlives_the_session_but_not_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let (held, engine) = held(dir.path());
+        let fs = held.system("tank").unwrap().unwrap().fs.clone();
+        let file = NewObject::of(mode::FILE | 0o600, Who { uid: 0, gid: 0 });
+        let bytes = (0..LENGTH as u32).map(|i| ((i * 7) >> 3) as u8).collect::<Vec<_>>();
+        let number = fs.create_with(fs.root(), b"file", &file, &bytes).unwrap();
+        fs.pool().sync().unwrap();
+        let account = Account::new(64 << 20, 0);
+        let shop = Shop::of(&account).unwrap();
+        let lent = || {
+            for _ in 0..3 {
+                fs.lend(number, 0, LENGTH).unwrap();
+            }
+            let lent = fs.lend_shelved(number, 0, LENGTH, &shop.shelf).unwrap();
+            lent.expect("it was wanted again and again")
+        };
+        let mut client = Command::new("sleep").arg("1000").spawn().unwrap();
+        let of = |pid: u32| Leases::of(Peer { pid: pid as i32, uid: 0, gid: 0 });
+        let begin = |leases: &Leases| leases.begin(lent(), shop.grant(LENGTH as u64).unwrap());
+        assert_eq!(begin(&of(0)), None, "a process that cannot be seen from here");
+        assert_eq!(account.used(), 0);
+        // What was ended is, whatever else is said.
+        let leases = of(client.id());
+        let (first, second) = (begin(&leases).unwrap(), begin(&leases).unwrap());
+        assert_eq!(account.used(), 2 * LENGTH as u64);
+        leases.end(&[second, second, first.wrapping_sub(1), second.wrapping_add(1)]);
+        assert_eq!(account.used(), LENGTH as u64);
+        let [(at, length)] = lent().places(&shop.shelf).unwrap()[..] else { panic!("one record") };
+        assert_eq!(length as usize, LENGTH);
+        drop(leases);
+        drop(fs);
+        close(&held, &engine);
+        sleep(Duration::from_millis(50));
+        let mut sent = vec![0; LENGTH];
+        assert_eq!(pread(shop.shelf(), &mut sent, at).unwrap(), LENGTH);
+        assert!(sent == bytes, "it is sent still");
+        assert_eq!(account.used(), LENGTH as u64);
+        client.kill().unwrap();
+        client.wait().unwrap();
+        until("given back", || account.used() == 0);
+        until("gone", || pread(shop.shelf(), &mut sent.clone(), at).is_ok() && is_empty(&shop, at));
+    }
+
+    fn is_empty(shop: &Shop, at: u64) -> bool {
+        let mut bytes = [1; 4096];
+        pread(shop.shelf(), &mut bytes, at).unwrap();
+        bytes == [0; 4096]
+    }
+
+    #[test]
+    fn a_part_of_the_memory_can_be_leased() {
+        let account = Account::new(64 << 20, 0);
+        let shop = Shop::of(&account).unwrap();
+        let first = shop.grant(8 << 20);
+        assert!(first.is_some() && shop.grant(1).is_none());
+        drop(first);
+        assert!(shop.grant(1).is_some());
+    }
+}
