@@ -27,7 +27,7 @@ constexpr auto freshness = std::chrono::milliseconds(20);
 // How long what we have begun to write is under way, in seconds. With more, what others have written since would be taken for
 // ours; with less, the part of an upload that failed might stay.
 constexpr std::int64_t under_way = 5;
-// Of a smaller file nothing is lent, and so much of its beginning must be there of a larger one.
+// Of a smaller file nothing is lent, and of a larger one the last byte of so many must be there.
 constexpr std::size_t worth_lending = 1 << 20;
 
 }  // namespace
@@ -234,7 +234,8 @@ Lease File::lend(off_t offset, size_t size, size_t room) {
 bool File::can_lend() {
   thumper_stat stat{};
   if (!file_ || thumper_opened(file_, &stat) < 0 || stat.size < worth_lending) return false;
-  return static_cast<bool>(lend(0, worth_lending, Lease::most));
+  // One byte, since whatever is lent is counted as what was read, and moved to where it is lent from.
+  return static_cast<bool>(lend(worth_lending - 1, 1, 1));
 }
 
 void File::note_sent(size_t size) { counted_read(static_cast<ssize_t>(size)); }

@@ -201,18 +201,34 @@ impl Client {
     /// Asks within the session of `epoch` for what cannot fail in a way that matters, if there is a server; with `waits` it
     /// is done then.
     pub(crate) fn tell_in(&self, epoch: u64, request: &Request, waits: bool) {
-        if epoch != self.state().epoch {
+        let mut state = self.state();
+        if epoch != state.epoch {
             return;
         }
-        let Ok(frame) = framed(request, &[]) else { return };
-        if !waits {
-            return self.tell(epoch, VecDeque::from([frame]));
+        // Who closes a file may ask for nothing for long.
+        let leases = std::mem::take(&mut state.ended);
+        drop(state);
+        let ended = (!leases.is_empty()).then_some(Request::EndLeases { leases });
+        let mut frames: VecDeque<_> = [Some(request), ended.as_ref()]
+            .into_iter()
+            .flatten()
+            .flat_map(|r| framed(r, &[]))
+            .collect();
+        if waits && let Some(frame) = frames.pop_front() {
+            self.be_heard(epoch, &frame);
         }
+        if !frames.is_empty() {
+            self.tell(epoch, frames);
+        }
+    }
+
+    /// Asks within the session of `epoch` for what has no other answer than that it was heard.
+    fn be_heard(&self, epoch: u64, frame: &[u8]) {
         // If a connection is broken, the next one is tried, until all have been: the session may still live, and nobody else
         // tells the server this.
         for _ in 0..=self.options.lanes_max {
             let Ok(mut lane) = self.take(Duration::ZERO) else { return };
-            if epoch != lane.epoch || lane.call(&frame, &[], &mut []).is_ok() {
+            if epoch != lane.epoch || lane.call(frame, &[], &mut []).is_ok() {
                 return self.put_back(lane);
             }
             self.lose(lane);
@@ -579,6 +595,17 @@ impl Client {
         self.free.notify_one();
         drop(state);
         lane.into_untold()
+    }
+}
+
+impl Drop for Client {
+    /// What it has leased the server keeps for as long as this process lives, if it is not told before the session ends.
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let (epoch, leases) = (state.epoch, std::mem::take(&mut state.ended));
+        if state.process == std::process::id() && !leases.is_empty() {
+            self.tell_in(epoch, &Request::EndLeases { leases }, true);
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::os::fd::AsFd;
 
+use acceptance::thumper;
 use client::{File, Lease};
 use rustix::fs::fstat;
 use rustix::io::{Errno, pread, pwrite};
-use testkit::noise;
+use testkit::{Ran, noise};
 
 use crate::{NEW, READ, ROOT, Site};
 
@@ -83,6 +84,47 @@ fn what_is_leased_stays_as_it_was_and_is_never_stale() {
     assert!(other.lend(0, LENGTH).unwrap().is_none(), "the new one has not read it");
     drop(lease);
     assert!(sent(&leased(&other)) == third);
+    drop((other, client));
+    site.end();
+}
+
+/// What is leased by clients, in bytes.
+fn leased_bytes(site: &Site) -> u64 {
+    let told = Ran::of(thumper(&site.state()).args(["top", "-j"])).expect_ok().out;
+    let leases = told.split("\"leases\":{\"bytes\":").nth(1).unwrap();
+    leases.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn who_has_gone_leaves_nothing_leased() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let file = client.open(&ROOT, b"/file", NEW, 0o644).unwrap();
+    file.write(0, &noise(1, LENGTH)).unwrap();
+    site.run(&["zfs", "snapshot", "tank@1"]);
+    drop(leased(&file));
+    drop((file, client));
+    for _ in 0..100 {
+        if leased_bytes(&site) == 0 {
+            break;
+        }
+        rt::time::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(leased_bytes(&site), 0);
+    site.end();
+}
+
+#[test]
+fn who_has_closed_leaves_nothing_leased() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let file = client.open(&ROOT, b"/file", NEW, 0o644).unwrap();
+    file.write(0, &noise(1, LENGTH)).unwrap();
+    site.run(&["zfs", "snapshot", "tank@1"]);
+    drop(leased(&file));
+    let other = client.open(&ROOT, b"/file", READ, 0).unwrap();
+    drop(file);
+    assert_eq!(leased_bytes(&site), 0);
     drop((other, client));
     site.end();
 }

@@ -141,12 +141,16 @@ impl Site {
         Client::connect(Options::new(self.socket(), tree)).unwrap()
     }
 
-    /// The line that loads the plug-in, as docs/xrootd.md has it; `words` say which tree, and what else.
+    /// The lines that load the plug-in, as docs/xrootd.md has them; `words` say which tree, and what else.
     pub(crate) fn osslib(&self, words: &str) -> String {
         let dir = self.aside.path().display();
         let socket = self.socket();
         let socket = socket.display();
-        format!("ofs.osslib +cksio +xattr {dir}/libXrdThumper.so {words} socket={socket}\n")
+        let library = format!("{dir}/libXrdThumper.so");
+        format!(
+            "ofs.osslib +cksio +xattr {library} {words} socket={socket}\n\
+             xrootd.fslib ++ {library}\n"
+        )
     }
 
     /// The lines that let a table of people hold, as docs/xrootd.md has them.

@@ -12,5 +12,6 @@ mod gate;
 mod grid;
 mod names;
 mod people;
+mod sent;
 mod trees;
 mod web;

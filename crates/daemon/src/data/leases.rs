@@ -8,9 +8,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use fs::Lent;
 use rt::buf::Shelf;
-use rt::mem::{Class, Holder};
+use rt::mem::{Class, Holder, Reclaim};
 use rt::random::seed_from_system;
-use rt::sync::{Arc, Mutex};
+use rt::sync::{Arc, Mutex, Weak};
 use rt::{Account, Grant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -37,7 +37,10 @@ impl Shop {
     /// # Errors
     /// The system has no memory that others can read.
     pub(crate) fn of(account: &Account) -> std::io::Result<Shop> {
-        Ok(Shop { shelf: Shelf::new()?, memory: account.of(Holder::Leases) })
+        let shelf = Shelf::new()?;
+        let weak: Weak<dyn Reclaim> = Arc::<Shelf>::downgrade(&shelf);
+        account.add_reclaimer(Class::Elastic, weak);
+        Ok(Shop { shelf, memory: account.of(Holder::Leases) })
     }
 
     /// The shelf, to be read.

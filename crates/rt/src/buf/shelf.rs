@@ -10,6 +10,7 @@
 //! It uses `unsafe` for one mapping of the file, through which the bytes are read here.
 #![allow(unsafe_code)]
 
+use crate::mem::Reclaim;
 use crate::sync::{Arc, Mutex};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals,
@@ -122,10 +123,31 @@ impl Shelf {
     /// Takes the pages from a place and gives it back. A place that keeps its pages is lost, on purpose: they would be
     /// written over.
     fn empty(&self, slot: usize) {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let at = (slot * SLOT) as u64;
-        if retry_on_intr(|| fallocate(&self.file, flags, at, SLOT as u64)).is_ok() {
+        if self.punch(slot, 1).is_ok() {
             self.free.lock().back.push(slot);
+        }
+    }
+
+    /// Takes the pages from so many places.
+    fn punch(&self, slot: usize, count: usize) -> rustix::io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let (at, length) = ((slot * SLOT) as u64, (count * SLOT) as u64);
+        retry_on_intr(|| fallocate(&self.file, flags, at, length))
+    }
+}
+
+impl Reclaim for Shelf {
+    /// What is here is its holders'.
+    fn reclaim(&self, _: u64) {}
+
+    /// Who maps the file and looks where nothing is gets pages for it: those are in no account, and would stay when he has
+    /// gone.
+    fn rest(&self) {
+        let free = self.free.lock();
+        // Nobody has anything there: it is no harm if they stay until the next time.
+        free.back.iter().for_each(|slot| drop(self.punch(*slot, 1)));
+        if free.fresh < SLOTS {
+            drop(self.punch(free.fresh, SLOTS - free.fresh));
         }
     }
 }
@@ -314,5 +336,31 @@ mod tests {
         assert!(shelf.free.lock().back.is_empty());
         Arc::get_mut(&mut shelf).unwrap().file = file;
         assert_eq!(shelf.put(&[2; LENGTH]).unwrap().place(), SLOT as u64);
+    }
+
+    /// Who maps what nobody has put there gets pages for it, which nobody would ever take back.
+    #[test]
+    fn pages_of_who_only_looked_go() {
+        let shelf = Shelf::new().unwrap();
+        let stays = shelf.put(&[1; LENGTH + 1]).unwrap();
+        let gone = (shelf.put(&[2; LENGTH]).unwrap(), shelf.put(&[3; LENGTH]).unwrap());
+        let (before, length) = (blocks(&shelf) - (2 * LENGTH / 512) as i64, 4 * SLOT);
+        drop(gone);
+        // SAFETY: the system chooses a place where nothing is.
+        let map = unsafe {
+            mmap(null_mut(), length, ProtFlags::READ, MapFlags::SHARED, shelf.reader(), SLOT as u64)
+        };
+        let map = map.unwrap();
+        for at in (0..length).step_by(PAGE) {
+            // SAFETY: it was mapped just now, with this length, and is only looked at.
+            unsafe { map.cast::<u8>().add(at).read_volatile() };
+        }
+        assert_eq!(blocks(&shelf), before + (length / 512) as i64);
+        shelf.rest();
+        assert_eq!(blocks(&shelf), before);
+        // SAFETY: nobody looks there any more.
+        unsafe { munmap(map, length) }.unwrap();
+        assert!(stays.iter().all(|byte| *byte == 1));
+        assert!(shelf.put(&[4; LENGTH]).unwrap().iter().all(|byte| *byte == 4));
     }
 }
