@@ -74,7 +74,7 @@ struct State {
     session: Option<Session>,
     /// The server's memory from which we may send, in that session.
     shelf: Option<Arc<OwnedFd>>,
-    /// Leases that have ended, and of which it was not told.
+    /// Leases that have ended, of this session or of those before, and of which no server was told.
     ended: Vec<u64>,
     /// Sessions so far: open files are of one of them.
     epoch: u64,
@@ -206,7 +206,7 @@ impl Client {
             return;
         }
         // Who closes a file may ask for nothing for long.
-        let leases = std::mem::take(&mut state.ended);
+        let leases = state.session.map(|_| std::mem::take(&mut state.ended)).unwrap_or_default();
         drop(state);
         let ended = (!leases.is_empty()).then_some(Request::EndLeases { leases });
         let mut frames: VecDeque<_> = [Some(request), ended.as_ref()]
@@ -563,16 +563,13 @@ impl Client {
         std::mem::take(&mut self.state().ended)
     }
 
-    /// A lease of the session of `epoch` has ended: the server is told with what is asked next of this kind, or where there
-    /// are many.
-    pub(crate) fn end_lease(&self, epoch: u64, lease: u64) {
+    /// A lease has ended: the server is told with what is asked next of this kind, or where there are many. It has it still
+    /// if it was of a session that is over: this process lives.
+    pub(crate) fn end_lease(&self, lease: u64) {
         let mut state = self.state();
-        if epoch != state.epoch {
-            return;
-        }
         state.ended.push(lease);
-        if state.ended.len() >= ENDED_MAX {
-            let leases = std::mem::take(&mut state.ended);
+        if state.ended.len() >= ENDED_MAX && state.session.is_some() {
+            let (epoch, leases) = (state.epoch, std::mem::take(&mut state.ended));
             drop(state);
             self.tell_in(epoch, &Request::EndLeases { leases }, false);
         }
@@ -620,7 +617,7 @@ impl State {
         self.count -= self.idle.len();
         self.idle.clear();
         (self.session, self.is_in_doubt) = (None, false);
-        (self.shelf, self.ended) = (None, Vec::new());
+        self.shelf = None;
     }
 }
 

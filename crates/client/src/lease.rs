@@ -15,7 +15,6 @@ use crate::lanes::Client;
 /// Bytes of a file, as they were when they were leased.
 pub struct Lease {
     client: Arc<Client>,
-    epoch: u64,
     number: u64,
     shelf: Arc<OwnedFd>,
     places: Vec<(u64, u32)>,
@@ -37,7 +36,7 @@ impl AsFd for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.client.end_lease(self.epoch, self.number);
+        self.client.end_lease(self.number);
     }
 }
 
@@ -62,10 +61,10 @@ impl File {
         };
         let Some(shelf) = client.shelf(Some(epoch)) else {
             // It was lent by another server than the one whose shelf we have.
-            client.end_lease(epoch, number);
+            client.end_lease(number);
             return Ok(None);
         };
-        let lease = Lease { client: client.clone(), epoch, number, shelf, places };
+        let lease = Lease { client: client.clone(), number, shelf, places };
         let all = |places: &[(u64, u32)]| places.iter().map(|(_, n)| u64::from(*n)).sum::<u64>();
         match all(&lease.places) == u64::from(length) {
             true => Ok(Some(lease)),

@@ -230,7 +230,7 @@ impl<'a> Lane<'a> {
             // Nobody knows of it.
             match (&sent, &answer) {
                 (Err(_), Ok(Reply::Opened { handle, .. })) => drop(session.close(*handle)),
-                (Err(_), Ok(Reply::Leased { lease, .. })) => session.leases.end(&[*lease]),
+                (Err(_), Ok(Reply::Leased { lease, .. })) => session.leases.end(&[*lease], None),
                 _ => {}
             }
             sent?;

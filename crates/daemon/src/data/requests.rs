@@ -83,12 +83,12 @@ pub(super) fn answer(
             return Ok((Reply::Bytes, Some(read(&handle, offset, length as usize, supply)?)));
         }
         Request::Lease { handle, offset, length, ended } => {
-            session.leases.end(&ended);
+            session.leases.end(&ended, supply.shop);
             let handle = readable(session, handle)?;
             lease(session, &handle, offset, length as usize, supply)?
         }
         Request::EndLeases { leases } => {
-            session.leases.end(&leases);
+            session.leases.end(&leases, supply.shop);
             Reply::Done
         }
         Request::ReadAll { handle, pieces } => {

@@ -144,10 +144,10 @@ impl Reclaim for Shelf {
     /// gone.
     fn rest(&self) {
         let free = self.free.lock();
-        // Nobody has anything there: it is no harm if they stay until the next time.
-        free.back.iter().for_each(|slot| drop(self.punch(*slot, 1)));
-        if free.fresh < SLOTS {
-            drop(self.punch(free.fresh, SLOTS - free.fresh));
+        let back = free.back.iter().map(|slot| (*slot, 1));
+        for (slot, count) in back.chain([(free.fresh, SLOTS - free.fresh)]) {
+            // Nobody has anything there: it is no harm if they stay until the next time.
+            let _ = self.punch(slot, count);
         }
     }
 }
