@@ -41,19 +41,21 @@ impl Drop for Lease {
 }
 
 impl File {
-    /// The `length` bytes from `offset` on where the server has them, if it has all of them where they can be sent from.
-    /// `None`: they are to be read. It is so where they were read twice of late.
+    /// The `length` bytes from `offset` on where the server has them, if it has all of them where they can be sent from, in
+    /// at most `pieces_max` pieces. `None`: they are to be read. It is so where they were read twice of late.
     ///
     /// # Errors
     /// As [`File::read`].
-    pub fn lend(&self, offset: u64, length: usize) -> Result<Option<Lease>> {
+    pub fn lend(&self, offset: u64, length: usize, pieces_max: usize) -> Result<Option<Lease>> {
         self.settle()?;
         let client = &self.client;
         if length == 0 || length > BULK_MAX || client.shelf(None).is_none() {
             return Ok(None);
         }
         let (ended, length) = (client.take_ended(), length as u32);
-        let ask = |handle| Request::Lease { handle, offset, length, ended: ended.clone() };
+        let pieces_max = u32::try_from(pieces_max).unwrap_or(u32::MAX);
+        let ask =
+            |handle| Request::Lease { handle, offset, length, pieces_max, ended: ended.clone() };
         let (number, places, epoch) = match self.call(ask, &[], &mut [])? {
             (handle, Reply::Leased { lease, places }, _) => (lease, places, handle.epoch),
             (_, Reply::Done, _) => return Ok(None),

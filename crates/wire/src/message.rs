@@ -277,7 +277,7 @@ pub enum Request {
         path: Vec<u8>,
     },
     /// Has the places of bytes on the shelf, from where the client sends them itself. Answer: [`Reply::Leased`], or
-    /// [`Reply::Done`] where not all of them are to be had there: they are to be read.
+    /// [`Reply::Done`] where not all of them are to be had there, or not in so few pieces: they are to be read.
     Lease {
         /// The handle.
         handle: u64,
@@ -285,6 +285,8 @@ pub enum Request {
         offset: u64,
         /// Bytes, at most [`crate::BULK_MAX`].
         length: u32,
+        /// Pieces, at most.
+        pieces_max: u32,
         /// Leases that have ended.
         ended: Vec<u64>,
     },

@@ -207,10 +207,8 @@ pub unsafe extern "C" fn thumper_lend(
         if pieces.is_null() || fd.is_null() {
             return missing("the room for pieces");
         }
-        let Some(lease) = file.0.lend(offset, size)? else { return Ok(()) };
-        if lease.places().len() > room {
-            return Ok(());
-        }
+        let lent = file.0.lend(offset, size, room)?;
+        let Some(lease) = lent.filter(|lease| lease.places().len() <= room) else { return Ok(()) };
         for (at, (offset, length)) in lease.places().iter().enumerate() {
             let piece = thumper_piece { offset: *offset, length: *length };
             // SAFETY: there is room for as many, by the caller's promise.

@@ -56,12 +56,11 @@ impl Shop {
     }
 }
 
-/// Leases bytes of a file, if all of them are on the shelf, or can be put there.
+/// Leases bytes of a file, so many from an offset on, if all of them are on the shelf, or can be put there, in so few pieces.
 pub(super) fn lease(
     session: &Session,
     handle: &Handle,
-    offset: u64,
-    length: usize,
+    (offset, length, pieces_max): (u64, usize, usize),
     supply: Supply<'_>,
 ) -> Result<Reply> {
     let Some(shop) = supply.shop.filter(|_| (1..=BULK_MAX).contains(&length)) else {
@@ -75,7 +74,7 @@ pub(super) fn lease(
     let more = lent.memory_bytes().saturating_sub(memory.bytes());
     if let Some(more) = shop.grant(more) {
         memory.merge(more);
-        if let Some(places) = lent.places(&shop.shelf)
+        if let Some(places) = lent.places(&shop.shelf).filter(|places| places.len() <= pieces_max)
             && let Some(lease) = session.leases.begin(lent, memory, shop)
         {
             return Ok(Reply::Leased { lease, places });

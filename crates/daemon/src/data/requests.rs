@@ -82,10 +82,10 @@ pub(super) fn answer(
             let handle = readable(session, handle)?;
             return Ok((Reply::Bytes, Some(read(&handle, offset, length as usize, supply)?)));
         }
-        Request::Lease { handle, offset, length, ended } => {
+        Request::Lease { handle, offset, length, pieces_max, ended } => {
             session.leases.end(&ended, supply.shop);
             let handle = readable(session, handle)?;
-            lease(session, &handle, offset, length as usize, supply)?
+            lease(session, &handle, (offset, length as usize, pieces_max as usize), supply)?
         }
         Request::EndLeases { leases } => {
             session.leases.end(&leases, supply.shop);
