@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use testkit::random::Rng;
 use testkit::{Ran, free_port, fresh_images, temp_dir};
-use wire::{Answer, FILES, HEADER, Hello, MAGIC, Reply, Request, Way};
+use wire::{Answer, FILES_MAX, HEADER, Hello, MAGIC, Reply, Request, Way};
 
 const MIB: u64 = 1 << 20;
 /// What the server may take, and what it may have beside that (`memory.rs`).
@@ -86,7 +86,7 @@ fn greeted_with(socket: &Path, beside: bool) -> (UnixStream, Vec<OwnedFd>) {
     let mut stream = UnixStream::connect(socket).unwrap();
     let hello = Hello { tree: "tank".into(), session: None, beside };
     stream.write_all(&wire::greeting(&hello).unwrap()).unwrap();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut head = [0; HEADER];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
@@ -96,7 +96,7 @@ fn greeted_with(socket: &Path, beside: bool) -> (UnixStream, Vec<OwnedFd>) {
         _ => Vec::new(),
     });
     let pipes: Vec<OwnedFd> = pipes.collect();
-    assert_eq!(pipes.len(), if beside { FILES } else { 0 });
+    assert_eq!(pipes.len(), if beside { FILES_MAX } else { 0 });
     assert!(matches!(answer_behind(&mut stream, head), Some(Reply::Welcome(_))));
     (stream, pipes)
 }
