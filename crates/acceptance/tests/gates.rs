@@ -153,7 +153,7 @@ fn trickle(mut streams: Vec<(UnixStream, Vec<OwnedFd>)>) {
     while streams.len() > TRICKLING - CUT_FIRST {
         assert!(start.elapsed() < CUT_WITHIN, "{} of them go on", streams.len());
         streams.retain_mut(|(stream, pipes)| match &pipes[..] {
-            [_, requests, _] => {
+            [_, requests, ..] => {
                 let went = rustix::io::write(requests, b"x").is_ok();
                 // The server may have shut it down.
                 went && !is_shut(stream)

@@ -4,7 +4,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use acceptance::thumper;
-use client::{File, Lease};
+use client::{Client, File, Lease};
+use rt::sync::Arc;
 use rt::time::{now, sleep};
 use rustix::fs::fstat;
 use rustix::io::{Errno, pread, pwrite};
@@ -98,14 +99,20 @@ fn leased_bytes(site: &Site) -> u64 {
     leases.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-#[test]
-fn who_has_gone_leaves_nothing_leased() {
-    let site = Site::new();
-    let client = site.client("tank");
+/// A new file, of which the client had a lease.
+fn once_leased(site: &Site, client: &Arc<Client>) -> File {
     let file = client.open(&ROOT, b"/file", NEW, 0o644).unwrap();
     file.write(0, &noise(1, LENGTH)).unwrap();
     site.run(&["zfs", "snapshot", "tank@1"]);
     drop(leased(&file));
+    file
+}
+
+#[test]
+fn who_has_gone_leaves_nothing_leased() {
+    let site = Site::new();
+    let client = site.client("tank");
+    let file = once_leased(&site, &client);
     drop((file, client));
     assert_eq!(leased_bytes(&site), 0);
     site.end();
@@ -115,10 +122,7 @@ fn who_has_gone_leaves_nothing_leased() {
 fn who_has_closed_leaves_nothing_leased() {
     let site = Site::new();
     let client = site.client("tank");
-    let file = client.open(&ROOT, b"/file", NEW, 0o644).unwrap();
-    file.write(0, &noise(1, LENGTH)).unwrap();
-    site.run(&["zfs", "snapshot", "tank@1"]);
-    drop(leased(&file));
+    let file = once_leased(&site, &client);
     let other = client.open(&ROOT, b"/file", READ, 0).unwrap();
     drop(file);
     // Nobody waits until the server has heard it.

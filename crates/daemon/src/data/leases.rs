@@ -209,7 +209,7 @@ impl Drop for Leases {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::process::{Child, Command, Stdio};
     use std::time::Duration;
 
     use fs::{NewObject, Who, mode};
@@ -227,6 +227,13 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(20), "not so in time: {what}");
             sleep(Duration::from_millis(5));
         }
+    }
+
+    /// A client's process. Nobody waits for what it would say, should a test fail.
+    fn process() -> Child {
+        let mut sleep = Command::new("sleep");
+        sleep.arg("100").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        sleep.spawn().unwrap()
     }
 
     /// Who is cut off may be in the midst of sending, so what he has leased stays until his process has ended.
@@ -248,7 +255,7 @@ mod tests {
             let lent = fs.lend_shelved(number, 0, LENGTH, &shop.shelf).unwrap();
             lent.expect("it was wanted again and again")
         };
-        let mut client = Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut client = process();
         let of = |pid: u32| Leases::of(Peer { pid: pid as i32, uid: 0, gid: 0 });
         let begin =
             |leases: &Leases| leases.begin(lent(), shop.grant(LENGTH as u64).unwrap(), &shop);
@@ -290,8 +297,7 @@ mod tests {
         for _ in 0..3 {
             fs.lend(number, 0, LENGTH).unwrap();
         }
-        let mut clients: Vec<_> =
-            (0..2).map(|_| Command::new("sleep").arg("1000").spawn().unwrap()).collect();
+        let mut clients: Vec<_> = (0..2).map(|_| process()).collect();
         let of = |pid: u32| Leases::of(Peer { pid: pid as i32, uid: 0, gid: 0 });
         let left = |pid: u32| {
             let (leases, memory) = (of(pid), shop.grant(LENGTH as u64).unwrap());
