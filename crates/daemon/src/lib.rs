@@ -5,6 +5,7 @@
 //! very code that the command would have run, on a pool that is open already
 //! (`docs/decisions/0013-served-commands.md`).
 
+mod coming;
 mod command;
 mod data;
 mod doors;

@@ -18,9 +18,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-use verbs::{Ending, Engine, Held, Local, Why, lockfile};
+use verbs::{Ending, Engine, Held, Local, lockfile};
 use watch::{Door, Hooks};
 
+use crate::coming::Coming;
 use crate::data::Sessions;
 use crate::doors::{self, Doors};
 use crate::idle;
@@ -33,8 +34,6 @@ const TXG_TIMEOUT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
 /// Files, sockets among them, that the server may have open; the system may allow less.
 const FILES_MAX: u64 = 1 << 16;
-/// How often it is looked whether the devices of a pool have come that had none when the server began.
-const LATE: Duration = Duration::from_secs(1);
 /// How long the end waits for commands that run.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long commands have to say that a pool was let go of.
@@ -127,8 +126,12 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     let cap = options.memory.unwrap_or_else(verbs::memory::default_cap_bytes);
     let engine = engine.clone().with_memory(cap).holding(held.clone());
     idle::watch(engine.memory());
-    let late = take(&engine, &held, options)?;
-    wait_for(late, engine.clone(), held.clone(), log);
+    let mut ended = false;
+    take(&engine, &held, options, || {
+        // Who wants it to end before it has begun is heard below.
+        ended = ended || signals.pending().next().is_some();
+        ended
+    })?;
     let sessions = Sessions::new(held.clone(), options.movers.clone());
     let doors = Arc::new(Doors::new(engine, run, log, sessions));
     if let Some((at, door)) = door {
@@ -169,7 +172,9 @@ pub fn serve(engine: &Local, options: &Options, run: Arc<Run>) -> Result<bool, S
     }
     log.say(format!("listens at '{}'", options.socket.display()));
     notify("READY=1");
-    signals.forever().next();
+    if !ended {
+        signals.forever().next();
+    }
     notify("STOPPING=1");
     // Whoever comes now is his own again.
     drop(clear(&options.socket));
@@ -257,67 +262,25 @@ fn allow_files() {
     }
 }
 
-/// Opens the pools, and mounts what is in them. Those that may be had later: their devices are not there.
-fn take(engine: &Local, held: &Held, options: &Options) -> Result<Vec<String>, ServeError> {
-    let mut late = Vec::new();
+/// Opens the pools, and mounts what is in them.
+fn take(
+    engine: &Local,
+    held: &Arc<Held>,
+    options: &Options,
+    ends: impl FnMut() -> bool,
+) -> Result<(), ServeError> {
     let named = !options.pools.is_empty();
     let names = match named {
         true => options.pools.clone(),
         false => engine.state().load()?.pools.into_iter().map(|known| known.name).collect(),
     };
-    for name in names {
-        match engine.hold(&name) {
-            Ok(None) => options.log.say(format!("pool '{name}' is served")),
-            Ok(Some(why)) => {
-                options.log.say(format!("pool '{name}' is served for reading: {why}"));
-            }
-            Err(error) if named => {
-                held.close(engine.state());
-                return Err(error.into());
-            }
-            Err(error) => {
-                options.log.say(format!("pool '{name}' is not served: {error}"));
-                late.extend(may_come(&error).then_some(name));
-            }
-        }
+    let mut coming = Coming::begin(engine, held, options.log, &names);
+    if let Err(error) = coming.wait(named, ends) {
+        held.close(engine.state());
+        return Err(error.into());
     }
-    // All at once: what is in one pool may belong inside what is in another.
-    engine.clone().mount_all().iter().for_each(|error| options.log.say(error.to_string()));
-    Ok(late)
-}
-
-/// May a pool that did not open for this be had later?
-fn may_come(error: &verbs::Error) -> bool {
-    matches!(error.why(), Some(Why::Unavailable | Why::Held))
-}
-
-/// Looks for pools whose devices were not there, and takes those that have come.
-fn wait_for(mut late: Vec<String>, mut engine: Local, held: Arc<Held>, log: Form) {
-    let wait = move || {
-        while !late.is_empty() {
-            rt::time::sleep(LATE);
-            if held.is_ending() {
-                return;
-            }
-            let Ok(state) = engine.state().load() else { continue };
-            // Somebody may have exported it, or taken it by another way.
-            late.retain(|name| state.pool(name).is_some() && held.pool(name).is_none());
-            let before = late.len();
-            late.retain(|name| match engine.hold(name) {
-                Ok(reason) => {
-                    let why = reason.map_or_else(String::new, |why| format!(" for reading: {why}"));
-                    log.say(format!("pool '{name}' has come and is served{why}"));
-                    false
-                }
-                Err(error) => may_come(&error),
-            });
-            if late.len() < before {
-                engine.mount_all().iter().for_each(|error| log.say(error.to_string()));
-            }
-        }
-    };
-    // Without a thread it is as if they never came.
-    drop(rt::thread::try_spawn("latecomers", wait));
+    coming.follow();
+    Ok(())
 }
 
 /// Tells systemd, if it has started us.

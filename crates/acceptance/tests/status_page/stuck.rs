@@ -77,3 +77,72 @@ fn writers_of_a_pool_that_waits_leave_memory_to_others() {
     drop((tank, other));
     drop(server.stop());
 }
+
+/// Seen red: pools were opened one after the other, and the end was not heard meanwhile.
+#[test]
+fn a_pool_whose_disks_do_not_answer_keeps_no_other_from_being_served() {
+    if !wanted("a server with a pool whose disks do not answer, beside another") {
+        return;
+    }
+    let disks = Disks::new(3, 128 << 20, Duration::ZERO);
+    let site = Site::new();
+    let server = site.serve(&[]);
+    site.create_on(&disks.paths());
+    let disk = |number: usize| site.disk(number).display().to_string();
+    // The last in each list.
+    drop(site.run(&["zpool", "create", "zone", &disk(0)]));
+    drop(server.stop());
+    disks.hide(true);
+    let server = site.serve(&[]);
+    server.interrupt();
+    until("the other is closed", SOON, || server.said().contains("'zone' is closed"));
+    // The system ends no process of which a call is not answered.
+    disks.hide(false);
+    let (status, log) = server.ended();
+    assert!(status.success() && !log.contains("'tank'"), "{status}: {log}");
+    disks.hide(true);
+    let server = site.serve(&[]);
+    assert_eq!(site.run(&["zfs", "list", "-H", "-o", "name", "zone"]), "zone\n");
+    let said = server.said();
+    assert!(said.contains("'tank' is not served before its devices have answered"), "{said}");
+    disks.hide(false);
+    let comes = || server.said().contains("'tank' has come and is served");
+    until("it comes", Duration::from_secs(60), comes);
+    drop(site.run(&["ls", "tank:/"]));
+    drop(server.stop());
+}
+
+/// Seen red: one command at a time changed the disks of any pool.
+#[test]
+fn a_change_of_disks_that_waits_keeps_other_pools_from_nothing() {
+    if !wanted("a change of the disks of a pool that waits for them, beside other pools") {
+        return;
+    }
+    let disks = Disks::new(3, 128 << 20, Duration::ZERO);
+    let site = Site::new();
+    let server = site.serve(&[]);
+    site.create_on(&disks.paths());
+    let disk = |number: usize| site.disk(number).display().to_string();
+    (0..3).for_each(|disk| disks.fail(disk, true));
+    let away = disks.path(0).display().to_string();
+    std::thread::scope(|scope| {
+        let offline = scope.spawn(|| site.try_run(&["zpool", "offline", "tank", &away]));
+        let waits = || site.run(&["zpool", "list", "-H", "-o", "health", "tank"]) == "SUSPENDED\n";
+        until("it waits", Duration::from_secs(60), waits);
+        let others = scope.spawn(|| {
+            drop(site.run(&["zpool", "create", "other", "mirror", &disk(0), &disk(1)]));
+            drop(site.run(&["zpool", "offline", "other", &disk(0)]));
+            drop(site.run(&["zpool", "export", "other"]));
+        });
+        let start = rt::time::now();
+        while !others.is_finished() && start.elapsed() < SOON * 4 {
+            rt::time::sleep(Duration::from_millis(50));
+        }
+        let (are_done, still_waits) = (others.is_finished(), !offline.is_finished());
+        (0..3).for_each(|disk| disks.fail(disk, false));
+        others.join().unwrap();
+        drop(offline.join().unwrap());
+        assert!(are_done && still_waits);
+    });
+    drop(server.stop());
+}

@@ -24,7 +24,7 @@ const SAME: &str = "one or more vdevs refer to the same device";
 const ASHIFTS: std::ops::RangeInclusive<u32> = 9..=16;
 
 pub(super) fn add(here: &Here, request: &Add) -> Result<Option<Before>> {
-    let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
+    let _turn = here.turn(&request.name);
     let doing = Doing::Disk(format!("add to '{}'", request.name));
     let cannot = |why| Error::cannot(doing.clone(), why);
     let mode = if request.dry_run { For::Reading } else { For::Writing };

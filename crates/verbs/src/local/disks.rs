@@ -91,7 +91,7 @@ pub(super) fn change(
     request: &Change,
     progress: &mut dyn FnMut(&Scan) -> bool,
 ) -> Result<Vec<String>> {
-    let alone = here.held.as_ref().map(|held| held.one_at_a_time());
+    let turn = here.turn(&request.name);
     let session = open(here, &request.name, &request.places, For::Writing)?;
     let doing = doing(request);
     let fail = |error| refused(doing.clone(), error);
@@ -177,7 +177,7 @@ pub(super) fn change(
     if matches!(request.act, Act::Remove | Act::Detach) {
         session.forget(here, &old)?;
     }
-    drop(alone);
+    drop(turn);
     match request.act {
         Act::Offline { .. } | Act::Detach | Act::Remove => session.close(doing)?,
         _ => scrub::fill(here, session, request.wait, progress, doing)?,

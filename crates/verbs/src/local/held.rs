@@ -15,7 +15,7 @@ use fs::FsError;
 use pool::devices::FoundPool;
 use pool::{Pool, PoolError};
 use rt::sync::atomic::{AtomicBool, Ordering};
-use rt::sync::{Arc, Mutex, MutexGuard, Weak};
+use rt::sync::{Arc, Mutex, Weak};
 use rt::time::Instant;
 
 use super::Here;
@@ -35,8 +35,10 @@ use crate::state::Known;
 use crate::{Doing, Error, Result, Why};
 
 pub use self::closing::Ending;
+use self::turns::{Turn, Turns};
 
 mod closing;
+mod turns;
 
 /// How long an export waits for commands that have the pool in use.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -65,8 +67,8 @@ struct One {
 #[derive(Default)]
 pub struct Held {
     pools: Mutex<BTreeMap<String, One>>,
-    /// One pool at a time comes or goes.
-    coming: Mutex<()>,
+    /// Who brings a pool, takes it away or changes its disks.
+    turns: Turns,
     ending: AtomicBool,
     events: Events,
     lookout: Arc<Lookout>,
@@ -272,9 +274,9 @@ impl Held {
         self.lookout.clear(pool, leaf, &self.events);
     }
 
-    /// Those that commands may change come and go under this lock.
-    pub(super) fn one_at_a_time(&self) -> MutexGuard<'_, ()> {
-        self.coming.lock()
+    /// A pool comes, goes and changes its disks in somebody's turn.
+    pub(super) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     pub(super) fn located(&self, name: &str) -> Option<Located> {
@@ -282,8 +284,8 @@ impl Held {
         Some(Located::held(pool, sighting, known))
     }
 
-    /// Takes in a pool that a session has opened, and that has lost nothing since then.
-    fn take_in(self: &Arc<Self>, session: Session, kept_since_ms: u64) {
+    /// Takes in a pool that a session has opened, and that has lost nothing since then; not while all are closed.
+    fn take_in(self: &Arc<Self>, session: Session, kept_since_ms: u64) -> Result<()> {
         let Session { pool, sighting, known, .. } = session;
         let name = pool.name().to_string();
         // Of what cannot be read nothing is told.
@@ -294,7 +296,13 @@ impl Held {
         let (systems, since) = (Systems::default(), rt::time::now());
         let before = rt::time::wall_clock().saturating_sub(Duration::from_millis(kept_since_ms));
         let one = One { pool, sighting, known, systems, since, kept_since_ms, before };
-        self.pools.lock().insert(name, one);
+        let mut pools = self.pools.lock();
+        // Under this lock, so that it is refused or else closed with the others.
+        if self.turns.are_over() {
+            return Err(Error::open(name, Why::PoolBusy));
+        }
+        pools.insert(name, one);
+        Ok(())
     }
 
     /// Gives a pool up, once nobody else has it in use, and leaves it to the caller to close.
@@ -368,6 +376,11 @@ impl Here {
         self.held.as_deref().ok_or(Error::NoServer(why))
     }
 
+    /// The turn of one who brings a pool, takes it away or changes its disks, if pools are held here.
+    pub(super) fn turn(&self, pool: &str) -> Option<Turn<'_>> {
+        self.held.as_ref().map(|held| held.turns.of(pool))
+    }
+
     /// Tells that something of `class` has happened to a pool, if it is held.
     pub(super) fn tell(&self, name: &str, class: &str) {
         let Some(held) = &self.held else { return };
@@ -394,7 +407,7 @@ impl Here {
         };
         let kept_since_ms = self.kept_since(&session)?;
         held.standins().note_in(&self.state);
-        held.take_in(session, kept_since_ms);
+        held.take_in(session, kept_since_ms)?;
         Ok(reason)
     }
 

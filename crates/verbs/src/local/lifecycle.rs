@@ -85,8 +85,8 @@ pub(super) fn ashift(request: &Create, sector: Option<u32>) -> u32 {
 }
 
 pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
-    let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
     let name = &request.name;
+    let _turn = here.turn(name);
     let ours = here.ours()?;
     inuse::check(name, &request.layout, request.force, &ours)?;
     let cannot = |why| Error::cannot(Doing::Create(name.clone()), why);
@@ -230,7 +230,7 @@ fn leave(
 }
 
 pub(super) fn destroy(here: &Here, request: &Destroy) -> Result<()> {
-    let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
+    let _turn = here.turn(&request.name);
     let located = locate(here, &request.name, &request.places)?;
     let doing = Doing::Destroy(request.name.clone());
     leave(here, &request.name, located, PoolState::Destroyed, &request.command, doing)
@@ -257,7 +257,6 @@ pub(super) fn clear(here: &Here, request: &Clear) -> Result<()> {
 }
 
 pub(super) fn export(here: &Here, request: &Export) -> Result<Vec<Error>> {
-    let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
     let names = if request.all {
         here.state.load()?.pools.into_iter().map(|known| known.name).collect()
     } else {
@@ -266,6 +265,7 @@ pub(super) fn export(here: &Here, request: &Export) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
     for name in names {
         let doing = || Doing::Export(name.clone());
+        let _turn = here.turn(&name);
         let done = locate(here, &name, &request.places).and_then(|located| {
             leave(here, &name, located, PoolState::Exported, &request.command, doing())
         });
@@ -297,7 +297,6 @@ fn forget_lost(here: &Here, name: &str, error: Error) -> Result<()> {
 }
 
 pub(super) fn import(here: &Here, request: &Import) -> Result<Imported> {
-    let _alone = here.held.as_ref().map(|held| held.one_at_a_time());
     let state = here.state.load()?;
     let scan = find::look(&request.places);
     let mut chosen = Vec::new();
@@ -309,7 +308,7 @@ pub(super) fn import(here: &Here, request: &Import) -> Result<Imported> {
         };
         let destroyed = pool.config.state == PoolState::Destroyed;
         if is_it && destroyed == request.destroyed && !ours::is_imported(here, &state, pool)? {
-            chosen.push(pool.guid());
+            chosen.push((pool.guid(), pool.name().into_owned()));
         }
     }
     let (asked, is_there) = match &request.which {
@@ -330,7 +329,8 @@ pub(super) fn import(here: &Here, request: &Import) -> Result<Imported> {
         return Err(Error::cannot(Doing::Import(asked), Why::Ambiguous));
     }
     let mut imported = Imported::default();
-    for guid in chosen {
+    for (guid, old) in chosen {
+        let _turn = here.turn(request.new_name.as_ref().unwrap_or(&old));
         match import_one(here, request, guid) {
             Ok(taken) => imported.pools.push(taken),
             Err(e) if request.which == Which::All => imported.errors.push(e),
@@ -353,7 +353,10 @@ fn import_one(here: &Here, request: &Import, guid: u64) -> Result<(String, Vec<S
     let name = request.new_name.clone().unwrap_or_else(|| old.clone());
     let doing = Doing::Import(old);
     let state = here.state.load()?;
-    if state.pool(&name).is_some_and(|known| known.guid != guid) {
+    // Another command may have imported it before this one's turn came.
+    if state.pool(&name).is_some_and(|known| known.guid != guid)
+        || ours::is_imported(here, &state, found)?
+    {
         return Err(Error::cannot(doing, Why::PoolOfThatName));
     }
     if !request.force

@@ -130,8 +130,9 @@ impl Local {
     /// # Errors
     /// It cannot be opened.
     pub fn hold(&self, name: &str) -> Result<Option<String>> {
-        let alone = self.here.held.as_ref().map(|held| (held.one_at_a_time(), held.is_ending()));
-        if alone.as_ref().is_some_and(|(_, is_ending)| *is_ending) {
+        let turn =
+            self.here.held.as_ref().map(|held| (held.turns().to_open(name), held.is_ending()));
+        if turn.as_ref().is_some_and(|(_, is_ending)| *is_ending) {
             return Err(Error::open(name, Why::PoolBusy));
         }
         let reason = self.here.hold(name)?;

@@ -234,7 +234,7 @@ impl Standins {
         let stand_in = move || {
             let _noted = noted;
             // In this order, so that whoever exports the pool finds nobody else with it.
-            let _alone = held.one_at_a_time();
+            let _turn = held.turns().of(&name);
             if let Some(pool) = held.pool(&name).filter(|pool| pool.guid() == guid) {
                 Site { held: &held, pool: &pool }.do_all(&seen);
             }

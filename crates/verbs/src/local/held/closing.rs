@@ -58,8 +58,9 @@ impl Held {
         let (mut left, mut open) = (VecDeque::new(), Vec::new());
         loop {
             if turn.is_none() {
-                turn = self.coming.try_lock();
-                // Whoever has the turn may wait for devices himself. What he brings is closed when he is done.
+                // Whoever opens a pool may wait for a device that does not answer, and has nothing to lose.
+                turn = self.turns.try_all(start.elapsed() >= ALONE_MAX);
+                // Whoever has a turn may wait for devices himself. What he brings is closed when he is done.
                 if turn.is_some() || !are_taken && start.elapsed() >= ALONE_MAX {
                     are_taken = true;
                     left.extend(self.take_all());
@@ -331,7 +332,7 @@ mod tests {
         fn commands(&self, what: impl FnOnce(&Held, &Pool) + Send + 'static) {
             let (held, dead) = (self.held.clone(), self.dead.upgrade().expect("it is held"));
             drop(rt::thread::spawn("command", move || {
-                let _alone = held.one_at_a_time();
+                let _turn = held.turns.of(dead.name());
                 what(&held, &dead);
             }));
             let waits = || self.dead.upgrade().is_some_and(|pool| pool.suspended().is_some());
