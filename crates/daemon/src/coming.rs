@@ -75,7 +75,7 @@ impl Coming {
             match outcome {
                 Ok(None) => self.log.say(format!("pool '{name}' is served")),
                 Ok(Some(why)) => {
-                    self.log.say(format!("pool '{name}' is served for reading: {why}"))
+                    self.log.say(format!("pool '{name}' is served for reading: {why}"));
                 }
                 Err(error) if all => failed = failed.and(Err(error)),
                 Err(error) => self.is_not_served(name, &error),
