@@ -350,6 +350,9 @@ int File::Fchmod(mode_t mode) {
 }
 
 int File::Fstat(struct stat *to) {
+  // XRootD asks for this when it has opened a file. Where its client got a share in what was open, nobody takes what was made
+  // for him before.
+  Made::forget();
   if (!file_) return -EBADF;
   if (int status = settle()) return answer(status);
   thumper_stat stat{};

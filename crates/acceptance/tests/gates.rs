@@ -76,6 +76,15 @@ impl Honest {
     }
 }
 
+/// Tells the honest ones to end when it is dropped. Also where something fails: whoever waits for them would wait for ever.
+struct Ends<'a>(&'a Honest);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.done.store(true, Ordering::Release);
+    }
+}
+
 /// A connection to the plane of files that has greeted.
 fn greeted(socket: &Path) -> UnixStream {
     greeted_with(socket, false).0
@@ -276,6 +285,7 @@ fn nobody_is_disturbed_by_those_who_mean_harm() {
     let socket = server.socket();
     let client = Client::connect(Options::new(&socket, "tank")).unwrap();
     std::thread::scope(|scope| {
+        let ends = Ends(&honest);
         for number in 0..3 {
             let (honest, client) = (&honest, &client);
             scope.spawn(move || honest.go_on(client, number));
@@ -297,7 +307,7 @@ fn nobody_is_disturbed_by_those_who_mean_harm() {
             }
             rt::time::sleep(Duration::from_millis(10));
         }
-        honest.done.store(true, Ordering::Release);
+        drop(ends);
         assert!(honest.rounds.load(Ordering::Acquire) >= rounds + 9, "the honest ones stand still");
         ended.into_iter().for_each(|ended| ended.unwrap());
         while !idle.iter().all(|(stream, _)| is_shut(stream)) {

@@ -563,6 +563,11 @@ impl Client {
         std::mem::take(&mut self.state().ended)
     }
 
+    /// The same, where it may not have been told.
+    pub(crate) fn put_back_ended(&self, leases: Vec<u64>) {
+        self.state().ended.extend(leases);
+    }
+
     /// A lease has ended: the server is told with what is asked next of this kind, or where there are many. It has it still
     /// if it was of a session that is over: this process lives.
     pub(crate) fn end_lease(&self, lease: u64) {

@@ -56,10 +56,15 @@ impl File {
         let pieces_max = u32::try_from(pieces_max).unwrap_or(u32::MAX);
         let ask =
             |handle| Request::Lease { handle, offset, length, pieces_max, ended: ended.clone() };
-        let (number, places, epoch) = match self.call(ask, &[], &mut [])? {
-            (handle, Reply::Leased { lease, places }, _) => (lease, places, handle.epoch),
-            (_, Reply::Done, _) => return Ok(None),
-            _ => return Err(Error::protocol()),
+        let (number, places, epoch) = match self.call(ask, &[], &mut []) {
+            Ok((handle, Reply::Leased { lease, places }, _)) => (lease, places, handle.epoch),
+            Ok((_, Reply::Done, _)) => return Ok(None),
+            Ok(_) => return Err(Error::protocol()),
+            Err(error) => {
+                // Maybe no server has heard of them.
+                client.put_back_ended(ended);
+                return Err(error);
+            }
         };
         let Some(shelf) = client.shelf(Some(epoch)) else {
             // It was lent by another server than the one whose shelf we have.

@@ -1,15 +1,20 @@
 //! Bytes that a client sends from where the server has them.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use acceptance::thumper;
-use client::{Client, File, Lease};
+use client::{Client, File, Lease, Options};
 use rt::sync::Arc;
 use rt::time::{now, sleep};
 use rustix::fs::fstat;
 use rustix::io::{Errno, pread, pwrite};
-use testkit::{Ran, noise};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use testkit::{Ran, free_port, noise};
 
 use crate::{NEW, READ, ROOT, Site};
 
@@ -132,5 +137,70 @@ fn who_has_closed_leaves_nothing_leased() {
         sleep(Duration::from_millis(20));
     }
     drop((other, client));
+    site.end();
+}
+
+/// What clients have read so far, in bytes, as the server tells whoever watches it.
+fn read_bytes(port: u16) -> u64 {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let count = text.lines().find_map(|l| l.strip_prefix("thumper_client_read_bytes_total "));
+    count.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+}
+
+#[test]
+fn what_is_leased_is_counted_as_read() {
+    let port = free_port();
+    let site = Site::with(&["--listen-metrics", &port.to_string()]);
+    let client = site.client("tank");
+    let file = once_leased(&site, &client);
+    let before = read_bytes(port);
+    drop(file.lend(0, LENGTH, 9).unwrap().unwrap());
+    drop(file.lend(100_000, 300_000, 9).unwrap().unwrap());
+    assert_eq!(read_bytes(port) - before, (LENGTH + 300_000) as u64);
+    // Who gets none has read nothing yet.
+    assert!(file.lend(0, LENGTH, 7).unwrap().is_none());
+    assert_eq!(read_bytes(port) - before, (LENGTH + 300_000) as u64);
+    drop((file, client));
+    site.end();
+}
+
+/// Cuts all connections that this process has to a server.
+fn cut(socket: &Path) {
+    let ours = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
+        let number = entry.unwrap().file_name().to_str().unwrap().parse().unwrap();
+        let Ok(fd) = pidfd_getfd(&ours, number, PidfdGetfdFlags::empty()) else { continue };
+        let stream = UnixStream::from(fd);
+        if stream.peer_addr().is_ok_and(|peer| peer.as_pathname() == Some(socket)) {
+            stream.shutdown(Shutdown::Both).unwrap();
+        }
+    }
+}
+
+/// The session is over, and the next question has no answer, since the file has gone with it: what was to be told with that is
+/// told with the next. Seen red: the server kept it for as long as the client's process lived.
+#[test]
+fn what_could_not_be_told_is_told_later() {
+    let site = Site::new();
+    let socket = site.server.as_ref().unwrap().socket();
+    let client = Client::connect(Options { lanes_max: 1, ..site.options("tank") }).unwrap();
+    let file = once_leased(&site, &client);
+    client.unlink(&ROOT, b"/file").unwrap();
+    let start = now();
+    while file.stat().is_ok() {
+        assert!(start.elapsed() < Duration::from_secs(20), "the session goes on");
+        cut(&socket);
+        // It is joined anew if that has not been seen yet.
+        sleep(Duration::from_millis(50));
+    }
+    assert!(file.lend(0, LENGTH, 9).is_err());
+    assert_eq!(leased_bytes(&site), LENGTH as u64);
+    let other = client.open(&ROOT, b"/other", NEW, 0o644).unwrap();
+    assert!(other.lend(0, 1, 1).unwrap().is_none());
+    assert_eq!(leased_bytes(&site), 0);
+    drop((file, other, client));
     site.end();
 }

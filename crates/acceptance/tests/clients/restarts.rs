@@ -118,6 +118,15 @@ fn what_is_made_in_the_place_of_a_lost_file_is_another_one() {
     site.end();
 }
 
+/// Sets this when it is dropped. Also where something fails: whoever waits for it would wait for ever.
+struct Sets<'a>(&'a AtomicBool);
+
+impl Drop for Sets<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A server that is stopped in order has put on disk what it had taken: who writes goes on with the next one, and
 /// nobody syncs. If one of them dies, what was not synced is in doubt again, for good.
 #[test]
@@ -129,6 +138,7 @@ fn who_writes_goes_on_when_the_server_is_stopped_in_order() {
     let file = client.open(&ROOT, b"/written", NEW, 0o644).unwrap();
     let (written, enough) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let _enough = Sets(&enough);
         let writer = scope.spawn(|| {
             for (number, piece) in bytes.chunks(PIECE).enumerate() {
                 file.write((number * PIECE) as u64, piece).unwrap();
@@ -155,7 +165,6 @@ fn who_writes_goes_on_when_the_server_is_stopped_in_order() {
             }
             site.restart_in_order();
         }
-        enough.store(true, Ordering::Relaxed);
     });
     let mut back = vec![0; written.load(Ordering::Relaxed) as usize * PIECE];
     assert_eq!(file.read(0, &mut back).unwrap(), back.len());

@@ -141,6 +141,42 @@ fn uploads_are_whole_or_gone() {
     site.end();
 }
 
+/// Opens a file by force that another client writes, and both close it.
+const FORCED: &str = r#"
+import sys
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+url = sys.argv[1]
+one, other = client.File(), client.File()
+assert one.open(url, OpenFlags.NEW | OpenFlags.UPDATE)[0].ok
+how = OpenFlags.DELETE | OpenFlags.UPDATE | OpenFlags.FORCE
+assert other.open(url.replace('root://', 'root://other@'), how)[0].ok
+for at in range(20): assert one.write(bytes([at]) * (1 << 20), at << 20, 1 << 20)[0].ok
+assert one.close()[0].ok and other.close()[0].ok
+"#;
+
+/// Who comes second gets a share in what is open, and what XRootD has made for it before is not opened again. Seen red: it stayed
+/// open until the same thread opened another file, and what was removed meanwhile kept its room.
+#[test]
+fn what_is_opened_by_force_is_not_left_open() {
+    let site = Site::new();
+    let gate = site.gate("gate", &site.osslib("pool=tank"));
+    let client = site.client("tank");
+    let used = || {
+        // What is removed is freed with a txg.
+        drop(site.run(&["zfs", "set", "org.thumper:mark=on", "tank"]));
+        client.space(b"/").unwrap().used
+    };
+    let before = used();
+    let script = site.file("forced.py", FORCED.as_bytes());
+    drop(tool("/usr/bin/python3", &[&script, &gate.url("/file")], &[]).expect_ok());
+    assert!(used() > before + (15 << 20));
+    drop(gate.xrdfs(&["rm", "/file"]).expect_ok());
+    until("its room comes back", || used() < before + (5 << 20), || gate.log());
+    drop((gate, client));
+    site.end();
+}
+
 /// What the python client does: vectors, pages, pieces in any order.
 const PIECES: &str = r#"
 import sys, random
