@@ -48,7 +48,6 @@ now=$(date +%s)
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$said" ] && [ $((now - $(date -r "$stamp" +%s))) -lt "$INTERVAL" ]; then
   exit 0
 fi
-printf '%s' "$said" > "$stamp"
 
 {
   printf 'To: %s\nSubject: [thumper] %s: %s\n\n' "$MAIL_TO" "$pool" "$what"
@@ -57,5 +56,7 @@ printf '%s' "$said" > "$stamp"
     "${ZEVENT_TIME_STRING:-?}" "${ZEVENT_CLASS:-?}" "${ZEVENT_EID:-?}"
   if [ -n "$device" ]; then printf 'device: %s\n' "$device"; fi
   if [ -n "${ZEVENT_REASON:-}" ]; then printf 'reason: %s\n' "$(line "$ZEVENT_REASON")"; fi
-  printf '\nMore: zpool status %s; zpool events -v %s\n' "$pool" "$pool"
+  printf '\nMore: thumper zpool status %s; thumper zpool events -v %s\n' "$pool" "$pool"
 } | "$SENDMAIL" -t
+# Only now: what could not be sent is told the next time.
+printf '%s' "$said" > "$stamp"

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use daemon::{Form, Options};
 use jiff::tz::TimeZone;
@@ -11,6 +11,9 @@ use verbs::host::Names;
 
 use crate::door::{Door, Ran, Stop, bad_option, names};
 use crate::getopt::{Opt, sort};
+
+/// Bytes of a file with a time zone, at most: the longest of today have four thousand.
+const ZONE_MAX: u64 = 1 << 20;
 
 /// What `-h` says besides.
 pub(crate) const HELP: &str = "
@@ -44,7 +47,15 @@ fn zone(word: &OsStr) -> TimeZone {
     if name.is_empty() {
         return TimeZone::system();
     }
-    TimeZone::get(name).or_else(|_| TimeZone::posix(name)).unwrap_or_else(|_| TimeZone::system())
+    let named = TimeZone::get(name).or_else(|_| TimeZone::posix(name)).ok();
+    named.or_else(|| zone_of(Path::new(name))).unwrap_or_else(TimeZone::system)
+}
+
+/// The time zone in a file, as the system keeps them.
+fn zone_of(path: &Path) -> Option<TimeZone> {
+    let is_one = |meta: &std::fs::Metadata| meta.is_file() && meta.len() <= ZONE_MAX;
+    path.metadata().ok().filter(|meta| path.is_absolute() && is_one(meta))?;
+    TimeZone::tzif(&path.to_string_lossy(), &std::fs::read(path).ok()?).ok()
 }
 
 /// The number of a user, given as such or by name.
@@ -114,5 +125,25 @@ mod tests {
         assert_eq!(at(":Asia/Tokyo"), "09:00");
         assert_eq!(at("XYZ-3"), "03:00");
         assert_eq!(at("no such zone"), at(""));
+    }
+
+    /// Seen red: whoever had typed the command read the server's time.
+    #[test]
+    fn a_zone_may_be_a_file() {
+        let path = std::env::temp_dir().join(format!("thumper-zone-{}", std::process::id()));
+        // One time, nine hours ahead: a header with how many there are of what, and its name.
+        let counts = [0u32, 0, 0, 0, 1, 4].map(u32::to_be_bytes).concat();
+        let head = [&b"TZif"[..], &[0; 16], &counts].concat();
+        let zone_is = [&head[..], &32_400i32.to_be_bytes(), &[0, 0], b"JST\0"].concat();
+        std::fs::write(&path, zone_is).expect("a file");
+        let at = |word: &str| crate::door::time_in(&zone(OsStr::new(word)), 0, "%H:%M %Z");
+        let name = path.display().to_string();
+        assert_eq!(at(&name), "09:00 JST");
+        assert_eq!(at(&format!(":{name}")), "09:00 JST");
+        std::fs::write(&path, "no zone").expect("a file");
+        assert_eq!(at(&name), at(""));
+        // Nobody waits for what has no end.
+        assert_eq!(at("/dev/zero"), at(""));
+        std::fs::remove_file(path).expect("it goes");
     }
 }

@@ -197,3 +197,49 @@ fn verbs_have_openzfs_s_other_names() {
         assert_eq!(said.2, 2, "{verb}");
     }
 }
+
+/// As OpenZFS does it. Seen red: nothing was set anywhere.
+#[test]
+fn a_wrong_name_keeps_no_other_from_being_set() {
+    let mut engine = Told::default();
+    let (_, err, status) = run(&mut engine, &words("zfs set a:b=1 'tank/$x' tank/a"));
+    assert!(err.starts_with("cannot open 'tank/$x': invalid") && status == 1, "{err}");
+    let is_set = |asked: &String| asked.contains("[\"tank/a\"]") && asked.contains("a:b");
+    assert!(engine.asked.iter().any(is_set), "{:?}", engine.asked);
+}
+
+/// As OpenZFS does it: a path means what is mounted there. Seen red: nothing was, whatever a server had mounted.
+#[test]
+fn a_path_means_the_file_system_that_is_mounted_there() {
+    let dir = std::env::temp_dir().join(format!("thumper-paths-{}", std::process::id()));
+    let (inside, beside) = (dir.join("m/sub/dir"), dir.join("mm"));
+    std::fs::create_dir_all(&inside).expect("directories");
+    std::fs::create_dir_all(&beside).expect("a directory");
+    std::os::unix::fs::symlink(&inside, dir.join("link")).expect("a link");
+    let dir = dir.canonicalize().expect("it is there");
+    let asked = |verb: &str, path: &str| {
+        let mounted = [("tank/m", "m"), ("tank/m/s", "m/sub")];
+        let mounted = mounted.map(|(name, at)| (name.to_string(), dir.join(at))).to_vec();
+        let mut engine = Told { mounted, ..Told::default() };
+        let path = dir.join(path);
+        let (_, err, _) = run(&mut engine, &words(&format!("{verb} {}", path.display())));
+        let last = engine.asked.pop().unwrap_or_default();
+        let name = last.split("name").nth(1).unwrap_or_default().split('"').nth(1);
+        (name.unwrap_or_default().to_string(), err)
+    };
+    for verb in ["zfs list", "zfs get type", "zfs userspace", "zfs projectspace"] {
+        for (path, name) in [
+            ("m", "tank/m"),
+            ("m/", "tank/m"),
+            ("m/sub/dir", "tank/m/s"),
+            ("link", "tank/m/s"),
+            ("m/../m", "tank/m"),
+        ] {
+            assert_eq!(asked(verb, path).0, name, "{verb} {path}");
+        }
+        let (name, err) = asked(verb, "mm");
+        assert!(name.is_empty() && err.ends_with("/mm': not a ZFS filesystem\n"), "{err}");
+        assert!(asked(verb, "none").1.contains("No such file or directory"));
+    }
+    std::fs::remove_dir_all(dir).expect("they go");
+}

@@ -1,7 +1,7 @@
 //! Looking for pools: what devices say, told as `zpool import` tells it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use device::ReadFile;
 use format::config::{PoolState, VdevConfig};
@@ -22,14 +22,26 @@ const SYSTEM: [&str; 3] = ["/dev/disk/by-id", "/dev/mapper", "/dev"];
 pub fn look(places: &[PathBuf]) -> Scan {
     let system = || SYSTEM.iter().map(PathBuf::from).collect();
     let places: Vec<PathBuf> = if places.is_empty() { system() } else { places.to_vec() };
-    // What is found is remembered, for commands that run elsewhere.
-    let whole = |place: PathBuf| std::path::absolute(&place).unwrap_or(place);
-    let places = places.into_iter().map(whole);
+    let places = places.iter().map(|place| whole(place));
     let there = |place: &PathBuf| std::fs::read_dir(place).is_ok() || place.is_file();
     let places: Vec<_> = places
         .filter(|place| there(place) || std::fs::metadata(place).is_ok_and(|m| !m.is_dir()))
         .collect();
     scan(&places).unwrap_or_default()
+}
+
+/// A place for commands that run elsewhere, and later: what is found there is remembered.
+fn whole(place: &Path) -> PathBuf {
+    let path = std::path::absolute(place).unwrap_or_else(|_| place.to_path_buf());
+    if !path.components().any(|part| part == Component::ParentDir) {
+        return path;
+    }
+    // The way back leads through directories that have nothing to do with it. A device keeps its own name.
+    let straight = match (path.is_dir(), path.parent(), path.file_name()) {
+        (false, Some(dir), Some(name)) => dir.canonicalize().map(|dir| dir.join(name)),
+        _ => path.canonicalize(),
+    };
+    straight.unwrap_or(path)
 }
 
 /// The same scan, and in it the devices of a pool that lie where it says and were not looked at: a pool is not to do
@@ -169,4 +181,33 @@ fn known(config: &VdevConfig, found: &BTreeMap<u64, PathBuf>, places: &[PathBuf]
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seen red: a pool that was imported with `-d ../there` was lost when the directory went where that was typed.
+    #[test]
+    fn a_place_is_found_again() {
+        let dir = testkit::temp_dir();
+        let top = dir.path().canonicalize().expect("it is there");
+        let (here, there) = (top.join("here"), top.join("there"));
+        for dir in [&here, &there] {
+            std::fs::create_dir(dir).expect("a directory");
+        }
+        std::os::unix::fs::symlink("/dev/null", there.join("disk")).expect("a link");
+        let short = top.join("short");
+        std::os::unix::fs::symlink(&there, &short).expect("a link");
+        for (place, path) in [
+            (here.join("../there/disk"), there.join("disk")),
+            (here.join("../short/disk"), there.join("disk")),
+            (top.join("none/../disk"), top.join("none/../disk")),
+            (here.join("../there"), there),
+            (short.clone(), short),
+        ] {
+            assert_eq!(whole(&place), path, "{}", place.display());
+        }
+        assert_eq!(whole(Path::new("disk")), std::env::current_dir().expect("one").join("disk"));
+    }
 }

@@ -426,6 +426,30 @@ mod tests {
         assert!(Hooks::new(&dir.path().join("none")).is_err());
     }
 
+    /// Seen red: it counted as told, and the same was not told again for an hour.
+    #[test]
+    fn a_mail_that_could_not_be_sent_is_sent_the_next_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let takes = format!("[ ! -e {} ] && cat >> {}", at("down").display(), at("sent").display());
+        let sendmail = program(dir.path(), "sendmail", &takes);
+        let lines = format!("SENDMAIL={}\nSTAMPS={}\n", sendmail.display(), at("stamps").display());
+        std::fs::write(at("mail.conf"), lines).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/hooks/all-mail.sh");
+        let tell = || {
+            let mut command = Command::new("sh");
+            command.arg(&script).env("ZED_ZEDLET_DIR", dir.path());
+            command.env("ZEVENT_SUBCLASS", "io_failure").env("ZEVENT_POOL", "tank");
+            command.status().unwrap().success()
+        };
+        let mails = || std::fs::read_to_string(at("sent")).unwrap_or_default();
+        std::fs::write(at("down"), "").unwrap();
+        assert!(!tell() && mails().is_empty());
+        std::fs::remove_file(at("down")).unwrap();
+        assert!(tell() && tell());
+        assert_eq!(mails().matches("tank: the pool is suspended\n").count(), 1, "{}", mails());
+    }
+
     #[test]
     fn a_flood_is_cut_off() {
         let mut limits = Limits::default();

@@ -11,6 +11,7 @@ use verbs::{Doing, Error, Why};
 use super::known_name;
 use crate::door::{Door, Ran, Stop, bad_letter, bad_option, split_assignment, text};
 use crate::getopt::{Opt, sort};
+use crate::lists::checked;
 
 /// Properties as typed, each once.
 pub(super) fn add(
@@ -225,16 +226,19 @@ pub(crate) fn set(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         let first = names.first().cloned().unwrap_or_default();
         return Err(Error::open(first, Why::NoDataset).into());
     }
-    names.iter().try_for_each(|name| known_name(name))?;
-    let request = Set {
-        names,
-        properties: typed,
-        places: door.places.clone(),
-        command: door.command.clone(),
-    };
-    let report = door.engine.dataset_set(&request)?;
-    for note in &report.notes {
-        door.complain(note)?;
+    let (names, mut errors) = checked(names, known_name);
+    if !names.is_empty() {
+        let request = Set {
+            names,
+            properties: typed,
+            places: door.places.clone(),
+            command: if errors.is_empty() { door.command.clone() } else { String::new() },
+        };
+        let report = door.engine.dataset_set(&request)?;
+        for note in &report.notes {
+            door.complain(note)?;
+        }
+        errors.extend(report.errors);
     }
-    door.complain_all(&report.errors)
+    door.complain_all(&errors)
 }

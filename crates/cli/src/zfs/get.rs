@@ -8,11 +8,11 @@ use verbs::props::{Key, Kinds, Prop, Source};
 
 use super::list::reach;
 use super::order::by_name;
-use super::{Cell, Depth, cell, depth, kinds, known_name, property, value_text};
+use super::{Cell, Depth, all_meant, cell, depth, kinds, property, value_text};
 use crate::columns::{Column, Table};
 use crate::door::{Door, Ran, Stop, bad_letter, text};
 use crate::getopt::{Opt, list as parts, sort};
-use crate::lists::{checked, fields, keys};
+use crate::lists::{fields, keys};
 use crate::zpool::values::source_text;
 
 /// A column.
@@ -131,7 +131,7 @@ pub(crate) fn get(door: &mut Door<'_>, words: &[OsString]) -> Ran {
         return Err(Stop::Usage("missing property argument".into()));
     };
     let keys = keys(asked, Key::named_or_column)?;
-    let (good, mut errors) = checked(names.iter().map(|name| text(name)), known_name);
+    let (good, mut errors) = all_meant(door, names.iter().map(|name| text(name)));
     let kinds = options.kinds.unwrap_or(Kinds::ALL);
     let mut datasets = Vec::new();
     if names.is_empty() || !good.is_empty() {

@@ -7,11 +7,11 @@ use verbs::datasets::{DatasetReport, Query};
 use verbs::props::{Key, Kind, Kinds, Prop};
 
 use super::order::{By, compare};
-use super::{Depth, cell, depth, kinds, known_name};
+use super::{Depth, all_meant, cell, depth, kinds};
 use crate::columns::{Column, Table};
 use crate::door::{Door, Ran, Stop, bad_letter, text};
 use crate::getopt::{Opt, sort};
-use crate::lists::{checked, keys};
+use crate::lists::keys;
 
 const DEFAULT: &str = "name,used,available,referenced,mountpoint";
 const SPACE: &str = "name,available,used,usedbysnapshots,usedbydataset,usedbyrefreservation,\
@@ -88,7 +88,7 @@ pub(crate) fn list(door: &mut Door<'_>, words: &[OsString]) -> Ran {
     let columns = if space { OsString::from(SPACE) } else { options.columns.clone() };
     let keys = keys(&columns, Key::named_or_column)?;
     let names = crate::door::names(&words);
-    let (good, mut errors) = checked(names.iter().cloned(), known_name);
+    let (good, mut errors) = all_meant(door, names.iter().cloned());
     let default_kinds = Kinds::NONE.with(Kind::Filesystem).with(Kind::Volume);
     let kinds = options.kinds.unwrap_or(default_kinds);
     let mut asked = keys.clone().unwrap_or_default();

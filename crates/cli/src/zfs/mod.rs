@@ -13,7 +13,8 @@ pub mod space;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use verbs::Error;
 use verbs::datasets::DatasetReport;
@@ -62,7 +63,7 @@ pub(crate) fn depth(word: &OsString) -> Result<Depth, Stop> {
             Ok(Depth::Levels(usize::try_from(levels).unwrap_or(usize::MAX)))
         }
         Ok(_) => Err(Stop::Usage("Depth can not be negative.".into())),
-        Err(_) if std::path::Path::new(word).exists() => Ok(Depth::Place(word.into())),
+        Err(_) if Path::new(word).exists() => Ok(Depth::Place(word.into())),
         Err(_) => Err(Stop::Usage(format!("{shown} is not an integer"))),
     }
 }
@@ -70,15 +71,42 @@ pub(crate) fn depth(word: &OsString) -> Result<Depth, Stop> {
 /// Checks the name of a data set that should be there.
 ///
 /// # Errors
-/// The message of a name that none can have, or of a path of the host.
+/// The message of a name that none can have.
 pub(crate) fn known_name(name: &str) -> Result<(), Error> {
-    if name.starts_with('/') || name.starts_with("./") {
-        return Err(match std::fs::metadata(name) {
-            Ok(_) => Error::NotMounted(name.into()),
-            Err(_) => Error::open(name, verbs::Why::NoFile),
-        });
-    }
     check_entity(name.as_bytes()).map_err(|why| Error::open(name, why))
+}
+
+/// The data set that a word means: by its name, or by a path in it where a server has it mounted.
+///
+/// # Errors
+/// The message of a name that none can have, or of a path where there is none.
+pub(crate) fn meant(door: &mut Door<'_>, word: String) -> Result<String, Error> {
+    if !word.starts_with('/') && !word.starts_with("./") {
+        return known_name(&word).map(|()| word);
+    }
+    let path = Path::new(&word).canonicalize();
+    let path = path.map_err(|_| Error::open(&*word, verbs::Why::NoFile))?;
+    let above = door.engine.mounted()?.into_iter().filter(|(_, dir)| path.starts_with(dir));
+    // The innermost. What somebody else has mounted further in is another device.
+    let device = |path: &Path| path.metadata().map(|meta| meta.dev()).ok();
+    let found = above.max_by_key(|(_, dir)| dir.as_os_str().len());
+    let found = found.filter(|(_, dir)| device(dir) == device(&path));
+    found.map(|(name, _)| name).ok_or(Error::NotMounted(word))
+}
+
+/// The same of several words, of which some may mean nothing.
+pub(crate) fn all_meant(
+    door: &mut Door<'_>,
+    words: impl IntoIterator<Item = String>,
+) -> (Vec<String>, Vec<Error>) {
+    let (mut names, mut errors) = (Vec::new(), Vec::new());
+    for word in words {
+        match meant(door, word) {
+            Ok(name) => names.push(name),
+            Err(error) => errors.push(error),
+        }
+    }
+    (names, errors)
 }
 
 /// The text of a property's value.

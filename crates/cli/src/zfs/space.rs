@@ -8,7 +8,7 @@ use verbs::datasets::{Space, SpaceRow};
 use verbs::props::space::Owner;
 use verbs::props::{nice_bytes, nice_count};
 
-use super::known_name;
+use super::meant;
 use crate::columns::{left, right};
 use crate::door::{Door, Ran, Stop, bad_letter, text};
 use crate::getopt::{Opt, sort};
@@ -179,7 +179,7 @@ fn run(door: &mut Door<'_>, words: &[OsString], owner: Owner) -> Ran {
         [name] => text(name),
         _ => return Err(Stop::Usage("too many arguments".into())),
     };
-    known_name(&name)?;
+    let name = meant(door, name)?;
     let mut owners: Vec<Owner> = options.kinds.iter().map(|kind| kind.owner).collect();
     owners.sort_unstable();
     owners.dedup();

@@ -72,6 +72,8 @@ fn snapshot(here: &Here, request: &Snapshot) -> Result<()> {
         let heads = below.iter().filter(|found| !found.is_snapshot());
         names.extend(heads.map(|found| format!("{}@{snapshot}", found.name)));
     }
+    let mut known = BTreeSet::new();
+    names.retain(|name| known.insert(name.clone()));
     let heads: BTreeSet<&str> = names.iter().filter_map(|name| name.split('@').next()).collect();
     if heads.len() < names.len() {
         let message = "cannot create snapshots : multiple snapshots of same fs not allowed";
@@ -435,4 +437,43 @@ fn holds_of(here: &Here, request: &Hold, name: &str) -> Result<Vec<Held>> {
         }
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use rt::sync::Arc;
+    use testkit::temp_dir;
+
+    use super::*;
+    use crate::local::held::tests::mirror_and_spare;
+    use crate::local::{Held, Local};
+    use crate::state::StateFile;
+    use crate::{Engine, datasets};
+
+    /// As OpenZFS does it. Seen red: two names of one file system, where it was one name twice.
+    #[test]
+    fn a_snapshot_that_is_named_twice_is_taken_once() {
+        let (held, dir) = (Arc::new(Held::default()), temp_dir());
+        let state = StateFile::new(dir.path().join("pools"));
+        let (pool, _images) = mirror_and_spare(&held, state.clone());
+        let mut engine = Local::new(state.clone()).holding(held.clone());
+        let create = datasets::Create { name: "tank/a".into(), ..Default::default() };
+        drop(engine.dataset_create(&create).expect("a file system"));
+        let mut take = |names: [&str; 2], recursive| {
+            let names = names.map(String::from).to_vec();
+            engine.dataset_branch(&Branch::Snapshot(Snapshot {
+                names,
+                recursive,
+                ..Snapshot::default()
+            }))
+        };
+        take(["tank/a@one", "tank/a@one"], false).expect("a snapshot");
+        take(["tank@two", "tank/a@two"], true).expect("snapshots");
+        let refused = take(["tank/a@three", "tank/a@four"], false);
+        assert!(refused.is_err_and(|e| e.to_string().contains("multiple snapshots")));
+        let all = lookup::walk_shown(pool.mos(), "tank").expect("data sets");
+        assert_eq!(all.iter().filter(|found| found.is_snapshot()).count(), 3);
+        drop(pool);
+        assert_eq!(held.close(&state).len(), 0);
+    }
 }

@@ -27,6 +27,11 @@ pub(super) fn tell(here: &Here, request: &Diff, sink: &mut dyn FnMut(Told) -> bo
         Some(Why::NoPool) => Error::open(&*to_head, Why::NoDataset),
         _ => e,
     })?;
+    let fail = |e| pool_error(Doing::Open(to.clone()), e);
+    // What is on disk is compared: of a pool that is held not all is there yet.
+    if session.held && session.pool.has_changes() {
+        session.sync().map_err(fail)?;
+    }
     if from_head != to_head {
         related(&session, &to_head)?;
     }
@@ -37,7 +42,6 @@ pub(super) fn tell(here: &Here, request: &Diff, sink: &mut dyn FnMut(Told) -> bo
         })
     };
     let (earlier, later) = (find(from)?, find(to)?);
-    let fail = |e| pool_error(Doing::Open(to.clone()), e);
     if !is_before(&session, &later, &earlier).map_err(fail)? {
         return Err(cannot("\n   Not an earlier snapshot from the same fs"));
     }
@@ -91,4 +95,46 @@ fn is_before(
         dir = origin.dir_object.get();
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use fs::{NewObject, Who, mode};
+    use rt::sync::Arc;
+    use testkit::temp_dir;
+
+    use super::*;
+    use crate::branches::{Branch, Snapshot};
+    use crate::local::Held;
+    use crate::local::held::tests::mirror_and_spare;
+    use crate::state::StateFile;
+    use crate::{Engine, Local};
+
+    /// Seen red: of what was changed in the last seconds, which was not on disk yet, nothing was told.
+    #[test]
+    fn what_is_not_on_disk_yet_is_told_too() {
+        let (held, dir) = (Arc::new(Held::default()), temp_dir());
+        let state = StateFile::new(dir.path().join("pools"));
+        let (pool, _images) = mirror_and_spare(&held, state.clone());
+        let mut engine = Local::new(state.clone()).holding(held.clone());
+        let snapshot = Snapshot { names: vec!["tank@s".into()], ..Snapshot::default() };
+        engine.dataset_branch(&Branch::Snapshot(snapshot)).expect("a snapshot");
+        let system = held.system("tank").expect("it is held").expect("a file system");
+        let new = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+        system.fs.create(system.fs.root(), b"file", &new).expect("a file");
+        drop(system);
+        let request = Diff { from: "tank@s".into(), to: "tank".into(), places: Vec::new() };
+        let mut paths = Vec::new();
+        let mut sink = |told| {
+            if let Told::Difference(difference) = told {
+                paths.push(difference.path);
+            }
+            true
+        };
+        engine.dataset_diff(&request, &mut sink).expect("differences");
+        paths.sort();
+        assert_eq!(paths, [b"/".to_vec(), b"/file".to_vec()]);
+        drop(pool);
+        assert_eq!(held.close(&state).len(), 0);
+    }
 }

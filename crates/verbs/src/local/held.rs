@@ -381,6 +381,18 @@ impl Here {
         self.held.as_ref().map(|held| held.turns.of(pool))
     }
 
+    /// The names of the pools that are remembered, or held, whatever has become of the list.
+    pub(super) fn pool_names(&self) -> Result<BTreeSet<String>> {
+        let listed = self.state.load()?.pools.into_iter().map(|known| known.name);
+        Ok(listed.chain(self.held.iter().flat_map(|held| held.names())).collect())
+    }
+
+    /// Is a pool of this name held, that of another guid?
+    pub(super) fn holds_another(&self, name: &str, guid: Option<u64>) -> bool {
+        let held = self.held.as_ref().and_then(|held| held.pool(name));
+        held.is_some_and(|pool| Some(pool.guid()) != guid)
+    }
+
     /// Tells that something of `class` has happened to a pool, if it is held.
     pub(super) fn tell(&self, name: &str, class: &str) {
         let Some(held) = &self.held else { return };

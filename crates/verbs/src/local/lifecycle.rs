@@ -105,6 +105,9 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
         return capacity::foretold(request);
     }
     inuse::check_devices(name, &request.layout, &ours.state)?;
+    if here.holds_another(name, None) {
+        return Err(cannot(Why::PoolExists));
+    }
     let doing = Doing::Create(name.clone());
     let mut tops = Vec::new();
     let leaf = |path: &PathBuf| leaf(here, &doing, path, request.force);
@@ -157,10 +160,11 @@ pub(super) fn create(here: &Here, request: &Create) -> Result<Vec<String>> {
     let altroot = altroot(&request.properties);
     let known = Known { name: name.clone(), guid, readonly: false, altroot, closed: None, paths };
     let fail = |e| pool_error(Doing::Create(name.clone()), e);
-    if !here.state.change(|state| state.remember(known, None))? {
-        // Another command was faster with the name.
+    let remembered = here.state.change(|state| state.remember(known, None));
+    if !matches!(remembered, Ok(true)) {
+        // Another command was faster with the name, or the list cannot be written.
         pool.set_state(PoolState::Destroyed).and_then(|()| pool.close()).map_err(fail)?;
-        return Err(cannot(Why::PoolExists));
+        return Err(remembered.err().unwrap_or_else(|| cannot(Why::PoolExists)));
     }
     if let Err(e) = pool.close() {
         here.state.change(|state| state.forget(guid))?;
@@ -257,11 +261,8 @@ pub(super) fn clear(here: &Here, request: &Clear) -> Result<()> {
 }
 
 pub(super) fn export(here: &Here, request: &Export) -> Result<Vec<Error>> {
-    let names = if request.all {
-        here.state.load()?.pools.into_iter().map(|known| known.name).collect()
-    } else {
-        request.names.clone()
-    };
+    let names =
+        if request.all { here.pool_names()?.into_iter().collect() } else { request.names.clone() };
     let mut errors = Vec::new();
     for name in names {
         let doing = || Doing::Export(name.clone());
@@ -353,9 +354,9 @@ fn import_one(here: &Here, request: &Import, guid: u64) -> Result<(String, Vec<S
     let name = request.new_name.clone().unwrap_or_else(|| old.clone());
     let doing = Doing::Import(old);
     let state = here.state.load()?;
+    let is_taken = state.pool(&name).is_some_and(|known| known.guid != guid);
     // Another command may have imported it before this one's turn came.
-    if state.pool(&name).is_some_and(|known| known.guid != guid)
-        || ours::is_imported(here, &state, found)?
+    if is_taken || here.holds_another(&name, Some(guid)) || ours::is_imported(here, &state, found)?
     {
         return Err(Error::cannot(doing, Why::PoolOfThatName));
     }
@@ -418,4 +419,79 @@ fn take_over(session: Session, request: &Import, readonly: bool, doing: &Doing) 
         done.map_err(|e| pool_error(doing.clone(), e))?;
     }
     session.close(doing.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::{fresh_images, temp_dir};
+
+    use super::*;
+    use crate::layout::{Class, Group, Layout};
+    use crate::local::held::tests::mirror_and_spare;
+    use crate::local::{Held, Local};
+    use crate::state::StateFile;
+    use crate::{Engine, pools};
+
+    /// Seen red: it was there, as a pool in use that nobody knew, and kept its disk from any other.
+    #[test]
+    fn a_pool_that_cannot_be_remembered_is_not_there() {
+        let (dir, images) = (temp_dir(), fresh_images(1, 64 << 20));
+        let state = StateFile::new(dir.path().join("pools"));
+        state.change(|state| state.hostid = Some(7)).expect("a list");
+        // Nobody can lock it.
+        let lock = dir.path().join("pools.lock");
+        std::fs::remove_file(&lock).expect("the lock of the list");
+        std::fs::create_dir(&lock).expect("something in its place");
+        let devices = images.disks();
+        let group = Group { kind: GroupKind::Single, class: Class::Normal, devices };
+        let layout = Layout { groups: vec![group], ..Layout::default() };
+        let create = Create { name: "tank".into(), layout, ..Create::default() };
+        let refused = Local::new(state.clone()).pool_create(&create);
+        assert!(matches!(refused, Err(Error::State { .. })), "{refused:?}");
+        std::fs::remove_dir(&lock).expect("nothing in its place");
+        Local::new(state).pool_create(&create).expect("the disk is free");
+    }
+
+    /// Seen red: there was no pool for whoever asked, and another of its name could be made and imported beside it.
+    #[test]
+    fn a_pool_that_is_held_is_there_whatever_became_of_the_list() {
+        let (held, dir) = (Arc::new(Held::default()), temp_dir());
+        let state = StateFile::new(dir.path().join("pools"));
+        let (pool, _images) = mirror_and_spare(&held, state.clone());
+        let (exported, others) =
+            (StateFile::new(dir.path().join("others")), fresh_images(2, 64 << 20));
+        let create = |disk| {
+            let group =
+                Group { kind: GroupKind::Single, class: Class::Normal, devices: vec![disk] };
+            let layout = Layout { groups: vec![group], ..Layout::default() };
+            Create { name: "tank".into(), layout, ..Create::default() }
+        };
+        let mut elsewhere = Local::new(exported);
+        elsewhere.pool_create(&create(others.disk(0))).expect("another pool");
+        let export = Export { names: vec!["tank".into()], ..Export::default() };
+        assert_eq!(elsewhere.pool_export(&export), Ok(Vec::new()));
+        std::fs::remove_file(state.path()).expect("the list");
+        let mut engine = Local::new(state.clone()).holding(held.clone());
+        let told = engine.pool_status(&pools::Status::default()).expect("pools");
+        let told: Vec<_> = told.into_iter().flatten().map(|report| report.guid).collect();
+        assert_eq!(told, [pool.guid()]);
+        let made = engine.pool_create(&create(others.disk(1)));
+        assert_eq!(made.unwrap_err().why(), Some(&Why::PoolExists));
+        let import = Import {
+            which: Which::Name("tank".into()),
+            places: vec![others.disk(0)],
+            new_name: None,
+            force: true,
+            missing_log: false,
+            destroyed: false,
+            readonly: false,
+            unmounted: true,
+            properties: Vec::new(),
+            command: String::new(),
+        };
+        let imported = engine.pool_import(&import);
+        assert_eq!(imported.unwrap_err().why(), Some(&Why::PoolOfThatName));
+        drop(pool);
+        assert_eq!(held.close(&state).len(), 0);
+    }
 }

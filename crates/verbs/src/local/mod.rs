@@ -160,7 +160,7 @@ impl Local {
             return Ok(names.to_vec());
         }
         if places.is_empty() {
-            return Ok(self.here.state.load()?.pools.into_iter().map(|known| known.name).collect());
+            return Ok(self.here.pool_names()?.into_iter().collect());
         }
         let scan = crate::find::look(places);
         let alive = |pool: &&pool::devices::FoundPool| {

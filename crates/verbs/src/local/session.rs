@@ -146,7 +146,8 @@ impl Session {
         self.close_pool(doing)
     }
 
-    fn sync(&self) -> std::result::Result<(), PoolError> {
+    /// Has what was changed put on disk.
+    pub(super) fn sync(&self) -> std::result::Result<(), PoolError> {
         match self.pool.read_only_reason() {
             None => self.pool.sync().map(drop),
             Some(_) => Ok(()),
