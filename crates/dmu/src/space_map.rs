@@ -154,13 +154,15 @@ impl SpaceMap {
         self.0.set_bonus(tx, phys.bonus(has_histogram), None)
     }
 
-    /// The txgs that a DTL names.
+    /// The txgs that a DTL names; its bytes are taken from what is `left`.
     ///
     /// # Errors
-    /// If it is no DTL, or one of more than 65,536 ranges or 16 MiB: nobody writes so many.
-    pub fn dtl(&self) -> Result<Dtl> {
+    /// If it is no DTL, or one of more than 65,536 ranges or 16 MiB, or than is left: nobody writes so many.
+    pub fn dtl(&self, left: &mut u64) -> Result<Dtl> {
         let mut txgs = Dtl::default();
-        self.replay(Geometry::DTL, DTL_BYTES_MAX, |_, run| {
+        let bytes_max = DTL_BYTES_MAX.min(*left);
+        *left -= self.phys()?.0.length.get().min(*left);
+        self.replay(Geometry::DTL, bytes_max, |_, run| {
             match run.action {
                 Action::Alloc => txgs.add(run.offset, run.offset.saturating_add(run.size)),
                 Action::Free => txgs.remove(run.offset, run.offset.saturating_add(run.size)),

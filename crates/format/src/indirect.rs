@@ -108,6 +108,18 @@ pub fn mapping_entries(bytes: &[u8], count: u64) -> Result<&[MappingEntry]> {
     view::array("indirect mapping", bytes, count)
 }
 
+/// Are entries in order? Who reads a mapping asks part by part, and so does not follow one to its end that goes on in holes,
+/// or in one block again and again.
+pub fn check_order(entries: &[MappingEntry]) -> Result<()> {
+    let wrong = entries.iter().zip(entries.get(1..).unwrap_or_default());
+    match wrong.map(|(one, next)| (one.offset(), next.offset())).find(|(one, next)| one >= next) {
+        Some((_, at)) => {
+            Err(FormatError::Bounds { what: "indirect mapping", field: "order of entries", at })
+        }
+        None => Ok(()),
+    }
+}
+
 /// The first `count` entries of a births object's data.
 pub fn birth_entries(bytes: &[u8], count: u64) -> Result<&[BirthEntry]> {
     view::array("indirect births", bytes, count)

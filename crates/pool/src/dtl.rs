@@ -17,15 +17,19 @@ use crate::pool::{Pool, Writing};
 /// Txgs after the last on disk that a leaf may lack, and some.
 pub(crate) const TXGS_AHEAD: u64 = 8;
 
+/// Bytes of all DTLs together that are read: those of thousands of leaves may be one and the same.
+const BYTES_ALL: u64 = 64 << 20;
+
 /// Tells the leaves of `tree` what they lack, as of a txg; what lies far ahead of it no leaf has missed. A leaf whose DTL
 /// cannot be read is believed nothing; then the answer says of which, and why.
 pub(crate) fn load((mos, txg): (&Mos, u64), config: &PoolConfig, tree: &Tree) -> Option<String> {
     let (mut unreadable, end) = (None, txg.saturating_add(TXGS_AHEAD));
+    let mut left = BYTES_ALL;
     for leaf in config.vdev_tree.leaves() {
         let Some(object) = leaf.dtl.filter(|object| *object != 0) else { continue };
         let Some(place) = tree.leaf_by_guid(leaf.guid) else { continue };
         let to = &tree.leaves()[place];
-        match SpaceMap::open(&mos.objset, object).and_then(|map| map.dtl()) {
+        match SpaceMap::open(&mos.objset, object).and_then(|map| map.dtl(&mut left)) {
             Ok(txgs) if !txgs.overlaps(end, u64::MAX) => to.lacks.load(txgs),
             Ok(mut txgs) => {
                 txgs.remove(end, u64::MAX);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use dmu::{Objset, Policy, Txgs};
 use format::SPA_VERSION;
-use format::config::{PoolConfig, PoolState, VdevConfig};
+use format::config::{PoolConfig, PoolState, VdevConfig, VdevKind};
 use format::features::Feature;
 use format::uberblock::Uberblock;
 use rt::buf::BufPool;
@@ -106,17 +106,25 @@ pub(crate) fn workers(count: usize) -> Workers {
 /// more when its disks grow.
 pub(crate) const METASLABS_MAX: u64 = 1 << 20;
 
+/// Metaslabs that all top-level vdevs can have together, and bytes in them: each is asked for by whoever wants to know how
+/// much space there is.
+const METASLABS_ALL: u64 = 1 << 22;
+const BYTES_ALL: u64 = 1 << 60;
+
 /// Where the metaslabs of each top-level vdev are, with the ZAP of the vdev.
 pub(crate) fn slabs(config: &PoolConfig) -> Result<Vec<(Slabs, u64)>> {
     let mut out = Vec::new();
+    let (mut all, mut bytes) = (0, 0u64);
     for (id, child) in config.vdev_tree.children.iter().enumerate() {
-        let Some(top) = &child.top else { continue };
+        let Some(top) = child.top.filter(|_| child.kind != VdevKind::Hole) else { continue };
         if top.metaslab_shift == 0 || top.asize == 0 || child.indirect.is_some() {
             continue;
         }
         let count = top.asize.checked_shr(top.metaslab_shift as u32).unwrap_or(0);
-        if count > METASLABS_MAX {
-            let detail = format!("top-level vdev {id} has {count} metaslabs");
+        (all, bytes) = (all + count, bytes.saturating_add(top.asize));
+        if count > METASLABS_MAX || all > METASLABS_ALL || bytes > BYTES_ALL {
+            let of = format!("{count} metaslabs, and with those before it {all} of {bytes} bytes");
+            let detail = format!("top-level vdev {id} has {of}");
             return Err(PoolError::Damaged { what: "pool configuration", detail });
         }
         let slabs = Slabs {

@@ -3,9 +3,11 @@
 //! The one idea: the mapping of one may lie on another that was removed before, so whichever can be
 //! read is taken first. FORMAT: section 13.5.
 
+use std::collections::BTreeSet;
+
 use format::FormatError;
 use format::config::PoolConfig;
-use format::indirect::{MappingPhys, mapping_entries};
+use format::indirect::{MappingEntry, MappingPhys, check_order, mapping_entries};
 use rt::sync::Arc;
 use store::Store;
 
@@ -14,6 +16,8 @@ use crate::mos::Mos;
 
 /// Entries of a mapping that are held in memory at most, 24 bytes each.
 const ENTRIES_MAX: u64 = 1 << 22;
+/// Entries that are read at a time.
+const PART: u64 = 1 << 14;
 /// Removed vdevs that are followed.
 const REMOVED_MAX: usize = 64;
 
@@ -24,6 +28,11 @@ pub(crate) fn map(store: &Arc<Store>, mos: &Mos, config: &PoolConfig) -> Result<
     };
     let mut left: Vec<(u32, u64)> =
         config.vdev_tree.children.iter().filter_map(removed).take(REMOVED_MAX).collect();
+    let mut objects = BTreeSet::new();
+    if let Some((top, object)) = left.iter().find(|(_, object)| !objects.insert(*object)) {
+        let detail = format!("object {object}, of vdev {top}, is that of another one, too");
+        return Err(PoolError::Damaged { what: "mapping of a removed vdev", detail });
+    }
     while !left.is_empty() {
         let (mut later, mut last) = (Vec::new(), None);
         let before = left.len();
@@ -55,9 +64,15 @@ fn map_one(store: &Arc<Store>, mos: &Mos, top: u32, number: u64) -> Result<()> {
         let at = count;
         return Err(damaged(FormatError::Bounds { what: "indirect mapping", field, at }));
     }
-    let mut bytes = vec![0; count as usize * 24];
-    object.read(0, &mut bytes)?;
-    let entries = mapping_entries(&bytes, count).map_err(damaged)?.to_vec();
+    let (mut entries, mut bytes): (Vec<MappingEntry>, Vec<u8>) = Default::default();
+    while (entries.len() as u64) < count {
+        let known = entries.len();
+        let part = PART.min(count - known as u64);
+        bytes.resize(part as usize * size_of::<MappingEntry>(), 0);
+        object.read((known * size_of::<MappingEntry>()) as u64, &mut bytes)?;
+        entries.extend_from_slice(mapping_entries(&bytes, part).map_err(damaged)?);
+        check_order(entries.get(known.saturating_sub(1)..).unwrap_or_default()).map_err(damaged)?;
+    }
     store.tree().set_mapping(top, entries);
     Ok(())
 }

@@ -234,6 +234,8 @@ impl Top {
 pub struct Tree {
     tops: Vec<Top>,
     leaves: Vec<Leaf>,
+    /// Places of leaves by their guids.
+    places: BTreeMap<u64, usize>,
     mappings: Arc<Mappings>,
 }
 
@@ -249,6 +251,7 @@ impl Tree {
         let mut tree = Tree {
             tops: Vec::with_capacity(root.children.len()),
             leaves: Vec::new(),
+            places: BTreeMap::new(),
             mappings: Arc::default(),
         };
         for (config, id) in root.children.iter().zip(0..) {
@@ -357,6 +360,7 @@ impl Tree {
                 Some(_) => LeafState::Online,
             };
             slot.push(self.leaves.len());
+            self.places.insert(guid, self.leaves.len());
             self.leaves.push(Leaf {
                 config: config.clone(),
                 top,
@@ -402,7 +406,7 @@ impl Tree {
 
     /// The place of a leaf by its guid.
     pub fn leaf_by_guid(&self, guid: u64) -> Option<usize> {
-        self.leaves.iter().position(|leaf| leaf.config.guid == guid)
+        self.places.get(&guid).copied()
     }
 
     /// Could every block that the top-level vdev holds be read with the leaves that are online?

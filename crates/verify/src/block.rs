@@ -320,7 +320,9 @@ impl<'a> Blocks<'a> {
             } else {
                 &mut *out
             };
-            let result = self.copy(dva, bp.physical_birth(), to, audit.as_deref_mut(), check);
+            let has_checksum = !matches!(bp.checksum(), Some(Checksum::Off | Checksum::Noparity));
+            let at = (dva, bp.physical_birth(), has_checksum);
+            let result = self.copy(at, to, audit.as_deref_mut(), check);
             match result {
                 Ok(()) => good = true,
                 Err(reason) => {
@@ -342,8 +344,7 @@ impl<'a> Blocks<'a> {
     /// One copy of a block that is not a gang.
     fn copy(
         &mut self,
-        dva: Dva,
-        birth: u64,
+        (dva, birth, has_checksum): (Dva, u64, bool),
         out: &mut [u8],
         audit: Option<&mut Audit>,
         check: &mut dyn FnMut(&[u8]) -> bool,
@@ -369,10 +370,13 @@ impl<'a> Blocks<'a> {
                 out.len()
             ));
         }
-        let found = self
-            .tree
-            .examine(dva.vdev, dva.offset, birth, out, &mut self.scratch, check)
-            .map_err(|e| e.to_string())?;
+        let (tree, scratch) = (self.tree, &mut self.scratch);
+        let found = match has_checksum {
+            true => tree.examine(dva.vdev, dva.offset, birth, out, scratch, check),
+            // Nothing tells which of two copies is right: leaves are believed that must have it, as readers do.
+            false => tree.examine_unverified(dva.vdev, (dva.offset, birth), out, scratch),
+        };
+        let found = found.map_err(|e| e.to_string())?;
         audit.missing += found.missing;
         audit.faults.extend(found.faults);
         found.lost.map_or(Ok(()), |e| Err(e.to_string()))
@@ -434,7 +438,8 @@ impl<'a> Blocks<'a> {
         };
         let mut header = [0; GANG_SIZE];
         let at = Dva { asize, gang: false, ..dva };
-        self.copy(at, txg, &mut header, audit, &mut |bytes| embedded::check(place, bytes).is_ok())
+        let check = &mut |bytes: &[u8]| embedded::check(place, bytes).is_ok();
+        self.copy((at, txg, true), &mut header, audit, check)
             .map_err(|why| format!("gang header: {why}"))?;
         GangHeader::parse(&header).map_err(|e| e.to_string())
     }
@@ -486,7 +491,7 @@ impl<'a> Blocks<'a> {
             }
         };
         let dva = Dva { vdev: top, offset, asize: out.len() as u64, gang: false };
-        self.copy(dva, 0, out, None, &mut check)
+        self.copy((dva, 0, checksum.is_some()), out, None, &mut check)
     }
 
     /// The checksum of bytes, of a kind that needs no more than them and the salt.
@@ -516,7 +521,7 @@ impl<'a> Blocks<'a> {
             Err(_) => false,
         };
         let dva = bp.dva(0);
-        self.copy(dva, bp.physical_birth(), &mut bytes, None, &mut check).ok()?;
+        self.copy((dva, bp.physical_birth(), true), &mut bytes, None, &mut check).ok()?;
         Some(bytes)
     }
 }

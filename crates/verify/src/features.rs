@@ -128,6 +128,19 @@ pub(crate) fn counts(blocks: &mut Blocks<'_>, mos: &Mos) -> Result<BTreeMap<Vec<
     Ok(said)
 }
 
+/// Tells of features that are in use, and of which nobody here knows what they change: then what looks like damage may be none.
+pub(crate) fn unknown(walk: &mut Walk<'_>, counts: &BTreeMap<Vec<u8>, u64>) {
+    let used = counts.iter().filter(|(_, count)| **count > 0);
+    for (guid, _) in used.filter(|(guid, _)| Feature::from_guid(guid).is_none()) {
+        walk.findings.add(FindingKind::Unjudged, || {
+            let guid = String::from_utf8_lossy(guid);
+            format!(
+                "feature {guid} is in use, and not known here: what it changes may look like damage"
+            )
+        });
+    }
+}
+
 /// What was found: what is used, by the places of the data sets, bookmarks, and the number of keys of
 /// deadlists that lead to the shared empty bpobj, if that is known.
 type Found<'f> = (&'f [Uses], &'f Marks, Option<u64>);

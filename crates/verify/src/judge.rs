@@ -10,6 +10,7 @@ use crate::dtl;
 use crate::features::{self, Marks, Uses};
 use crate::files;
 use crate::history;
+use crate::holds;
 use crate::kept::{Keep, Kept, Subject};
 use crate::mos::Mos;
 use crate::moved;
@@ -306,6 +307,7 @@ fn judge(
     }
     let marks = Marks::read(walk, mos, &datasets);
     let counts_of_features = features::counts(&mut walk.blocks, mos).unwrap_or_default();
+    features::unknown(walk, &counts_of_features);
     let hole_birth = Feature::HoleBirth.guid().as_bytes();
     walk.hole_births = counts_of_features.get(hole_birth).is_some_and(|count| *count > 0);
     let projects_since = features::enabled_since(&mut walk.blocks, mos, Feature::ProjectQuota);
@@ -395,6 +397,9 @@ fn one_dataset(
     );
     if phys.bp.is_hole() {
         return;
+    }
+    if let Some(objset) = &objset {
+        holds::check(walk, &dataset.name, objset);
     }
     summary.datasets += 1;
     if dataset.encrypted {

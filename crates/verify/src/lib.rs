@@ -19,6 +19,7 @@ mod dtl;
 mod features;
 mod files;
 mod history;
+mod holds;
 mod judge;
 mod kept;
 mod look;

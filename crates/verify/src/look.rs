@@ -8,25 +8,28 @@
 use crate::block::Blocks;
 use crate::object::{self, Result, Unread};
 use format::config::VdevConfig;
-use format::indirect::{MappingPhys, mapping_entries};
+use format::indirect::{MappingEntry, MappingPhys, check_order, mapping_entries};
 use format::zap::{Entry, Reader};
 use format::{BLOCK_SIZE_MAX, BlkPtr, Checksum, DnodePhys, ObjsetPhys};
 use rt::sync::Arc;
 use vdev::Tree;
 
-/// Entries of a removed vdev's mapping that are believed.
-const MAPPING_MAX: u64 = 64 << 20;
+/// Entries of the mappings of all removed vdevs that are believed, and those that are read at a time.
+const MAPPINGS_MAX: u64 = 16 << 20;
+const PART: u64 = 1 << 14;
 
 /// A reader of the blocks and objects of one pool.
 pub struct Look<'a> {
     blocks: Blocks<'a>,
+    /// Entries of mappings that may still be read.
+    mappings_left: u64,
 }
 
 impl<'a> Look<'a> {
     /// A reader on the vdevs of `tree`.
     #[must_use]
     pub fn new(tree: &'a Tree) -> Look<'a> {
-        Look { blocks: Blocks::new(tree) }
+        Look { blocks: Blocks::new(tree), mappings_left: MAPPINGS_MAX }
     }
 
     /// The vdevs.
@@ -52,11 +55,20 @@ impl<'a> Look<'a> {
         let dnode = self.expect(mos, indirect.object)?;
         let count = MappingPhys::parse(dnode.bonus())?.num_entries.get();
         let room = dnode.max_block().saturating_add(1).saturating_mul(dnode.block_size().into());
-        if count > MAPPING_MAX || count * 24 > room {
+        if count > self.mappings_left || count * 24 > room {
             return Err(Unread(format!("a mapping of {count} entries")));
         }
-        let bytes = self.range(&dnode, 0, count as usize * 24)?;
-        self.blocks.set_mapping(top, mapping_entries(&bytes, count)?.to_vec());
+        let mut entries: Vec<MappingEntry> = Vec::new();
+        while (entries.len() as u64) < count {
+            let known = entries.len();
+            let part = PART.min(count - known as u64);
+            let size = size_of::<MappingEntry>();
+            let bytes = self.range(&dnode, (known * size) as u64, part as usize * size)?;
+            entries.extend_from_slice(mapping_entries(&bytes, part)?);
+            check_order(entries.get(known.saturating_sub(1)..).unwrap_or_default())?;
+        }
+        self.mappings_left -= count;
+        self.blocks.set_mapping(top, entries);
         Ok(())
     }
 

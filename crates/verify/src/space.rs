@@ -24,15 +24,14 @@ pub(crate) struct Bitmap {
     start: u64,
     end: u64,
     shift: u32,
+    /// None while nothing is allocated: there may be many such metaslabs.
     words: Vec<u64>,
 }
 
 impl Bitmap {
     /// Nothing of `[start, start + size)` is allocated; bits stand for `1 << shift` bytes.
     pub(crate) fn new(start: u64, size: u64, shift: u32) -> Bitmap {
-        let bits = size >> shift;
-        let words = vec![0; bits.div_ceil(64) as usize];
-        Bitmap { start, end: start.saturating_add(size), shift, words }
+        Bitmap { start, end: start.saturating_add(size), shift, words: Vec::new() }
     }
 
     /// Memory of a bitmap, in bytes.
@@ -42,6 +41,14 @@ impl Bitmap {
 
     /// Marks a range as allocated or free. Gives the bytes that were so already.
     pub(crate) fn set(&mut self, offset: u64, size: u64, allocated: bool) -> u64 {
+        if self.words.is_empty() {
+            let bits = self.bits(offset, size);
+            if !allocated || bits.is_empty() {
+                return (bits.end.saturating_sub(bits.start)) << self.shift;
+            }
+            let all = (self.end - self.start) >> self.shift;
+            self.words.resize(all.div_ceil(64) as usize, 0);
+        }
         let mut same = 0;
         self.masks(offset, size, |word, mask| {
             if allocated {
@@ -78,7 +85,7 @@ impl Bitmap {
             word >> (bit % 64) & 1 == 1
         };
         let bits = self.bits(offset, end.saturating_sub(offset));
-        let mut at = bits.start;
+        let mut at = if self.words.is_empty() { bits.end } else { bits.start };
         while at < bits.end && !is_set(at) {
             let empty = at.is_multiple_of(64) && self.words.get((at / 64) as usize) == Some(&0);
             at += if empty { 64 } else { 1 };
@@ -103,6 +110,9 @@ impl Bitmap {
     }
 
     fn masks(&mut self, offset: u64, size: u64, mut each: impl FnMut(&mut u64, u64)) {
+        if self.words.is_empty() {
+            return;
+        }
         let bits = self.bits(offset, size);
         let mut at = bits.start;
         while at < bits.end {

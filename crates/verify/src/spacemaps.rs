@@ -22,6 +22,9 @@ use vdev::{Top, Tree};
 const METASLABS_MAX: u64 = 1 << 24;
 /// The same of one that is away: OpenZFS makes no more.
 const METASLABS_AWAY_MAX: u64 = 1 << 17;
+/// The same of all vdevs together, and their sectors.
+const METASLABS_ALL: u64 = 1 << 24;
+const SECTORS_ALL: u64 = 1 << 41;
 
 /// The metaslabs of one top-level vdev.
 #[derive(Clone, Debug)]
@@ -56,6 +59,7 @@ pub(crate) fn metaslabs(
     findings: &mut Findings,
 ) -> Vec<Metaslabs> {
     let mut out = Vec::new();
+    let mut left = (METASLABS_ALL, SECTORS_ALL);
     for (id, child) in (0u32..).zip(&config.vdev_tree.children) {
         let Some(top) = &child.top else { continue };
         if matches!(child.kind, VdevKind::Hole | VdevKind::Indirect) || top.metaslab_shift == 0 {
@@ -74,12 +78,15 @@ pub(crate) fn metaslabs(
             room => (room, METASLABS_MAX),
         };
         let count = size.checked_shr(shift as u32).unwrap_or(0);
-        if !(9..=20).contains(&ashift) || shift <= ashift || shift > 40 || count > max {
+        let fits = (9..=20).contains(&ashift) && shift > ashift && shift <= 40 && count <= max;
+        let sectors = count.checked_shl(shift.saturating_sub(ashift) as u32).unwrap_or(u64::MAX);
+        if !fits || count > left.0 || sectors > left.1 {
             findings.add(FindingKind::Unjudged, || {
                 format!("vdev {id}: {count} metaslabs of 2^{shift} bytes, ashift {ashift}")
             });
             continue;
         }
+        left = (left.0 - count, left.1 - sectors);
         let mut slabs = Metaslabs {
             top: id,
             array: None,

@@ -3,7 +3,7 @@
 use crate::Lie;
 use crate::forge::{Forge, Os, u16_at};
 use format::BlkPtr;
-use verify::FindingKind::{Account, Files, HoleBirth, Pointer, Usage, Zap};
+use verify::FindingKind::{Account, Files, HoleBirth, Pointer, Structure, Usage, Zap};
 
 /// Attributes at fixed places behind their header.
 mod attr {
@@ -54,6 +54,26 @@ fn bear_hole(forge: &mut Forge, birth: u64) {
 }
 
 pub(crate) const LIES: &[Lie] = &[
+    Lie {
+        golden: "rz1",
+        what: "that a file system is a volume",
+        kind: Structure,
+        text: "rz1/rs16K: an object set of type 3, its first object is ZFS master node",
+        tell: |f| {
+            let os = fs(f, "rz1/rs16K");
+            f.edit_objset(os, |bytes| bytes[704..712].copy_from_slice(&3u64.to_le_bytes()));
+        },
+    },
+    Lie {
+        golden: "rz1",
+        what: "that a file system is nothing that is known",
+        kind: Structure,
+        text: "rz1/rs16K: an object set of type 7",
+        tell: |f| {
+            let os = fs(f, "rz1/rs16K");
+            f.edit_objset(os, |bytes| bytes[704..712].copy_from_slice(&7u64.to_le_bytes()));
+        },
+    },
     Lie {
         golden: "rz1",
         what: "what an object uses",

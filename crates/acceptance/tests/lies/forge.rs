@@ -212,7 +212,7 @@ impl Forge {
         self.edit(os, 0, (0, object / DNODES_PER_BLOCK), |bytes| change(&mut bytes[at..at + size]));
     }
 
-    fn edit_objset(&mut self, os: Os, change: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn edit_objset(&mut self, os: Os, change: impl FnOnce(&mut Vec<u8>)) {
         let old = self.root(os);
         let mut bytes = self.look(&self.tree.tree()).read(&old).unwrap().to_vec();
         change(&mut bytes);

@@ -122,6 +122,42 @@ fn engage(stage: &Stage, pool: &str, old: usize, spare: usize) {
     drop(stage.ok(&format!("zpool import -f -d $D {pool}")));
 }
 
+/// OpenZFS lets pools have a spare in common. While it stands in for a disk of one of them, it is that one's.
+///
+/// Seen red: the other pool took it, and wrote over what the first one had there.
+#[test]
+fn a_spare_in_use_by_another_pool_is_not_taken() {
+    let stage = Stage::new(5, 96 << 20);
+    drop(stage.ok("zpool create -o ashift=12 tank mirror $D/d00 $D/d01 spare $D/d04"));
+    drop(stage.ok("zpool create -o ashift=12 other mirror $D/d02 $D/d03"));
+    drop(stage.ok("zpool export tank"));
+    drop(stage.ok("zpool export other"));
+    let shared = acceptance::engine::open_to_look(stage.images.path(), "tank").spares().unwrap();
+    let mut session = Session::open(stage.images.path(), "other", "other").unwrap();
+    let share = move |cx: &pool::TaskContext<'_>| {
+        let mos = cx.making.mos;
+        let object = mos.create_nvlist(cx.tx)?;
+        mos.set(cx.tx, pool::mos::key::SPARES, object)?;
+        mos.set_nvlist(cx.tx, object, &format::config::aux_to_nvlist(&shared, "spares"))
+    };
+    session.pool().task(share).unwrap();
+    session.close().unwrap();
+    drop(session);
+    drop(stage.ok("zpool import -f -d $D tank"));
+    drop(stage.ok("zpool import -f -d $D other"));
+    drop(stage.ok("zpool replace other d02 $D/d04"));
+    plant(&stage, "other", "a");
+    let status = || stage.ok("zpool status other").out;
+    assert_shown(&status(), "other mirror-0 spare-0 d02 d04 d03 | d04*");
+    let refused = "cannot replace d00 with $D/d04: $D/d04 is in use by pool 'other'\n";
+    drop(stage.refused("zpool replace tank d00 $D/d04", 255, refused));
+    assert_sound(&stage, "other");
+    // It is anybody's again.
+    drop(stage.ok("zpool detach other d04"));
+    drop(stage.ok("zpool replace tank d00 $D/d04"));
+    assert_sound(&stage, "tank");
+}
+
 #[test]
 fn the_kernel_and_we_go_on_with_each_others_spares() {
     if !vm::wanted("that the kernel takes pools with a spare in use, and we take its") {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use device::queue::LeafQueue;
 use device::{Device, DeviceError, WriteDevice, WriteFile};
 use format::NvList;
-use format::config::{VdevConfig, VdevKind};
+use format::config::{PoolConfig, PoolState, VdevConfig, VdevKind};
 use format::label::{LABEL_SIZE, LABELS, label_offset};
 use pool::devices::{Labels, queue_buffers};
 use pool::{NewLeaf, Pool, PoolError, Trouble};
@@ -217,9 +217,18 @@ pub(super) fn engage(
         DeviceError::Busy { .. } => busy(),
         error => PoolError::Invalid(error.to_string()),
     })?;
-    if Labels::read(&file).guid() != Some(spare.guid) {
+    let labels = Labels::read(&file);
+    if labels.guid() != Some(spare.guid) {
         let why = format!("{} is no spare of this pool any more", path.display());
         return Err(PoolError::Invalid(why));
+    }
+    // OpenZFS lets pools have a spare in common: one that stands in elsewhere has that pool's label.
+    let is_others = |config: &&PoolConfig| {
+        config.pool_guid != pool.guid() && config.state != PoolState::Destroyed
+    };
+    if let Some(other) = labels.member(u64::MAX).filter(is_others) {
+        let (path, name) = (path.display(), String::from_utf8_lossy(&other.name));
+        return Err(PoolError::Invalid(format!("{path} is in use by pool '{name}'")));
     }
     pool.engage(old, spare.guid, queued(pool.memory(), file), trouble)
 }

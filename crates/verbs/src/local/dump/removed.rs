@@ -1,7 +1,7 @@
 //! A vdev that was removed: where its space is now, when it was copied, and what of it is obsolete.
 
 use format::config::VdevConfig;
-use format::indirect::{MappingPhys, birth_entries, mapping_entries};
+use format::indirect::{MappingPhys, birth_entries, check_order, mapping_entries};
 use format::mos_directory as key;
 use format::space_map::Geometry;
 
@@ -101,7 +101,9 @@ impl Dumper<'_, '_> {
         for at in (0..count).step_by(AT_ONCE as usize) {
             let part = (count - at).min(AT_ONCE);
             let bytes = self.look.range(&dnode, at * 24, part as usize * 24)?;
-            for entry in mapping_entries(&bytes, part)? {
+            let entries = mapping_entries(&bytes, part)?;
+            check_order(entries)?;
+            for entry in entries {
                 let to = entry.dst();
                 let fact = Fact::new("moved")
                     .number("vdev", id)
