@@ -238,3 +238,50 @@ fn threads_fill_a_pool_to_the_brim() {
     session.close().unwrap();
     judge(&images, engine::POOL, 0, 1);
 }
+
+/// Whoever opens a clone or a file system while it is being made gets it as it is when that is done.
+///
+/// Seen red: the clone with the root, and the header of an intent log, of its origin: a write to it suspended the pool, or
+/// freed a block of the log that its origin's head was writing.
+#[test]
+fn what_is_being_made_is_not_open_before_it_is_there() {
+    let (images, mut session) = Session::create(&SHAPES[0], 4096);
+    let pool = session.pool().clone();
+    let new = NewObject::of(mode::FILE | 0o644, WHO);
+    pool.create_filesystem("tank/a", BTreeMap::new(), fs::make_filesystem).unwrap();
+    let fs = Filesystem::open(&pool, "tank/a").unwrap();
+    let number = fs.create(fs.root(), b"file", &new).unwrap();
+    for _ in 0..4 {
+        fs.write(number, 0, &[1; 3000]).unwrap();
+        fs.fsync(number).unwrap();
+    }
+    pool.snapshot(&["tank/a@s".into()], &[]).unwrap();
+    let header = pool.dataset("tank/a@s").unwrap().objset.phys().zil_header;
+    assert!(header.iter().any(|byte| *byte != 0), "the log is in use");
+    for i in 0..rounds(150, 1000) {
+        let name = format!("tank/c{i}");
+        let open = || loop {
+            match pool.dataset(&name) {
+                Err(pool::PoolError::NoDataset { .. }) => {}
+                opened => return opened.unwrap(),
+            }
+        };
+        let opened = std::thread::scope(|scope| {
+            let opened = scope.spawn(open);
+            match i % 3 {
+                0 => pool.create_filesystem(&name, BTreeMap::new(), fs::make_filesystem).unwrap(),
+                _ => pool.clone_snapshot("tank/a@s", &name, BTreeMap::new()).unwrap(),
+            }
+            opened.join().unwrap()
+        });
+        let found = pool::dsl::lookup::find(pool.mos(), &name).unwrap();
+        assert_eq!((opened.objset.root(), &opened.read_only_because), (found.phys.bp, &None));
+        let clone = Filesystem::open(&pool, &name).unwrap();
+        clone.create_with(clone.root(), b"new", &new, &[2; 3000]).unwrap();
+        fs.write(number, 0, &[3; 3000]).unwrap();
+        fs.fsync(number).unwrap();
+    }
+    drop((fs, pool));
+    session.close().unwrap();
+    judge(&images, engine::POOL, 0, 0);
+}

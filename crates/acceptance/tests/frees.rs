@@ -489,3 +489,28 @@ fn a_damaged_delete_queue_costs_what_stands_in_it_and_nothing_else() {
     assert!(left < all / 20, "{left} of {all} are left after txg {first}");
     session.close().unwrap();
 }
+
+/// What of a half-freed tree is free may be somebody else's by now, on one disk before it is on the others: no piece of it is
+/// wrong.
+///
+/// Seen red: the pool was called damaged, and nothing was named.
+#[test]
+fn what_is_free_of_a_half_freed_tree_is_not_judged() {
+    let (images, mut session) = Session::create(&SHAPES[1], RECORD);
+    let pool = session.pool().clone();
+    pool.create_filesystem("tank/a", BTreeMap::new(), fs::make_filesystem).unwrap();
+    let fs = Filesystem::open(&pool, "tank/a").unwrap();
+    let number = put(&fs, "file", 200);
+    pool.sync().unwrap();
+    let first = fs.dataset().objset.pointer(number, 0, 0).unwrap().dva(0);
+    drop(fs);
+    pool.set_freeing(20, false).unwrap();
+    pool.destroy_dataset("tank/a").unwrap();
+    assert!(pool.freeing().unwrap() > 0, "half of it is left");
+    drop(pool);
+    session.close().unwrap();
+    let disk = std::fs::OpenOptions::new().write(true).open(&images.disks()[0]).unwrap();
+    disk.write_all_at(&noise(5, RECORD as usize), DATA_AT + first.offset).unwrap();
+    drop(disk);
+    assert_verified(&images);
+}

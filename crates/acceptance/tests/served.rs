@@ -114,12 +114,13 @@ fn a_pool_whose_disks_come_late_is_served_then() {
     assert_ne!(site.try_run(&["ls", "tank:/"]).status, 0);
     disks[..3].iter().for_each(|disk| fs::rename(aside(disk), disk).unwrap());
     let start = rt::time::now();
-    while !site.is_held() && start.elapsed() < Duration::from_secs(30) {
+    let has_come = || server.said().contains("has come and is served");
+    while !has_come() && start.elapsed() < Duration::from_secs(30) {
         rt::time::sleep(Duration::from_millis(50));
     }
-    assert!(site.is_held());
+    assert!(has_come() && site.is_held());
     let log = server.stop();
-    assert!(log.contains("is not served") && log.contains("has come and is served"), "{log}");
+    assert!(log.contains("is not served") && log.contains("is closed"), "{log}");
 }
 
 #[test]

@@ -350,3 +350,23 @@ fn a_volume_is_resized_before_it_can_only_be_read() {
     let said = "cannot set property for 'p/v': dataset is read-only: ";
     drop(stage.refused("zfs set volsize=16M p/v", 1, said));
 }
+
+/// Seen red: the pool kept the number of what had gone, which stood for nothing then and soon for something else, and no
+/// `zpool list`, `zpool status` or `zpool get` told anything of the pool any more. One that was left so is told of, too.
+#[test]
+fn a_pool_boots_from_nothing_once_its_bootfs_is_destroyed() {
+    let stage = stage(128, &["zfs create p/a", "zpool set bootfs=p/a p"]);
+    let bootfs = || stage.ok("zpool get -H -o value,source bootfs p").out;
+    assert_eq!(bootfs(), "p/a\tlocal\n");
+    drop(stage.ok("zfs destroy p/a"));
+    assert_eq!(bootfs(), "-\tdefault\n");
+    let pool = acceptance::engine::open_for_writing(stage.images.path(), "p");
+    assert_eq!(pool.pool_properties().unwrap(), []);
+    pool.set_pool_property("bootfs", Some(Stored::Number(54321))).unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    drop(stage.ok("zpool import -f -d $D p"));
+    assert_eq!(bootfs(), "-\tdefault\n");
+    assert_eq!(stage.ok("zpool list -H -o name p").out, "p\n");
+    assert!(stage.ok("zpool status p").out.contains("state: ONLINE"));
+}

@@ -105,12 +105,9 @@ impl Coming {
     pub(crate) fn follow(mut self) {
         let follow = move || {
             while !self.late.is_empty() || !self.under_way.is_empty() {
-                let told = self.told.recv_timeout(LATE);
-                if self.held.is_ending() {
-                    return;
-                }
-                match told {
+                match self.told.recv_timeout(LATE) {
                     Ok((name, outcome)) => self.hear(name, outcome),
+                    Err(_) if self.held.is_ending() => return,
                     Err(RecvError::Timeout | RecvError::Disconnected) => self.try_again(),
                 }
             }

@@ -508,7 +508,7 @@ impl Syncing<'_> {
             if update.bp.is_hole() && !update.settled {
                 // Where the tree grows by more than one level, what was there hung on the dnode.
                 let grown = level > root.levels && update.index == 0;
-                let before = if grown { &root.blkptrs[0] } else { &old };
+                let before = if grown { root.youngest() } else { &old };
                 update.bp = self.hole(child_size, dnode.kind(), level - 1, before);
             }
             data[slot..slot + 128].copy_from_slice(update.bp.as_bytes());
@@ -609,7 +609,7 @@ impl Syncing<'_> {
             self.replace(&mut work.tally, &mut work.used_delta, slot, &update);
             *slot = if update.bp.is_hole() && !update.settled {
                 // Where the tree has grown, what was there hung on the dnode.
-                let before = if grown { &work.root.blkptrs[0] } else { &*slot };
+                let before = if grown { work.root.youngest() } else { &*slot };
                 self.hole(size, dnode.kind(), level, before)
             } else {
                 update.bp

@@ -44,6 +44,12 @@ impl Root {
         }
     }
 
+    /// The pointer of the dnode that was born last: a dnode has up to three of them, and any may be a hole since ever.
+    pub(crate) fn youngest(&self) -> &BlkPtr {
+        let [first, others @ ..] = &self.blkptrs;
+        others.iter().fold(first, |a, b| if b.birth() > a.birth() { b } else { a })
+    }
+
     /// Number of blocks of `level` that one block of `above` leads to, as log2.
     fn span_shift(&self, level: u8, above: u8) -> u32 {
         u32::from(above - level) * self.shift

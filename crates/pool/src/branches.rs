@@ -145,6 +145,7 @@ impl Pool {
             if !log && readable == Readable::Whole {
                 cx.pool.free_log_of(&found)?;
             }
+            cx.forget_bootfs(found.object)?;
             cx.ledger.destroy_head(&found)?;
             cx.scan_follows(Moved::Destroyed { object: found.object, next: None })?;
             cx.free_later();
@@ -181,6 +182,7 @@ impl Pool {
             cx.unfrozen(&origin)?;
             cx.lists_can_change(&name, [origin.dir.head_dataset_object.get()])?;
             cx.log_can_go(&origin)?;
+            cx.pool.upheave_new();
             let dir = cx.making.dir(Some(parent), &leaf)?;
             limits::adjust(cx.making, parent, Counted::Filesystems, 1)?;
             limits::start_new(cx.making, dir)?;

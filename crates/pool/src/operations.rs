@@ -62,6 +62,7 @@ impl Pool {
                 }
             }
             let origin = lookup::origin(mos)?;
+            cx.pool.upheave_new();
             let dir = cx.making.dir(Some(parent), &leaf)?;
             limits::adjust(cx.making, parent, Counted::Filesystems, 1)?;
             limits::start_new(cx.making, dir)?;

@@ -474,6 +474,13 @@ impl Pool {
         heads.values().cloned().collect()
     }
 
+    /// The sync that is under way makes a data set. To be called before it has a name: whoever opens it meanwhile would
+    /// find it half made, and keep it so.
+    pub(crate) fn upheave_new(&self) {
+        let _heads = self.heads.lock();
+        self.upheavals.fetch_or(1, Ordering::SeqCst);
+    }
+
     /// A data set that is open; where it is not, the sync that is under way changes where it begins.
     pub(crate) fn open_or_upheave(&self, object: u64) -> Option<Arc<Dataset>> {
         let heads = self.heads.lock();

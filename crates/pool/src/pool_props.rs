@@ -11,6 +11,7 @@ use crate::dsl::property::{self, Stored};
 use crate::error::Result;
 use crate::mos::key;
 use crate::pool::Pool;
+use crate::props::PoolProp;
 use crate::space::Need;
 use crate::sync::TaskContext;
 
@@ -93,6 +94,19 @@ impl Pool {
             }
             Ok(())
         })
+    }
+}
+
+impl TaskContext<'_> {
+    /// Data set `object` goes: its number is another's soon, and the pool is not booted from that.
+    pub(crate) fn forget_bootfs(&self, object: u64) -> Result<()> {
+        let mos = self.making.mos;
+        let Some(props) = mos.find(key::POOL_PROPS)? else { return Ok(()) };
+        let (props, name) = (mos.zap(props)?, PoolProp::Bootfs.name().as_bytes());
+        if props.get(name)?.and_then(|value| value.as_u64()) == Some(object) {
+            props.remove(self.tx, name)?;
+        }
+        Ok(())
     }
 }
 

@@ -508,7 +508,7 @@ impl<'a> Walk<'a> {
                 format!("{} object {object}: {oddity}", named(&self.names, scope.dataset))
             });
         }
-        if result.is_ok() && (audit.is_damaged() || audit.missing > 0) {
+        if result.is_ok() && !scope.dying && (audit.is_damaged() || audit.missing > 0) {
             self.recovered_blocks += 1;
         }
         if result.is_ok() && audit.is_damaged() {

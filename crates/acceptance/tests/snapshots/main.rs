@@ -240,3 +240,32 @@ fn holes_of_files_that_grow_tall_are_born() {
     judge(&images, engine::POOL, 0, 0);
     assert_verified(images.path(), engine::POOL);
 }
+
+/// A volume's dnode leads to three blocks by itself. Which of them was there, and goes as the tree grows by two levels, does
+/// not matter: the hole that is left says when it came.
+///
+/// Seen red: only the first was asked. The kernel's incremental streams left the old block in the copy, where they
+/// believe births (`send_holes_without_birth_time=0`).
+#[test]
+fn holes_of_volumes_that_grow_tall_are_born_whichever_block_was_there() {
+    const BLOCK: u64 = 8192;
+    let (images, mut session) = Session::create(&SHAPES[0], 4096);
+    let pool = session.pool().clone();
+    for there in 0..3 {
+        let name = format!("tank/v{there}");
+        pool.create_volume(&name, BTreeMap::new(), 64 << 20, BLOCK as u32).unwrap();
+        let volume = fs::Volume::open(&pool, &name).unwrap().unwrap();
+        volume.write(&pool, there * BLOCK, &noise(1, BLOCK as usize)).unwrap();
+        pool.snapshot(&[format!("{name}@a")], &[]).unwrap();
+        volume.write(&pool, there * BLOCK, &vec![0; BLOCK as usize]).unwrap();
+        volume.write(&pool, 9 << 20, &noise(2, BLOCK as usize)).unwrap();
+        let txg = pool.sync().unwrap();
+        let objset = &volume.dataset().objset;
+        let above = objset.pointer(format::master_node::ZVOL_DATA_OBJECT, 1, 0).unwrap();
+        assert!(above.is_hole() && above.birth() == txg, "{name}: {above:?}");
+    }
+    drop(pool);
+    session.close().unwrap();
+    judge(&images, engine::POOL, 0, 0);
+    assert_verified(images.path(), engine::POOL);
+}

@@ -303,9 +303,7 @@ fn properties(
                 Some((number(config.version), Source::Local))
             }
             (PoolProp::Bootfs, Some(Stored::Number(object))) => {
-                let dir = pool.mos().dataset(object)?.dir_object.get();
-                let name = Catalogue::new(pool, None).dir_name(dir)?;
-                name.map(|name| (Value::text(name), Source::Local))
+                bootfs(pool, object).map(|name| (Value::text(name), Source::Local))
             }
             // As OpenZFS tells it: a number that is the default was not set.
             (_, Some(Stored::Number(stored))) => {
@@ -322,6 +320,13 @@ fn properties(
     }
     list.extend(features(pool)?);
     Ok(list)
+}
+
+/// The name of the file system in data set `object`; `None`: whoever destroyed it has left its number in the property.
+fn bootfs(pool: &Pool, object: u64) -> Option<String> {
+    let dir = pool.mos().dataset(object).ok()?.dir_object.get();
+    let is_head = pool.mos().dir(dir).ok()?.head_dataset_object.get() == object;
+    is_head.then(|| Catalogue::new(pool, None).dir_name(dir).ok().flatten()).flatten()
 }
 
 fn internal_dir_used(pool: &Pool, name: &str) -> Result<u64> {
