@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -199,6 +200,23 @@ fn spawn(program: &str, dir: &Path, log: &str) -> Child {
     command.spawn().expect("Debian's package xrootd-server")
 }
 
+/// Starts xrootd, twice if it dies of a fault before it has said a word: XRootD 5.5 adds to its environment while the thread of
+/// its log looks there for the time zone, and once in some thousand starts that reads what was freed. Nothing of ours is
+/// loaded by then.
+fn spawn_gate(dir: &Path) -> Child {
+    let mut child = spawn("xrootd", dir, "log");
+    let (start, log) = (rt::time::now(), dir.join("log/log"));
+    let is_silent = || fs::metadata(&log).map_or(true, |log| log.len() == 0);
+    while is_silent() && start.elapsed() < PATIENCE {
+        if let Some(ended) = child.try_wait().unwrap() {
+            let is_fault = ended.signal() == Some(Signal::SEGV.as_raw());
+            return if is_fault && is_silent() { spawn("xrootd", dir, "log") } else { child };
+        }
+        rt::time::sleep(Duration::from_millis(5));
+    }
+    child
+}
+
 /// A running xrootd. Killed when it is dropped.
 pub(crate) struct Gate {
     child: Child,
@@ -231,7 +249,7 @@ impl Gate {
         );
         text.write_str(lines).unwrap();
         fs::write(dir.join("xrootd.cf"), text).unwrap();
-        let child = spawn("xrootd", dir, "log");
+        let child = spawn_gate(dir);
         let mut gate = Gate { child, cmsd: None, dir: dir.into(), port, web };
         gate.get_ready();
         gate
@@ -267,7 +285,7 @@ impl Gate {
     /// Starts it anew, as it was, after [`Gate::kill`].
     pub(crate) fn start_again(&mut self) {
         fs::rename(self.dir.join("log/log"), self.dir.join("log/log.old")).unwrap();
-        self.child = spawn("xrootd", &self.dir, "log");
+        self.child = spawn_gate(&self.dir);
         self.get_ready();
     }
 
