@@ -95,7 +95,10 @@ fn pools_are_held_from_their_creation_to_their_export() {
     assert!(log.contains("pool 'tank' is closed"), "{log}");
     // Without a server each command is its own again.
     assert!(!site.is_held() && site.cat("tank:/there") == bytes);
-    let log = Server::start(&site.state()).stop();
+    let server = Server::start(&site.state());
+    // It answers once it has looked for its pools; who ends it before that does not wait for them.
+    assert!(site.run(&["zpool", "list", "-H"]).starts_with("tank\t"));
+    let log = server.stop();
     assert!(log.contains("pool 'tank' is served") && log.contains("is closed"), "{log}");
     tool::zdb_content(site.images.path(), "tank");
     assert_verified(site.images.path(), "tank");
