@@ -108,6 +108,28 @@ pub fn mapping_entries(bytes: &[u8], count: u64) -> Result<&[MappingEntry]> {
     view::array("indirect mapping", bytes, count)
 }
 
+/// Entries that are read at a time.
+const PART: u64 = 1 << 14;
+
+/// All `count` entries of a mapping, part by part: `read` gives so many bytes of its object from an offset on. Memory is taken
+/// for what was there and in order, not for what is claimed. `wrong`: what it is to the caller if it is none.
+pub fn all_entries<E>(
+    count: u64,
+    mut read: impl FnMut(u64, usize) -> std::result::Result<Vec<u8>, E>,
+    wrong: impl Fn(FormatError) -> E,
+) -> std::result::Result<Vec<MappingEntry>, E> {
+    const SIZE: usize = size_of::<MappingEntry>();
+    let mut entries: Vec<MappingEntry> = Vec::new();
+    while (entries.len() as u64) < count {
+        let known = entries.len();
+        let part = PART.min(count - known as u64);
+        let bytes = read((known * SIZE) as u64, part as usize * SIZE)?;
+        entries.extend_from_slice(mapping_entries(&bytes, part).map_err(&wrong)?);
+        check_order(entries.get(known.saturating_sub(1)..).unwrap_or_default()).map_err(&wrong)?;
+    }
+    Ok(entries)
+}
+
 /// Are entries in order? Who reads a mapping asks part by part, and so does not follow one to its end that goes on in holes,
 /// or in one block again and again.
 pub fn check_order(entries: &[MappingEntry]) -> Result<()> {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use format::FormatError;
 use format::config::PoolConfig;
-use format::indirect::{MappingEntry, MappingPhys, check_order, mapping_entries};
+use format::indirect::{MappingPhys, all_entries};
 use rt::sync::Arc;
 use store::Store;
 
@@ -16,8 +16,6 @@ use crate::mos::Mos;
 
 /// Entries of a mapping that are held in memory at most, 24 bytes each.
 const ENTRIES_MAX: u64 = 1 << 22;
-/// Entries that are read at a time.
-const PART: u64 = 1 << 14;
 /// Removed vdevs that are followed.
 const REMOVED_MAX: usize = 64;
 
@@ -64,15 +62,12 @@ fn map_one(store: &Arc<Store>, mos: &Mos, top: u32, number: u64) -> Result<()> {
         let at = count;
         return Err(damaged(FormatError::Bounds { what: "indirect mapping", field, at }));
     }
-    let (mut entries, mut bytes): (Vec<MappingEntry>, Vec<u8>) = Default::default();
-    while (entries.len() as u64) < count {
-        let known = entries.len();
-        let part = PART.min(count - known as u64);
-        bytes.resize(part as usize * size_of::<MappingEntry>(), 0);
-        object.read((known * size_of::<MappingEntry>()) as u64, &mut bytes)?;
-        entries.extend_from_slice(mapping_entries(&bytes, part).map_err(damaged)?);
-        check_order(entries.get(known.saturating_sub(1)..).unwrap_or_default()).map_err(damaged)?;
-    }
+    let read = |at, size| {
+        let mut bytes = vec![0; size];
+        object.read(at, &mut bytes)?;
+        Ok(bytes)
+    };
+    let entries = all_entries(count, read, damaged)?;
     store.tree().set_mapping(top, entries);
     Ok(())
 }

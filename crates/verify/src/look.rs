@@ -8,15 +8,14 @@
 use crate::block::Blocks;
 use crate::object::{self, Result, Unread};
 use format::config::VdevConfig;
-use format::indirect::{MappingEntry, MappingPhys, check_order, mapping_entries};
+use format::indirect::{MappingPhys, all_entries};
 use format::zap::{Entry, Reader};
 use format::{BLOCK_SIZE_MAX, BlkPtr, Checksum, DnodePhys, ObjsetPhys};
 use rt::sync::Arc;
 use vdev::Tree;
 
-/// Entries of the mappings of all removed vdevs that are believed, and those that are read at a time.
+/// Entries of the mappings of all removed vdevs that are believed.
 const MAPPINGS_MAX: u64 = 16 << 20;
-const PART: u64 = 1 << 14;
 
 /// A reader of the blocks and objects of one pool.
 pub struct Look<'a> {
@@ -58,15 +57,7 @@ impl<'a> Look<'a> {
         if count > self.mappings_left || count * 24 > room {
             return Err(Unread(format!("a mapping of {count} entries")));
         }
-        let mut entries: Vec<MappingEntry> = Vec::new();
-        while (entries.len() as u64) < count {
-            let known = entries.len();
-            let part = PART.min(count - known as u64);
-            let size = size_of::<MappingEntry>();
-            let bytes = self.range(&dnode, (known * size) as u64, part as usize * size)?;
-            entries.extend_from_slice(mapping_entries(&bytes, part)?);
-            check_order(entries.get(known.saturating_sub(1)..).unwrap_or_default())?;
-        }
+        let entries = all_entries(count, |at, size| self.range(&dnode, at, size), Unread::from)?;
         self.mappings_left -= count;
         self.blocks.set_mapping(top, entries);
         Ok(())
