@@ -62,7 +62,7 @@ int File::Open(const char *path, int flags, mode_t mode, XrdOucEnv &env) {
     if (access != O_RDONLY && site_.is_nobodys(&env)) return -EPERM;
     std::uint32_t how = 0;
     if (access != O_WRONLY) how |= THUMPER_READ;
-    if (access != O_RDONLY) how |= to_write;
+    how |= access == O_RDONLY ? THUMPER_SOON : to_write;
     if (flags & O_CREAT) how |= THUMPER_CREATE;
     if (flags & O_EXCL) how |= THUMPER_NEW;
     if (flags & O_TRUNC) how |= THUMPER_TRUNCATE;

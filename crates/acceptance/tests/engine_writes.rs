@@ -249,6 +249,48 @@ fn records_are_kept_when_they_are_wanted_again() {
     assert!((0..8).all(kept));
 }
 
+/// Who keeps what he has read of a file sees each change of it before anybody can read what came of it.
+#[test]
+fn a_mark_is_another_one_after_each_change_of_contents_and_no_other() {
+    let images = testkit::fresh_images(4, 128 << 20);
+    let pool = create_on(&images, Joined::Raidz(1), 12, 128 << 10, Queueing::inline);
+    let fs = Filesystem::open(&pool, "tank").unwrap();
+    let file = |name: &[u8]| {
+        let new = NewObject::of(mode::FILE | 0o644, ME);
+        fs.create_with(fs.root(), name, &new, &noise(1, 300_000)).unwrap()
+    };
+    let (object, other) = (file(b"file"), file(b"other"));
+    let shelf = Shelf::new().unwrap();
+    let mark = |object: u64| fs.mark(object, &shelf).unwrap();
+    let (first, theirs) = (mark(object), mark(other));
+    assert!(first.place != theirs.place, "two files whose marks are one: take another number");
+    assert!(fs.mark(object, &Shelf::new().unwrap()).is_none(), "on another shelf");
+    let mut last = first;
+    let mut changes = |what: &str, change: &dyn Fn() -> fs::Result<()>| {
+        change().unwrap();
+        assert!(std::mem::replace(&mut last, mark(object)) != last, "{what}");
+    };
+    changes("written", &|| fs.write(object, 5, b"other"));
+    changes("written over with the same", &|| fs.write(object, 5, b"other"));
+    changes("appended", &|| fs.append(object, b"more").map(drop));
+    let mut buffers = fs.buffers_for(0, 1000);
+    buffers.iter_mut().for_each(|buf| buf.fill(7));
+    let given = std::cell::Cell::new(Some(buffers));
+    changes("given", &|| fs.write_given(object, 0, given.take().unwrap()));
+    changes("a hole", &|| fs.punch_hole(object, 4096, 100_000));
+    changes("cut", &|| fs.truncate(object, 200_000));
+    changes("longer", &|| fs.truncate(object, 300_000));
+    changes("at least so long", &|| fs.extend(object, 400_000));
+    let last = mark(object);
+    fs.read(object, 0, &mut [0; 100]).unwrap();
+    fs.rename(fs.root(), b"file", fs.root(), b"moved").unwrap();
+    fs.change_mode(object, |_| 0o600).unwrap();
+    fs.write(other, 0, b"other").unwrap();
+    pool.sync().unwrap();
+    assert_eq!(mark(object), last);
+    assert!(mark(other) != theirs);
+}
+
 /// What others may send as it is: blocks of the cache, all of them on disk as they are, and all of them or none.
 #[test]
 fn what_is_lent_from_a_shelf_is_what_would_be_read_and_does_not_change() {

@@ -54,6 +54,11 @@
 #define THUMPER_UNBROKEN 128
 
 /**
+ * With [`THUMPER_READ`] alone: a file that is small is read as it is opened, for who reads it at once.
+ */
+#define THUMPER_SOON 256
+
+/**
  * A client of one tree. Threads may share it.
  */
 typedef struct thumper_client thumper_client;

@@ -8,6 +8,7 @@ use wire::{BULK_MAX, Open, PIECES_MAX, Reply, Request, Stat, Subject, Target};
 
 use crate::error::{Error, Result, code};
 use crate::lanes::{Begun, Client, Missed};
+use crate::whole::{Came, Room, Whole};
 
 /// An open file. Any number of threads may use it at once; let go of when it is dropped.
 pub struct File {
@@ -21,6 +22,8 @@ pub struct File {
     open: Mutex<Handle>,
     /// Held while it is ended.
     pending: Mutex<Pending>,
+    /// What came with the opening, until it was read.
+    whole: Mutex<Option<Whole>>,
     closed: bool,
     /// Writes that the server has acknowledged, and of those the ones that are on stable storage. One that it has
     /// not acknowledged is repeated when it comes back; the others are there if it was closed in order.
@@ -75,7 +78,11 @@ impl Client {
         how: Open,
         mode: u32,
     ) -> Result<File> {
-        let (handle, stat) = self.open_handle(who, path, how, mode)?;
+        let mut room = how.soon.then(|| Room::of(self)).flatten();
+        let how = Open { soon: room.is_some(), ..how };
+        let to = room.as_mut().map_or(&mut [][..], Room::bytes);
+        let (handle, stat, whole) = self.open_handle(who, path, how, mode, to)?;
+        let whole = room.zip(whole).map(|(room, whole)| Whole::of(room, whole, handle.epoch));
         let Open { read, write, digests, unbroken, .. } = how;
         Ok(File {
             client: self.clone(),
@@ -85,6 +92,7 @@ impl Client {
             opened: stat,
             open: Mutex::new(handle),
             pending: Mutex::default(),
+            whole: Mutex::new(whole),
             closed: false,
             // That it was emptied can be lost, too.
             written: AtomicU64::new(
@@ -100,13 +108,15 @@ impl Client {
         path: &[u8],
         how: Open,
         mode: u32,
-    ) -> Result<(Handle, Stat)> {
+        to: &mut [u8],
+    ) -> Result<(Handle, Stat, Option<Came>)> {
         let request = Request::Open { who: who.clone(), path: path.to_vec(), how, mode };
         // What is made or emptied is not asked for twice.
         let again = !how.new && !how.truncate;
-        match self.call_for(&request, &[], &mut [], again)? {
-            (epoch, Reply::Opened { handle: number, stat, kept_since_ms }, _) => {
-                Ok((Handle { epoch, number, kept_since_ms }, stat))
+        match self.call_for(&request, &[], to, again)? {
+            (epoch, Reply::Opened { handle: number, stat, kept_since_ms, whole }, count) => {
+                let handle = Handle { epoch, number, kept_since_ms };
+                Ok((handle, stat, whole.map(|mark| (mark, count))))
             }
             _ => Err(Error::protocol()),
         }
@@ -119,6 +129,9 @@ impl File {
     /// # Errors
     /// As pread(2).
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if let Some(done) = self.read_whole(offset, buf) {
+            return Ok(done);
+        }
         self.settle()?;
         let mut done = 0;
         for part in buf.chunks_mut(BULK_MAX) {
@@ -134,6 +147,19 @@ impl File {
             }
         }
         Ok(done)
+    }
+
+    /// The same of what came with the opening, if it did and is still so. What is read is read once, mostly.
+    fn read_whole(&self, offset: u64, buf: &mut [u8]) -> Option<usize> {
+        let mut whole = self.whole.lock();
+        let done = whole.as_ref()?.read(offset, buf);
+        let stays = done.is_some_and(|done| {
+            whole.as_ref().is_some_and(|whole| !whole.ends_by(offset.saturating_add(done as u64)))
+        });
+        if !stays {
+            *whole = None;
+        }
+        done
     }
 
     /// Reads pieces, `(offset, length)`, all of each, one behind the other into `buf`, which has room for exactly
@@ -421,8 +447,8 @@ impl File {
         let is_stable = self.all_is_stable();
         let kept_since_ms = if is_stable { 0 } else { open.kept_since_ms };
         let how = Open { kept_since_ms, ..self.how };
-        let opened = self.client.open_handle(&self.who, &self.path, how, 0);
-        let (handle, stat) = opened.map_err(|error| match error.errno {
+        let opened = self.client.open_handle(&self.who, &self.path, how, 0, &mut []);
+        let (handle, stat, _) = opened.map_err(|error| match error.errno {
             code::ENOTCONN => error,
             _ if is_stable => error,
             _ => lost(),

@@ -16,6 +16,7 @@ use wire::{Answer, ENDING, Hello, Reply, Request, Session, Way, encode};
 use crate::crowd::Crowd;
 use crate::error::{Error, Result, code};
 use crate::lane::{Broken, Lane};
+use crate::whole::Rooms;
 
 /// How often a server that has gone is looked for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -58,6 +59,8 @@ pub struct Client {
     state: Mutex<State>,
     /// A connection came free.
     free: Condvar,
+    /// Memory for small files that are read as they are opened.
+    pub(crate) rooms: Rooms,
 }
 
 #[derive(Default)]
@@ -152,8 +155,9 @@ impl Client {
     /// # Errors
     /// There is no server, it does not serve the tree, or not to us.
     pub fn connect(options: Options) -> Result<Arc<Client>> {
-        let (state, free) = (Mutex::default(), Condvar::new());
-        let client = Client { options, cores: rt::thread::available_cores(), state, free };
+        let (cores, state, free) =
+            (rt::thread::available_cores(), Mutex::default(), Condvar::new());
+        let client = Client { options, cores, state, free, rooms: Rooms::default() };
         let lane = client.take(Duration::ZERO)?;
         client.put_back(lane);
         Ok(Arc::new(client))

@@ -16,6 +16,7 @@ mod lane;
 mod lanes;
 mod lease;
 mod names;
+mod whole;
 
 pub use error::{Error, Result};
 pub use file::File;

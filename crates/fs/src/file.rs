@@ -212,7 +212,7 @@ impl Filesystem {
         let _lock = self.lock(number);
         let object = self.object(number)?;
         let tx = self.enter(data.len() as u64)?;
-        self.forget_digests(&tx, &object)?;
+        self.begin_change(&tx, &object)?;
         let size = self.file_size(&object)?.max(end);
         self.grow_block(&tx, &object, size.max(offset + data.len() as u64))?;
         object.write(&tx, offset, data)?;
@@ -298,7 +298,7 @@ impl Filesystem {
         data: Chunk<'_>,
         digested: Written,
     ) -> Result<()> {
-        self.forget_digests(tx, object)?;
+        self.begin_change(tx, object)?;
         let end = at + data.bytes().len() as u64;
         let done = self.write_locked(tx, object, size, at, data);
         self.note_written(object.number(), at, end, digested, done.is_ok());
@@ -375,7 +375,7 @@ impl Filesystem {
                 false => (size, 0),
             };
             let tx = self.enter_to_free(blocks)?;
-            self.forget_digests(&tx, &object)?;
+            self.begin_change(&tx, &object)?;
             let changed = match size.cmp(&old) {
                 Ordering::Less => {
                     object.free_bytes(&tx, cut, u64::MAX - cut).map_err(FsError::from)
@@ -415,7 +415,7 @@ impl Filesystem {
             end = end.min(znode.size);
             let (from, blocks) = self.portion(&object, offset, end)?;
             let tx = self.enter_to_free(blocks)?;
-            self.forget_digests(&tx, &object)?;
+            self.begin_change(&tx, &object)?;
             let cut = object.free_bytes(&tx, from, end.saturating_sub(from));
             self.note_cut(number, from, end);
             cut?;

@@ -7,6 +7,8 @@
 //! `dmu` locks. A lock is never waited for inside a txg: else one who came to it later but in an older
 //! txg would have to change what a newer one has changed already (INV-6).
 
+use std::sync::OnceLock;
+
 use dmu::{Object, Objset, Tx, Zap};
 use format::accounting::DEFAULT_PROJECT;
 use format::sa::{Layouts, Registry, SaView};
@@ -14,6 +16,7 @@ use format::zap::{NormFlags, Value};
 use format::znode::{Pflags, Znode};
 use format::{DnodePhys, ObjectType};
 use pool::{Dataset, Pool};
+use rt::buf::Shelf;
 use rt::sync::atomic::AtomicBool;
 use rt::sync::{Arc, Mutex, RwLock};
 
@@ -66,7 +69,9 @@ pub(crate) struct Shared {
     pub(crate) tree: Mutex<()>,
     /// What an intent log holds is done again.
     pub(crate) replays: AtomicBool,
-    locks: Locks,
+    pub(crate) locks: Locks,
+    /// Where changes of contents are counted, once somebody wants to know of them.
+    pub(crate) marks: OnceLock<Arc<Shelf>>,
 }
 
 impl Filesystem {
@@ -103,6 +108,7 @@ impl Filesystem {
             tree: Mutex::new(()),
             replays: AtomicBool::new(false),
             locks: Locks::default(),
+            marks: OnceLock::new(),
         });
         let fs = Filesystem {
             registry: own.registry,

@@ -18,6 +18,7 @@ mod fixed;
 mod in_use;
 mod leaving;
 mod locks;
+mod marks;
 mod names;
 mod new;
 mod own;

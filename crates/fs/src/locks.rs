@@ -53,6 +53,12 @@ impl Locks {
         Locked { part, object }
     }
 
+    /// Locks an object, if nobody has it locked.
+    pub(crate) fn free_one(&self, object: u64) -> Option<Locked<'_>> {
+        let part = &self.0[object as usize % PARTS];
+        part.state.lock().locked.insert(object).then(|| Locked { part, object })
+    }
+
     /// Locks several, in the order of their numbers, as all do.
     pub(crate) fn all(&self, objects: &[u64]) -> Vec<Locked<'_>> {
         let objects: BTreeSet<u64> = objects.iter().copied().collect();
@@ -97,6 +103,7 @@ mod tests {
         });
         let threads: Vec<_> = threads.collect();
         assert_eq!(inside.load(Ordering::Acquire), 0);
+        assert!(locks.free_one(7).is_none() && locks.free_one(7 + 2 * PARTS as u64).is_some());
         drop(long);
         threads.into_iter().for_each(|thread| thread.join());
         assert!(locks.0.iter().all(|part| part.state.lock().locked.is_empty()));

@@ -12,7 +12,7 @@ mod shelf;
 pub use memory::ALIGN;
 pub(crate) use pool::WeakPool;
 pub use pool::{BufPool, PoolState, PooledBuf};
-pub use shelf::{Shelf, Shelved};
+pub use shelf::{Mark, Shelf, Shelved};
 
 use memory::Memory;
 use std::ops::{Deref, DerefMut};

@@ -20,7 +20,8 @@
 //!
 //! With them may come the shelf, a file in which the server has records that are often read. Who sends them on need not have
 //! them copied: he asks where they are ([`Request::Lease`]), and they stay there until he says that he has sent them, or his
-//! process ends.
+//! process ends. And in front of them lie numbers that tell whether the contents of a file have changed: a small one that came as
+//! it was opened ([`Open::soon`]) is read without a message as long as they have not.
 
 mod frame;
 mod inbox;
@@ -35,8 +36,8 @@ pub use frame::{
 pub use inbox::Inbox;
 pub use look::{Cores, Look};
 pub use message::{
-    Answer, ENDING, Entry, Failure, Hello, Open, Reply, Request, Session, Space, Stat, Subject,
-    Target,
+    Answer, ENDING, Entry, Failure, Hello, Mark, Open, Reply, Request, Session, Space, Stat,
+    Subject, Target,
 };
 
 /// What each side asks the system to hold of what it has sent, in bytes: with less a piece as XRootD asks for it (256 KiB)
@@ -46,6 +47,8 @@ pub const SEND_BUFFER: usize = 256 << 10;
 pub const PIPE_LEAST: usize = 64 << 10;
 /// Fewer, from so many on, lie in the bay, where few ask: less fits on a tray.
 pub const BAY_LEAST: usize = (4 << 10) + 1;
+/// Of a file that is opened to be read soon ([`Open::soon`]) all comes at once if it has fewer bytes than this.
+pub const WHOLE_BELOW: usize = PIPE_LEAST;
 /// Files that come with a welcome: both ends of the pipe for requests, that to read from first, the end of that for
 /// answers to read from, and the memory of the trays. (A client holds both ends of the first, so that it is never told by a
 /// signal that nobody reads.)

@@ -17,8 +17,8 @@ use rt::time::{Instant, now};
 use crate::inbox::Inbox;
 use crate::trays::{Other, Trays};
 
-/// How long it is looked for, at most: about as long as a client thinks between two requests.
-const LOOK: Duration = Duration::from_micros(300);
+/// How long it is looked for, at most: about as long as a client thinks between two requests, also one of an xrootd's.
+const LOOK: Duration = Duration::from_micros(600);
 /// Who sleeps is woken so much later, at most.
 const WAKING: Duration = Duration::from_micros(50);
 

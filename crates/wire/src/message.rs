@@ -65,6 +65,8 @@ pub struct Open {
     pub was_unbroken: bool,
     /// An error if something of its pool may be lost since [`Reply::Opened`] said this; 0 if that is nothing to it.
     pub kept_since_ms: u64,
+    /// To be read, and at once: if it is small, all of it comes with the answer.
+    pub soon: bool,
 }
 
 impl Open {
@@ -80,6 +82,7 @@ impl Open {
         unbroken: false,
         was_unbroken: false,
         kept_since_ms: 0,
+        soon: false,
     };
 }
 
@@ -334,6 +337,15 @@ pub struct Stat {
     pub ctime: (i64, u32),
 }
 
+/// What tells whether the contents of a file are still what they were, without a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Where in the shelf's file it is: four bytes, the lowest first.
+    pub place: u64,
+    /// What they were before the contents were read.
+    pub count: u32,
+}
+
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
@@ -372,6 +384,8 @@ pub enum Reply {
         /// Since when nothing of its pool can have been lost with a server, in milliseconds since 1970. As long as
         /// this stays the same, nothing is.
         kept_since_ms: u64,
+        /// The bulk bytes are all of the file, as long as this mark is as it was.
+        whole: Option<Mark>,
     },
     /// The bulk bytes.
     Bytes,

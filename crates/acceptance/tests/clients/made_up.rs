@@ -12,12 +12,12 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use testkit::{TempDir, temp_dir};
 use wire::pipe::{Lender, pipe};
 use wire::trays::Trays;
-use wire::{Answer, FILES, Failure, HEADER, Head, Inbox, Reply, Request, Stat, Way};
+use wire::{Answer, FILES, FILES_MAX, Failure, HEADER, Head, Inbox, Reply, Request, Stat, Way};
 
 use crate::{NEW, READ, ROOT, errno};
 
 /// A server that is made up here, and how a client gets to it.
-fn made_up<T: Send + 'static>(
+pub(crate) fn made_up<T: Send + 'static>(
     serve: impl FnOnce(&UnixListener) -> T + Send + 'static,
 ) -> (TempDir, Options, rt::thread::JoinHandle<T>) {
     let aside = temp_dir();
@@ -28,7 +28,7 @@ fn made_up<T: Send + 'static>(
 }
 
 /// What such a server has beside a connection, and what of that is the client's.
-fn beside() -> (Lender, Trays, [OwnedFd; FILES]) {
+pub(crate) fn beside() -> (Lender, Trays, [OwnedFd; FILES]) {
     let ((to_us, requests), (answers, from_us)) = (pipe().unwrap(), pipe().unwrap());
     let (trays, shared) = Trays::new().unwrap();
     (answers, trays, [requests.into(), to_us.into(), from_us.into(), shared])
@@ -47,9 +47,9 @@ fn greeted(listener: &UnixListener) -> (UnixStream, Vec<u8>) {
 
 /// What such a server does with its next client: greets it, with these files beside; and whether the client
 /// has asked for any.
-fn welcomed(listener: &UnixListener, files: &[OwnedFd]) -> (UnixStream, bool) {
+pub(crate) fn welcomed(listener: &UnixListener, files: &[OwnedFd]) -> (UnixStream, bool) {
     let (stream, rest) = greeted(listener);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut with = SendAncillaryBuffer::new(&mut space);
     let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     if !files.is_empty() {
@@ -60,7 +60,7 @@ fn welcomed(listener: &UnixListener, files: &[OwnedFd]) -> (UnixStream, bool) {
     (stream, rest.last() == Some(&1))
 }
 
-fn hear(stream: &mut UnixStream) -> Request {
+pub(crate) fn hear(stream: &mut UnixStream) -> Request {
     hear_with_head(stream).1
 }
 
@@ -75,6 +75,16 @@ fn hear_with_head(stream: &mut UnixStream) -> (Head, Request) {
 
 fn say(stream: &mut UnixStream, reply: Reply) {
     stream.write_all(&wire::encode(&Answer::Ok(reply), 0, Way::Behind).unwrap()).unwrap();
+}
+
+/// Hears that a file is to be opened, and says that it is.
+fn opens(stream: &mut UnixStream, handle: u64) {
+    assert!(matches!(hear(stream), Request::Open { .. }));
+    say(stream, opened(handle));
+}
+
+fn opened(handle: u64) -> Reply {
+    Reply::Opened { handle, stat: Stat::default(), kept_since_ms: 1, whole: None }
 }
 
 /// A server that cannot give all files, as to a client that may open no more: it is asked for none then.
@@ -135,7 +145,7 @@ fn what_is_told_and_what_is_asked_next_come_in_order() {
         let (mut stream, _) = welcomed(listener, &theirs);
         assert!(matches!(hear(&mut stream), Request::Open { .. }));
         trays.look();
-        say(&mut stream, Reply::Opened { handle: 1, stat: Stat::default(), kept_since_ms: 1 });
+        say(&mut stream, opened(1));
         assert!(matches!(hear(&mut stream), Request::Close { .. }));
         assert!(matches!(hear(&mut stream), Request::Unlink { .. }));
         assert_eq!(trays.leave(&mut Inbox::default()), None);
@@ -154,8 +164,7 @@ fn what_is_told_and_what_is_asked_next_come_in_order() {
 fn what_was_told_and_not_heard_is_told_again() {
     let (_aside, options, server) = made_up(|listener| {
         let (mut stream, _) = welcomed(listener, &[]);
-        assert!(matches!(hear(&mut stream), Request::Open { .. }));
-        say(&mut stream, Reply::Opened { handle: 7, stat: Stat::default(), kept_since_ms: 1 });
+        opens(&mut stream, 7);
         assert!(matches!(hear(&mut stream), Request::Close { handle: 7, .. }));
         drop(stream);
         let (mut stream, _) = welcomed(listener, &[]);
@@ -179,8 +188,7 @@ fn who_lets_go_of_a_file_waits_for_who_connects() {
     for write in [false, true] {
         let (_aside, options, server) = made_up(move |listener| {
             let (mut stream, _) = welcomed(listener, &[]);
-            assert!(matches!(hear(&mut stream), Request::Open { .. }));
-            say(&mut stream, Reply::Opened { handle: 7, stat: Stat::default(), kept_since_ms: 1 });
+            opens(&mut stream, 7);
             drop(stream);
             // Somebody asks, and is not greeted yet.
             rt::time::sleep(Duration::from_millis(600));
@@ -229,9 +237,7 @@ fn bytes_that_were_lent_are_believed_while_the_connection_is_there() {
         };
         let (answers, _trays, theirs) = beside();
         let (mut stream, _) = welcomed(listener, &theirs);
-        assert!(matches!(hear(&mut stream), Request::Open { .. }));
-        let (stat, kept_since_ms) = (Stat::default(), 1);
-        say(&mut stream, Reply::Opened { handle: 1, stat, kept_since_ms });
+        opens(&mut stream, 1);
         let mut lent = lend(&mut stream, &answers);
         assert!(!lent.is_empty());
         stream.shutdown(Shutdown::Both).unwrap();
@@ -266,9 +272,7 @@ fn bytes_lie_in_bays() {
             let (_answers, trays, theirs) = beside();
             let (mut stream, _) = welcomed(listener, &theirs);
             if !right {
-                assert!(matches!(hear(&mut stream), Request::Open { .. }));
-                let (stat, kept_since_ms) = (Stat::default(), 1);
-                say(&mut stream, Reply::Opened { handle: 1, stat, kept_since_ms });
+                opens(&mut stream, 1);
             }
             assert!(matches!(hear(&mut stream), Request::Read { .. }));
             assert!(trays.fill(&[&vec![1; LENGTH]]));
@@ -303,8 +307,7 @@ fn bytes_lie_in_bays() {
 fn of_two_that_fail_the_first_is_told() {
     let (_aside, options, server) = made_up(|listener| {
         let (mut first, _) = welcomed(listener, &[]);
-        assert!(matches!(hear(&mut first), Request::Open { .. }));
-        say(&mut first, Reply::Opened { handle: 1, stat: Stat::default(), kept_since_ms: 1 });
+        opens(&mut first, 1);
         let heard = |stream: &mut UnixStream, at: u64| {
             let (head, write) = hear_with_head(stream);
             assert!(matches!(write, Request::Write { offset, .. } if offset == at), "{write:?}");

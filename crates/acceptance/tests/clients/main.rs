@@ -8,6 +8,7 @@ mod made_up;
 mod many;
 mod people;
 mod restarts;
+mod wholes;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -43,6 +43,9 @@ pub const THUMPER_DIGESTS: u32 = 64;
 /// With [`THUMPER_WRITE`]: -EIO if some of it may be lost with a server that died, and it is not emptied.
 pub const THUMPER_UNBROKEN: u32 = 128;
 
+/// With [`THUMPER_READ`] alone: a file that is small is read as it is opened, for who reads it at once.
+pub const THUMPER_SOON: u32 = 256;
+
 /// A client of one tree. Threads may share it.
 pub struct thumper_client(Arc<Client>);
 
@@ -235,6 +238,7 @@ fn how(flags: u32) -> Open {
         unbroken: has(THUMPER_UNBROKEN),
         was_unbroken: false,
         kept_since_ms: 0,
+        soon: has(THUMPER_SOON),
     }
 }
 

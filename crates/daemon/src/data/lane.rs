@@ -158,7 +158,7 @@ impl<'a> Lane<'a> {
         let Some((beside, theirs)) = pipes else { return self.send(&welcome, None) };
         self.beside = Some(beside);
         let frame = encode(&welcome, 0, Way::Behind).map_err(invalid)?;
-        let shelf = self.supply.shop.map(Shop::shelf);
+        let shelf = self.supply.shop.map(|shop| shop.shelf().reader());
         let theirs: Vec<BorrowedFd<'_>> = theirs.iter().map(OwnedFd::as_fd).chain(shelf).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut with = SendAncillaryBuffer::new(&mut space);
@@ -212,7 +212,7 @@ impl<'a> Lane<'a> {
                 }
             }
             match &answer {
-                Ok(Reply::Bytes | Reply::Got(_)) => {
+                Ok(Reply::Bytes | Reply::Got(_) | Reply::Opened { whole: Some(_), .. }) => {
                     let count = read.as_ref().map_or(0, Bulk::length);
                     moved.read.fetch_add(count as u64, Ordering::Relaxed);
                 }

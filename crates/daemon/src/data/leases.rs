@@ -4,7 +4,7 @@
 //! process is gone. Who has only lost his connections may be in the midst of sending, and so may who is stopped.
 
 use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use fs::Lent;
 use rt::buf::Shelf;
@@ -46,9 +46,9 @@ impl Shop {
         Ok(Shop { shelf, memory: account.of(Holder::Leases), orphans: Arc::default() })
     }
 
-    /// The shelf, to be read.
-    pub(super) fn shelf(&self) -> BorrowedFd<'_> {
-        self.shelf.reader()
+    /// The shelf.
+    pub(super) fn shelf(&self) -> &Arc<Shelf> {
+        &self.shelf
     }
 
     fn grant(&self, bytes: u64) -> Option<Grant> {
@@ -274,13 +274,15 @@ mod tests {
         close(&held, &engine);
         sleep(Duration::from_millis(50));
         let mut sent = vec![0; LENGTH];
-        assert_eq!(pread(shop.shelf(), &mut sent, at).unwrap(), LENGTH);
+        assert_eq!(pread(shop.shelf().reader(), &mut sent, at).unwrap(), LENGTH);
         assert!(sent == bytes, "it is sent still");
         assert_eq!(account.used(), LENGTH as u64);
         client.kill().unwrap();
         client.wait().unwrap();
         until("given back", || account.used() == 0);
-        until("gone", || pread(shop.shelf(), &mut sent.clone(), at).is_ok() && is_empty(&shop, at));
+        until("gone", || {
+            pread(shop.shelf().reader(), &mut sent.clone(), at).is_ok() && is_empty(&shop, at)
+        });
     }
 
     /// Who cuts his connections again and again makes no thread each time, and what he had he may end in the next session.
@@ -324,7 +326,7 @@ mod tests {
 
     fn is_empty(shop: &Shop, at: u64) -> bool {
         let mut bytes = [1; 4096];
-        pread(shop.shelf(), &mut bytes, at).unwrap();
+        pread(shop.shelf().reader(), &mut bytes, at).unwrap();
         bytes == [0; 4096]
     }
 

@@ -3,7 +3,7 @@
 use fs::{Lent, code};
 use rt::Grant;
 use rt::buf::PooledBuf;
-use wire::{BULK_MAX, PIECES_MAX, Request};
+use wire::{BULK_MAX, Mark, PIECES_MAX, Request, WHOLE_BELOW};
 
 use super::handles::{Handle, Session};
 use super::lane::Supply;
@@ -91,6 +91,18 @@ pub(super) fn read(
         }
     };
     Ok(Bulk { bytes, _memory: memory })
+}
+
+/// Reads all of a small file, and tells by what its client sees whether that is still so. Of what cannot be read he hears when
+/// he asks for it.
+pub(super) fn read_whole(handle: &Handle, size: u64, supply: Supply<'_>) -> Option<(Mark, Bulk)> {
+    let shop = supply.shop.filter(|_| size < WHOLE_BELOW as u64)?;
+    let Place { fs, object } = &handle.place;
+    let mark = fs.mark(*object, shop.shelf())?;
+    // Not only as many bytes as there were: it may have grown before it was marked.
+    let bulk = read(handle, 0, WHOLE_BELOW, supply).ok()?;
+    let is_all = bulk.length() < WHOLE_BELOW;
+    is_all.then_some((Mark { place: mark.place, count: mark.count }, bulk))
 }
 
 /// Reads pieces of it, one behind the other, all of each.

@@ -11,7 +11,7 @@ use super::broken;
 use super::handles::{Handle, Session};
 use super::lane::Supply;
 use super::leases::lease;
-use super::reads::{Bulk, memory_for, read, read_all};
+use super::reads::{Bulk, memory_for, read, read_all, read_whole};
 use super::tree::{Found, Parent, Place, Result, again, denied, fail, shown, told};
 
 /// Entries of one answer, at most.
@@ -65,7 +65,11 @@ pub(super) fn answer(
         Request::Open { who, path, how, mode } => {
             let room = session.room()?;
             let (handle, stat, kept_since_ms) = open(session, &who, &path, how, mode)?;
-            Reply::Opened { handle: room.keep(handle), stat, kept_since_ms }
+            let is_wanted = how.soon && how.read && !how.write;
+            let whole = is_wanted.then(|| read_whole(&handle, stat.size, supply)).flatten();
+            let (mark, bulk) = whole.unzip();
+            let handle = room.keep(handle);
+            return Ok((Reply::Opened { handle, stat, kept_since_ms, whole: mark }, bulk));
         }
         Request::Close { handle, stable } => {
             if stable {

@@ -7,17 +7,22 @@
 //! over. What leaves a place takes its pages along, and what comes there next gets new ones; who still holds the old pages
 //! sees what was there.
 //!
-//! It uses `unsafe` for one mapping of the file, through which the bytes are read here.
+//! In front of the places the file has a page of counts: who keeps bytes of something sees there whether they have changed
+//! since ([`Mark`]), without asking anybody.
+//!
+//! It uses `unsafe` for two mappings of the file: of all of it, through which the bytes are read here, and of the counts.
 #![allow(unsafe_code)]
 
 use crate::mem::Reclaim;
 use crate::sync::{Arc, Mutex};
+use core::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals,
     ftruncate, memfd_create, open,
 };
 use rustix::io::retry_on_intr;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::c_void;
 use std::fmt;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
@@ -31,14 +36,32 @@ use std::ptr::{NonNull, null_mut};
 /// holds it. One that goes as a whole stays as it was for who does.
 const SLOT: usize = 2 << 20;
 
+/// The first place; before it are the counts.
+const FIRST: usize = 1;
+
 /// How many places there are.
 const SLOTS: usize = 4096;
 
+/// Where they end.
+const END: usize = FIRST + SLOTS;
+
 /// Bytes of the file. There are pages only where something is.
-const ALL: usize = SLOTS * SLOT;
+const ALL: usize = END * SLOT;
 
 /// Bytes of a page, with which huge ones have no more than [`SLOT`].
 const PAGE: usize = 4096;
+
+/// How many counts there are, a page full. What has the same one changes together, as far as anybody can see.
+const COUNTS: usize = PAGE / size_of::<u32>();
+
+/// A count as it was at some moment. As long as it is the same, nothing has changed since of what it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Where in the shelf's file the count is: four bytes, the lowest first.
+    pub place: u64,
+    /// What it was.
+    pub count: u32,
+}
 
 /// Places for bytes, in a file that has no name.
 #[derive(Debug)]
@@ -48,19 +71,21 @@ pub struct Shelf {
     reader: OwnedFd,
     /// Where all of the file is mapped.
     memory: NonNull<u8>,
+    /// Where the counts are mapped.
+    counts: NonNull<AtomicU32>,
     free: Mutex<Free>,
 }
 
 /// The places where nothing is: those that were given back, and those from `fresh` on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Free {
     back: Vec<usize>,
     fresh: usize,
 }
 
-// SAFETY: the mapping is there until this is dropped, wherever that is, and is only read.
+// SAFETY: the mappings are there until this is dropped, wherever that is; one is only read, the other one is of atomics.
 unsafe impl Send for Shelf {}
-// SAFETY: of a shared Shelf nothing but the list of places changes, which has a lock.
+// SAFETY: of a shared Shelf nothing but the list of places changes, which has a lock, and counts, which are atomics.
 unsafe impl Sync for Shelf {}
 
 impl Shelf {
@@ -83,11 +108,32 @@ impl Shelf {
         fchmod(&file, Mode::RUSR)?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let reader = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: the system chooses a place where nothing is.
-        let memory = unsafe { mmap(null_mut(), ALL, ProtFlags::READ, flags, &file, 0) }?;
-        let memory = NonNull::new(memory.cast()).ok_or_else(|| Error::other("mapped at 0"))?;
-        Ok(Arc::new(Shelf { file, reader, memory, free: Mutex::default() }))
+        let memory = map(&file, ALL, ProtFlags::READ)?.cast();
+        let counts = map(&file, PAGE, ProtFlags::READ | ProtFlags::WRITE)?.cast();
+        let free = Mutex::new(Free { back: Vec::new(), fresh: FIRST });
+        Ok(Arc::new(Shelf { file, reader, memory, counts, free }))
+    }
+
+    /// The count of the changes of what has this number, which others may have as well.
+    fn count(&self, of: u64) -> (usize, &AtomicU32) {
+        // Neighbours have different ones.
+        let at = (of.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % COUNTS;
+        // SAFETY: the page is mapped until this is dropped, has so many of them, and all that touch them here do so like this.
+        (at, unsafe { self.counts.add(at).as_ref() })
+    }
+
+    /// The count as it is now.
+    pub fn mark(&self, of: u64) -> Mark {
+        let (at, count) = self.count(of);
+        Mark {
+            place: (at * size_of::<u32>()) as u64,
+            count: u32::from_le(count.load(Ordering::Acquire)),
+        }
+    }
+
+    /// Counts a change that is about to be made.
+    pub fn note_change(&self, of: u64) {
+        self.count(of).1.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The file, for who may read what is here, all of it.
@@ -114,7 +160,7 @@ impl Shelf {
             return Some(slot);
         }
         let slot = free.fresh;
-        (slot < SLOTS).then(|| {
+        (slot < END).then(|| {
             free.fresh += 1;
             slot
         })
@@ -145,7 +191,7 @@ impl Reclaim for Shelf {
     fn rest(&self) {
         let free = self.free.lock();
         let back = free.back.iter().map(|slot| (*slot, 1));
-        for (slot, count) in back.chain([(free.fresh, SLOTS - free.fresh)]) {
+        for (slot, count) in back.chain([(free.fresh, END - free.fresh)]) {
             // Nobody has anything there: it is no harm if they stay until the next time.
             let _ = self.punch(slot, count);
         }
@@ -154,9 +200,20 @@ impl Reclaim for Shelf {
 
 impl Drop for Shelf {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nothing points there any more: what is on the shelf keeps it.
-        let _ = unsafe { munmap(self.memory.as_ptr().cast(), ALL) };
+        // SAFETY: they were mapped with these lengths, and nothing points there any more: what is on the shelf keeps it.
+        unsafe {
+            let _ = munmap(self.memory.as_ptr().cast(), ALL);
+            let _ = munmap(self.counts.as_ptr().cast(), PAGE);
+        }
     }
+}
+
+/// Maps the beginning of the file.
+fn map(file: &File, length: usize, access: ProtFlags) -> Result<NonNull<c_void>> {
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+    // SAFETY: the system chooses a place where nothing is.
+    let memory = unsafe { mmap(null_mut(), length, access, flags, file, 0) }?;
+    NonNull::new(memory).ok_or_else(|| Error::other("mapped at 0"))
 }
 
 /// Bytes on a shelf. Their place is free again when they are dropped.
@@ -235,7 +292,7 @@ mod tests {
             assert!(shelved.is_on(&shelf) && !shelved.is_on(&other));
             assert_eq!(
                 format!("{shelved:?}"),
-                format!("Shelved({} bytes at {})", lengths[n], n * SLOT)
+                format!("Shelved({} bytes at {})", lengths[n], (FIRST + n) * SLOT)
             );
         }
         // They keep the shelf.
@@ -244,10 +301,38 @@ mod tests {
     }
 
     #[test]
+    fn who_has_a_mark_sees_a_change_and_who_rests_takes_none_back() {
+        let shelf = Shelf::new().unwrap();
+        let seen = |mark: Mark| {
+            let mut count = [0; 4];
+            assert_eq!(pread(shelf.reader(), &mut count, mark.place).unwrap(), 4);
+            u32::from_le_bytes(count)
+        };
+        let (one, other) = (shelf.mark(7), shelf.mark(8));
+        assert!(one.place != other.place && one.place < PAGE as u64 && one.place % 4 == 0);
+        assert_eq!((seen(one), seen(other)), (one.count, other.count));
+        shelf.note_change(7);
+        assert_eq!((seen(one), seen(other)), (one.count + 1, other.count));
+        shelf.rest();
+        assert_eq!(
+            (seen(one), shelf.mark(7)),
+            (one.count + 1, Mark { count: one.count + 1, ..one })
+        );
+        let (_, count) = shelf.count(7);
+        count.store(u32::MAX, Ordering::Relaxed);
+        shelf.note_change(7);
+        assert_eq!(seen(one), 0, "it begins anew");
+        let last = (0..100_000).map(|of| shelf.mark(of).place).max();
+        assert_eq!(last, Some(PAGE as u64 - 4));
+        // What is put lies behind them.
+        assert!(shelf.put(&[1]).unwrap().place() >= PAGE as u64);
+    }
+
+    #[test]
     fn too_many_bytes_or_none_take_no_place() {
         let shelf = Shelf::new().unwrap();
         assert!(shelf.put(&[]).is_none() && shelf.put(&vec![1; Shelf::BYTES_MAX + 1]).is_none());
-        assert_eq!(shelf.put(&[1]).unwrap().place(), 0);
+        assert_eq!(shelf.put(&[1]).unwrap().place(), (FIRST * SLOT) as u64);
     }
 
     #[test]
@@ -335,7 +420,7 @@ mod tests {
         assert!(shelf.put(&[1; LENGTH]).is_none());
         assert!(shelf.free.lock().back.is_empty());
         Arc::get_mut(&mut shelf).unwrap().file = file;
-        assert_eq!(shelf.put(&[2; LENGTH]).unwrap().place(), SLOT as u64);
+        assert_eq!(shelf.put(&[2; LENGTH]).unwrap().place(), ((FIRST + 1) * SLOT) as u64);
     }
 
     /// Who maps what nobody has put there gets pages for it, which nobody would ever take back.
@@ -348,7 +433,8 @@ mod tests {
         drop(gone);
         // SAFETY: the system chooses a place where nothing is.
         let map = unsafe {
-            mmap(null_mut(), length, ProtFlags::READ, MapFlags::SHARED, shelf.reader(), SLOT as u64)
+            let at = ((FIRST + 1) * SLOT) as u64;
+            mmap(null_mut(), length, ProtFlags::READ, MapFlags::SHARED, shelf.reader(), at)
         };
         let map = map.unwrap();
         for at in (0..length).step_by(PAGE) {
