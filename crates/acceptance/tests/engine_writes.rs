@@ -464,9 +464,19 @@ fn a_feature_that_is_enabled_is_obeyed_from_then_on() {
     let (images, mut session) =
         acceptance::Session::create_with(&acceptance::SHAPES[0], 8192, false);
     let (pool, fs) = (session.pool().clone(), session.filesystem());
+    // Seen red: blocks of 1 MiB in a pool without large_blocks.
+    pool.set_property("tank", "recordsize", Some(Stored::Number(1 << 20))).unwrap();
+    assert_eq!(fs.record_size(), 128 << 10);
+    let large = |name: &[u8]| {
+        let file = NewObject::of(mode::FILE | 0o600, ME);
+        fs.create_with(fs.root(), name, &file, &noise(1, 2 << 20)).unwrap()
+    };
+    large(b"before");
     pool::Feature::ALL.iter().for_each(|feature| pool.enable_feature(*feature).unwrap());
     let file = NewObject::of(mode::FILE | 0o600, ME);
     let number = fs.create_with(fs.root(), b"file", &file, &noise(1, 400_000)).unwrap();
+    assert_eq!(fs.record_size(), 1 << 20);
+    large(b"after");
     pool.snapshot(&["tank@before".into()], &[]).unwrap();
     fs.punch_hole(number, 80_000, 200_000).unwrap();
     pool.snapshot(&["tank@after".into()], &[]).unwrap();

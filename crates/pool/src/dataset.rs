@@ -22,6 +22,9 @@ use crate::pieces::Pieces;
 use crate::pool::Pool;
 use crate::zil::Log;
 
+/// Bytes of a full record where nobody has said anything, and at most without the feature `large_blocks`.
+const RECORD_DEFAULT: u64 = 128 << 10;
+
 /// An open data set.
 pub struct Dataset {
     name: Mutex<String>,
@@ -270,8 +273,12 @@ impl Pool {
     /// What new files of a data set obey.
     fn file_properties_of(&self, found: &Found) -> Result<FileProperties> {
         let number = |name, default| property::number(&self.mos, found, name, true, default);
-        let record = number("recordsize", 128 << 10)?;
         // A value that was received is no reason to do what the pool does not allow.
+        let record_max = match self.features.is_enabled(Feature::LargeBlocks)? {
+            true => format::BLOCK_SIZE_MAX,
+            false => RECORD_DEFAULT,
+        };
+        let record = number("recordsize", RECORD_DEFAULT)?.clamp(512, record_max);
         let dnode = match number("dnodesize", 0)? {
             0 => DNODE_SLOT,
             _ if !self.features.is_enabled(Feature::LargeDnode)? => DNODE_SLOT,
@@ -279,7 +286,7 @@ impl Pool {
             bytes => usize::try_from(bytes).unwrap_or(DNODE_SLOT),
         };
         Ok(FileProperties {
-            record_size: record.clamp(512, format::BLOCK_SIZE_MAX).next_power_of_two() as u32,
+            record_size: record.next_power_of_two() as u32,
             // One lies in one block.
             dnode_slots: (dnode / DNODE_SLOT).clamp(1, DNODES_PER_BLOCK as usize) as u8,
             xattr_sa: number("xattr", 1)? == XATTR_SA,
