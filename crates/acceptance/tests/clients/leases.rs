@@ -141,7 +141,7 @@ fn who_has_closed_leaves_nothing_leased() {
 }
 
 /// What clients have read so far, in bytes, as the server tells whoever watches it.
-fn read_bytes(port: u16) -> u64 {
+pub(crate) fn read_bytes(port: u16) -> u64 {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut text = String::new();

@@ -11,8 +11,10 @@ use rt::buf::Shelf;
 use rt::sync::Arc;
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::time::{now, sleep};
+use testkit::{free_port, noise};
 use wire::{Answer, Mark, Reply, Request, Stat, Way};
 
+use crate::leases::read_bytes;
 use crate::made_up::{beside, hear, made_up, welcomed};
 use crate::{NEW, READ, ROOT, Site};
 
@@ -126,6 +128,33 @@ fn who_sees_no_shelf_asks() {
     client.unlink(&ROOT, b"/file").unwrap();
     drop(client);
     server.join();
+}
+
+/// A server gives all of what is small, to who only reads, and counts it as read.
+#[test]
+fn what_is_small_comes_with_its_opening_and_is_counted() {
+    const LEAST_LARGE: usize = 64 << 10;
+    let port = free_port();
+    let site = Site::with(&["--listen-metrics", &port.to_string()]);
+    let client = site.client("tank");
+    for length in [0, 1, LEAST_LARGE - 1, LEAST_LARGE] {
+        let (path, bytes) = (format!("/{length}").into_bytes(), noise(1, length));
+        client.put(&ROOT, &path, NEW, 0o644, &bytes, false).unwrap();
+        let given = |how| {
+            let before = read_bytes(port);
+            let file = client.open(&ROOT, &path, how, 0).unwrap();
+            (file, read_bytes(port) - before)
+        };
+        let (file, count) = given(SOON);
+        let wanted = if length < LEAST_LARGE { length } else { 0 };
+        assert_eq!(count, wanted as u64, "of {length}");
+        let mut buf = vec![0; LEAST_LARGE + 1];
+        assert_eq!(file.read(0, &mut buf).unwrap(), length);
+        assert!(buf[..length] == bytes);
+        assert_eq!(given(READ).1 + given(Open { write: true, ..SOON }).1, 0, "of {length}");
+    }
+    drop(client);
+    site.end();
 }
 
 /// Says that it is over when it is dropped.
