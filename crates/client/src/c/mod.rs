@@ -42,7 +42,6 @@ pub const THUMPER_PARENTS: u32 = 32;
 pub const THUMPER_DIGESTS: u32 = 64;
 /// With [`THUMPER_WRITE`]: -EIO if some of it may be lost with a server that died, and it is not emptied.
 pub const THUMPER_UNBROKEN: u32 = 128;
-
 /// With [`THUMPER_READ`] alone: a file that is small is read as it is opened, for who reads it at once.
 pub const THUMPER_SOON: u32 = 256;
 
