@@ -74,7 +74,13 @@ fn hear_with_head(stream: &mut UnixStream) -> (Head, Request) {
 }
 
 fn say(stream: &mut UnixStream, reply: Reply) {
-    stream.write_all(&wire::encode(&Answer::Ok(reply), 0, Way::Behind).unwrap()).unwrap();
+    say_with(stream, reply, &[]);
+}
+
+/// The same, with these bulk bytes behind it.
+pub(crate) fn say_with(stream: &mut UnixStream, reply: Reply, bytes: &[u8]) {
+    let frame = wire::encode(&Answer::Ok(reply), bytes.len(), Way::Behind).unwrap();
+    stream.write_all(&[&frame, bytes].concat()).unwrap();
 }
 
 /// Hears that a file is to be opened, and says that it is.

@@ -1,6 +1,5 @@
 //! Small files that are read as they are opened.
 
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -12,21 +11,16 @@ use rt::sync::Arc;
 use rt::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rt::time::{now, sleep};
 use testkit::{free_port, noise};
-use wire::{Answer, Mark, Reply, Request, Stat, Way};
+use wire::{Mark, Reply, Request, Stat};
 
 use crate::leases::read_bytes;
-use crate::made_up::{beside, hear, made_up, welcomed};
+use crate::made_up::{beside, hear, made_up, say_with, welcomed};
 use crate::{NEW, READ, ROOT, Site};
 
 const SOON: Open = Open { soon: true, ..READ };
 /// For how long what came with an opening is used.
 const USED_FOR: Duration = Duration::from_millis(100);
 const SIZE: usize = 3000;
-
-fn answer(stream: &mut UnixStream, reply: Reply, bytes: &[u8]) {
-    let frame = wire::encode(&Answer::Ok(reply), bytes.len(), Way::Behind).unwrap();
-    stream.write_all(&[&frame, bytes].concat()).unwrap();
-}
 
 /// Answers until nobody asks: each opening with so many bytes of 1, each read with one byte of 2. Before the answer to an opening
 /// whose path ends with a `!` the count has moved on, as where somebody changes the file meanwhile.
@@ -42,12 +36,12 @@ fn serve(mut stream: UnixStream, shelf: &Shelf) {
                 let length = if how.soon { SIZE } else { 0 };
                 let (stat, kept_since_ms) = (Stat::default(), 1);
                 let opened = Reply::Opened { handle: 1, stat, kept_since_ms, whole };
-                answer(&mut stream, opened, &vec![1; length]);
+                say_with(&mut stream, opened, &vec![1; length]);
             }
-            Request::Read { .. } => answer(&mut stream, Reply::Bytes, &[2]),
-            Request::Close { .. } => answer(&mut stream, Reply::Done, &[]),
+            Request::Read { .. } => say_with(&mut stream, Reply::Bytes, &[2]),
+            Request::Close { .. } => say_with(&mut stream, Reply::Done, &[]),
             // The last that is asked.
-            Request::Unlink { .. } => return answer(&mut stream, Reply::Done, &[]),
+            Request::Unlink { .. } => return say_with(&mut stream, Reply::Done, &[]),
             other => panic!("{other:?}"),
         }
     }
