@@ -109,6 +109,8 @@ fn a_pool_whose_disks_do_not_answer_keeps_no_other_from_being_served() {
     drop(server.stop());
     disks.hide(true);
     let server = site.serve(&[]);
+    // One that an early end leaves unopened is not closed either.
+    until("the other is there", SOON, || server.said().contains("'zone' is served"));
     server.interrupt();
     until("the other is closed", SOON, || server.said().contains("'zone' is closed"));
     // The system ends no process of which a call is not answered.
