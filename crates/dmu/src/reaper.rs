@@ -109,6 +109,11 @@ impl Objset {
         Ok(())
     }
 
+    /// Was [`Objset::free_in_portions`] called?
+    pub fn frees_in_portions(&self) -> bool {
+        self.reaper.ready.load(Ordering::Acquire)
+    }
+
     /// Is anything left that the next sync frees a portion of?
     pub fn has_left(&self) -> bool {
         self.reaper.waits()
@@ -120,7 +125,7 @@ impl Objset {
     /// # Errors
     /// [`Objset::free_in_portions`] was not called, or there is no such object.
     pub fn free_slowly(&self, tx: &Tx<'_>, number: u64, kin: Vec<u64>) -> Result<()> {
-        if !self.reaper.ready.load(Ordering::Acquire) {
+        if !self.frees_in_portions() {
             let what = "nothing is freed in portions here";
             return Err(DmuError::Limit { object: number, what });
         }
@@ -138,7 +143,7 @@ impl Objset {
     /// # Errors
     /// [`Objset::free_in_portions`] was not called.
     pub fn orphan(&self, tx: &Tx<'_>, number: u64) -> Result<()> {
-        if !self.reaper.ready.load(Ordering::Acquire) {
+        if !self.frees_in_portions() {
             let what = "nothing is freed in portions here";
             return Err(DmuError::Limit { object: number, what });
         }

@@ -26,7 +26,8 @@ impl Filesystem {
 
     /// Works off the delete queue, a portion in each txg from the next one on.
     pub(crate) fn work_off(&self) -> Result<()> {
-        if self.delete_queue != 0 {
+        // Who is inside a txg does not wait for the sync of another, which may be at it.
+        if self.delete_queue != 0 && !self.objset.frees_in_portions() {
             let queue = Zap::open(&self.objset, self.delete_queue)?;
             self.objset.free_in_portions(queue, self.kin())?;
             self.pool.has_left(&self.dataset);

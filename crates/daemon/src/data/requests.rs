@@ -12,7 +12,9 @@ use super::handles::{Handle, Session};
 use super::lane::Supply;
 use super::leases::lease;
 use super::reads::{Bulk, memory_for, read, read_all, read_whole};
-use super::tree::{Found, Parent, Place, Result, again, denied, fail, shown, told};
+use super::tree::{
+    Found, Parent, Place, Reached, Result, again, denied, fail, missing, shown, told,
+};
 
 /// Entries of one answer, at most.
 const ENTRIES_MAX: usize = 256;
@@ -329,16 +331,7 @@ fn open(
 ) -> Result<(Handle, Stat, u64)> {
     // Kept first, and then asked about: what is asked about stays what it is.
     let Opening { mut handle, is_new, digests } =
-        again(|| match session.tree.find(who, path, true) {
-            Ok(_) if how.new && how.create => {
-                fail(code::EXIST, format!("{}: File exists", shown(path)))
-            }
-            Ok(found) => Opening::of(session, found, how),
-            Err(failure) if failure.errno == code::NOENT && how.create => {
-                make_file(session, who, path, how, mode)
-            }
-            Err(failure) => Err(failure),
-        })?;
+        again(|| Opening::at(session, who, path, how, mode))?;
     let place = handle.place.clone();
     let kept_since_ms = session.tree.kept_since(&place);
     if ![0, kept_since_ms].contains(&how.kept_since_ms) {
@@ -403,6 +396,30 @@ struct Opening {
 }
 
 impl Opening {
+    /// What a path leads to; a new file, if there is none and `how` says so.
+    fn at(session: &Session, who: &Subject, path: &[u8], how: Open, mode: u32) -> Result<Opening> {
+        // Nothing new is made where a link leads.
+        let is_to_be_new = how.new && how.create;
+        match session.tree.reach(who, path, !is_to_be_new) {
+            Ok(Reached::There(_)) if is_to_be_new => {
+                fail(code::EXIST, format!("{}: File exists", shown(path)))
+            }
+            Ok(Reached::There(found)) => Opening::of(session, found, how),
+            Ok(Reached::Short(dir, above, name)) if how.create => {
+                let digests = makes_digests(session, &dir, how)?;
+                let handle = make_file(who, path, (dir, above, &name), mode)?;
+                Ok(Opening { handle, is_new: true, digests })
+            }
+            Ok(Reached::Short(..)) => missing(path),
+            Err(failure) if failure.errno == code::NOENT && how.create && how.parents => {
+                let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                make_directory(session, who, &path[..cut], 0o755, true)?;
+                Opening::at(session, who, path, Open { parents: false, ..how }, mode)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
     fn of(session: &Session, found: Found, how: Open) -> Result<Opening> {
         let digests = makes_digests(session, &found.place, how)?;
         Ok(Opening { handle: Handle::of(&session.tree, found)?, is_new: false, digests })
@@ -418,35 +435,20 @@ fn makes_digests(session: &Session, of: &Place, how: Open) -> Result<bool> {
     }
 }
 
-/// Makes a file. One that somebody else has just made is as good, if it need not be new.
+/// Makes a file, which is open then. If somebody has just made one of this name, what he made is looked for.
 fn make_file(
-    session: &Session,
     who: &Subject,
     path: &[u8],
-    how: Open,
+    (dir, above, name): Parent<'_>,
     mode: u32,
-) -> Result<Opening> {
-    let (dir, above, name) = match session.tree.parent(who, path) {
-        Err(failure) if failure.errno == code::NOENT && how.parents => {
-            let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-            make_directory(session, who, &path[..cut], 0o755, true)?;
-            session.tree.parent(who, path)?
-        }
-        found => found?,
-    };
+) -> Result<Handle> {
     if !access::may(who, &above, WRITE | THROUGH) {
         return denied(path);
     }
-    let digests = makes_digests(session, &dir, how)?;
     let new = made_in(&above, mode::FILE | mode & PERMISSIONS, who);
     match dir.fs.create_held(dir.object, name, &new) {
-        Ok(object) => {
-            let handle = Handle::held(Place { fs: dir.fs, object });
-            Ok(Opening { handle, is_new: true, digests })
-        }
-        Err(FsError::Exists { .. }) if !how.new => {
-            Opening::of(session, session.tree.find(who, path, true)?, how)
-        }
+        Ok(object) => Ok(Handle::held(Place { fs: dir.fs, object })),
+        Err(FsError::Exists { .. }) => fail(code::STALE, "somebody was faster"),
         Err(error) => Err(told(error)),
     }
 }
@@ -504,7 +506,7 @@ fn removable<'p>(session: &Session, who: &Subject, path: &'p [u8]) -> Result<Par
     let found = session.tree.parent(who, path)?;
     match holds_removable(session, who, &found, path)? {
         true => Ok(found),
-        false => fail(code::NOENT, format!("{}: No such file or directory", shown(path))),
+        false => missing(path),
     }
 }
 

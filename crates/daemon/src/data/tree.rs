@@ -84,6 +84,14 @@ pub(super) struct Found {
 /// A directory, its attributes, and a name in it.
 pub(super) type Parent<'p> = (Place, Attrs, &'p [u8]);
 
+/// How far a path leads.
+pub(super) enum Reached {
+    There(Found),
+    /// To a directory that whoever asked may go through, which has nothing of this name: the last one of the path, or of
+    /// where a link at its end leads.
+    Short(Place, Attrs, Vec<u8>),
+}
+
 /// A tree of some pool that the server holds.
 pub(super) struct Tree {
     held: Arc<Held>,
@@ -194,6 +202,14 @@ impl Tree {
 
     /// What a path leads to; with `follow` a link at its end is followed, too.
     pub(super) fn find(&self, who: &Subject, path: &[u8], follow: bool) -> Result<Found> {
+        match self.reach(who, path, follow)? {
+            Reached::There(found) => Ok(found),
+            Reached::Short(..) => missing(path),
+        }
+    }
+
+    /// The same, or where it would be: it may be that nothing but its last name is missing.
+    pub(super) fn reach(&self, who: &Subject, path: &[u8], follow: bool) -> Result<Reached> {
         let root = self.system(&self.root)?.fs.clone();
         let root = Place { object: root.root(), fs: root };
         // Each in the one before it, by this name.
@@ -222,7 +238,10 @@ impl Tree {
                 return denied(path);
             }
             let Some((place, kind)) = self.step(at, &name)? else {
-                return fail(code::NOENT, format!("{}: No such file or directory", shown(path)));
+                return match rest.is_empty() {
+                    true => Ok(Reached::Short(at.clone(), attrs, name)),
+                    false => missing(path),
+                };
             };
             // An entry that lies about what is no link leads to it, and no further.
             if [mode::FILE, mode::DIR].contains(&kind) || rest.is_empty() && !follow {
@@ -250,7 +269,8 @@ impl Tree {
             );
         }
         let Some((place, name)) = way.pop() else { return fail(code::ACCES, shown(path)) };
-        Ok(Found { place, entry: way.pop().map(|(dir, _)| (dir, name)) })
+        let entry = way.pop().map(|(dir, _)| (dir, name));
+        Ok(Reached::There(Found { place, entry }))
     }
 
     /// The directory that a path's last name is in, with its attributes, and that name.
@@ -283,6 +303,11 @@ fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
         }
     }
     None
+}
+
+/// There is none.
+pub(super) fn missing<T>(path: &[u8]) -> Result<T> {
+    fail(code::NOENT, format!("{}: No such file or directory", shown(path)))
 }
 
 /// He may not.

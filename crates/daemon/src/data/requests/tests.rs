@@ -109,3 +109,39 @@ fn a_digest_that_has_to_be_made_asks_for_its_memory() {
     drop((session, fs));
     close(&held, &engine);
 }
+
+/// As of open(2), whoever opens a link that leads nowhere makes what it leads to, unless that is to be new. Seen red: its own
+/// name was there already, and so nothing was found and nothing made.
+#[test]
+fn what_a_link_leads_to_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (held, engine) = held(dir.path());
+    let fs = held.system("tank").unwrap().unwrap().fs.clone();
+    let peer = Peer { pid: 0, uid: 0, gid: 0 };
+    let session = Sessions::new(held.clone(), Vec::new()).begin(peer, "tank").unwrap();
+    let make = |dir: u64, name: &[u8], mode, target| {
+        let who = Who { uid: 0, gid: 0 };
+        fs.create(dir, name, &NewObject { target, ..NewObject::of(mode | 0o755, who) }).unwrap()
+    };
+    let below = make(fs.root(), b"dir", mode::DIR, None);
+    for (name, target) in
+        [(&b"up"[..], &b"../made"[..]), (b"away", b"no/made"), (b"out", b"../../x")]
+    {
+        make(below, name, mode::SYMLINK, Some(target));
+    }
+    let how = Open { write: true, create: true, ..Open::READ };
+    let opened = |path: &[u8], how| {
+        let opened = open(&session, &Subject::ROOT, path, how, 0o644);
+        opened.map(|(handle, ..)| handle.place.object).map_err(|failure| failure.errno)
+    };
+    assert_eq!(opened(b"dir/up", Open { new: true, ..how }), Err(code::EXIST));
+    assert_eq!(opened(b"dir/up", Open { create: false, ..how }), Err(code::NOENT));
+    assert_eq!(opened(b"dir/away", Open { parents: true, ..how }), Err(code::NOENT));
+    assert_eq!(opened(b"dir/out", how), Err(code::ACCES));
+    assert_eq!(fs.lookup(fs.root(), b"made").unwrap(), None);
+    let made = opened(b"dir/up", how);
+    assert!(made.is_ok() && made == opened(b"dir/up", how), "{made:?}");
+    assert_eq!(fs.lookup(fs.root(), b"made").unwrap().map(|entry| entry.object), made.ok());
+    drop((session, fs));
+    close(&held, &engine);
+}
