@@ -407,7 +407,7 @@ impl Opening {
             Ok(Reached::There(found)) => Opening::of(session, found, how),
             Ok(Reached::Short(dir, above, name)) if how.create => {
                 let digests = makes_digests(session, &dir, how)?;
-                let handle = make_file(who, path, (dir, above, &name), mode)?;
+                let handle = make_file(who, path, (dir, *above, &name), mode)?;
                 Ok(Opening { handle, is_new: true, digests })
             }
             Ok(Reached::Short(..)) => missing(path),

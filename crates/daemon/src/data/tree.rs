@@ -89,7 +89,7 @@ pub(super) enum Reached {
     There(Found),
     /// To a directory that whoever asked may go through, which has nothing of this name: the last one of the path, or of
     /// where a link at its end leads.
-    Short(Place, Attrs, Vec<u8>),
+    Short(Place, Box<Attrs>, Vec<u8>),
 }
 
 /// A tree of some pool that the server holds.
@@ -239,7 +239,7 @@ impl Tree {
             }
             let Some((place, kind)) = self.step(at, &name)? else {
                 return match rest.is_empty() {
-                    true => Ok(Reached::Short(at.clone(), attrs, name)),
+                    true => Ok(Reached::Short(at.clone(), attrs.into(), name)),
                     false => missing(path),
                 };
             };
