@@ -407,8 +407,13 @@ impl Opening {
             Ok(Reached::There(found)) => Opening::of(session, found, how),
             Ok(Reached::Short(dir, above, name)) if how.create => {
                 let digests = makes_digests(session, &dir, how)?;
-                let handle = make_file(who, path, (dir, *above, &name), mode)?;
-                Ok(Opening { handle, is_new: true, digests })
+                match make_file(who, path, (dir, *above, &name), mode) {
+                    // Somebody was faster: his is as good, if it need not be new.
+                    Err(failure) if failure.errno == code::EXIST && !how.new => {
+                        Opening::of(session, session.tree.find(who, path, true)?, how)
+                    }
+                    made => Ok(Opening { handle: made?, is_new: true, digests }),
+                }
             }
             Ok(Reached::Short(..)) => missing(path),
             Err(failure) if failure.errno == code::NOENT && how.create && how.parents => {
@@ -435,7 +440,7 @@ fn makes_digests(session: &Session, of: &Place, how: Open) -> Result<bool> {
     }
 }
 
-/// Makes a file, which is open then. If somebody has just made one of this name, what he made is looked for.
+/// Makes a file, which is open then.
 fn make_file(
     who: &Subject,
     path: &[u8],
@@ -446,11 +451,8 @@ fn make_file(
         return denied(path);
     }
     let new = made_in(&above, mode::FILE | mode & PERMISSIONS, who);
-    match dir.fs.create_held(dir.object, name, &new) {
-        Ok(object) => Ok(Handle::held(Place { fs: dir.fs, object })),
-        Err(FsError::Exists { .. }) => fail(code::STALE, "somebody was faster"),
-        Err(error) => Err(told(error)),
-    }
+    let object = dir.fs.create_held(dir.object, name, &new).map_err(told)?;
+    Ok(Handle::held(Place { fs: dir.fs, object }))
 }
 
 /// What somebody makes in a directory, with this mode.
