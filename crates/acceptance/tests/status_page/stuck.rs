@@ -110,7 +110,7 @@ fn a_pool_whose_disks_do_not_answer_keeps_no_other_from_being_served() {
     disks.hide(true);
     let server = site.serve(&[]);
     // One that an early end leaves unopened is not closed either.
-    until("the other is there", SOON, || server.said().contains("'zone' is served"));
+    until("the other is there", SOON * 3, || server.said().contains("'zone' is served"));
     server.interrupt();
     until("the other is closed", SOON, || server.said().contains("'zone' is closed"));
     // The system ends no process of which a call is not answered.
