@@ -1,9 +1,11 @@
-//! What clients ask while the pools go, and of files that are protected.
+//! What clients ask while the pools go, and of files that are protected, digested, or behind a link.
 
 use std::time::Duration;
 
+use fs::Filesystem;
 use pool::props::space::Owner;
 use rt::time::sleep;
+use verbs::Held;
 
 use super::super::handles::Sessions;
 use super::super::shares::Shares;
@@ -12,6 +14,13 @@ use super::*;
 use crate::peer::Peer;
 
 const MIB: u64 = 1 << 20;
+
+/// The pool's root file system, and a session of root's there.
+fn opened(held: &Arc<Held>) -> (Arc<Filesystem>, Arc<Session>) {
+    let fs = held.system("tank").unwrap().unwrap().fs.clone();
+    let peer = Peer { pid: 0, uid: 0, gid: 0 };
+    (fs, Sessions::new(held.clone(), Vec::new()).begin(peer, "tank").unwrap())
+}
 
 /// The pools are taken from the server when a request has passed the last question that may fail by that, and before it has
 /// made anything: whoever asked is not sent to the next server, which has the file.
@@ -61,9 +70,7 @@ fn what_is_made_when_the_pools_go_is_not_made_by_the_next_server_too() {
 fn who_may_append_may_do_so_whatever_attributes_there_are() {
     let dir = tempfile::tempdir().unwrap();
     let (held, engine) = held(dir.path());
-    let fs = held.system("tank").unwrap().unwrap().fs.clone();
-    let peer = Peer { pid: 0, uid: 0, gid: 0 };
-    let session = Sessions::new(held.clone(), Vec::new()).begin(peer, "tank").unwrap();
+    let (fs, session) = opened(&held);
     let file = NewObject::of(mode::FILE | 0o644, Who { uid: 7, gid: 7 });
     let number = fs.create_with(fs.root(), b"log", &file, b"one, ").unwrap();
     fs.set_xattr(number, b"user.any", Some(b"x")).unwrap();
@@ -88,9 +95,7 @@ fn who_may_append_may_do_so_whatever_attributes_there_are() {
 fn a_digest_that_has_to_be_made_asks_for_its_memory() {
     let dir = tempfile::tempdir().unwrap();
     let (held, engine) = held(dir.path());
-    let fs = held.system("tank").unwrap().unwrap().fs.clone();
-    let peer = Peer { pid: 0, uid: 0, gid: 0 };
-    let session = Sessions::new(held.clone(), Vec::new()).begin(peer, "tank").unwrap();
+    let (fs, session) = opened(&held);
     let file = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
     fs.create_with(fs.root(), b"file", &file, &[7; 3 * MIB as usize]).unwrap();
     let memory_for_one = || {
@@ -116,9 +121,7 @@ fn a_digest_that_has_to_be_made_asks_for_its_memory() {
 fn what_a_link_leads_to_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let (held, engine) = held(dir.path());
-    let fs = held.system("tank").unwrap().unwrap().fs.clone();
-    let peer = Peer { pid: 0, uid: 0, gid: 0 };
-    let session = Sessions::new(held.clone(), Vec::new()).begin(peer, "tank").unwrap();
+    let (fs, session) = opened(&held);
     let make = |dir: u64, name: &[u8], mode, target| {
         let who = Who { uid: 0, gid: 0 };
         fs.create(dir, name, &NewObject { target, ..NewObject::of(mode | 0o755, who) }).unwrap()
@@ -130,17 +133,17 @@ fn what_a_link_leads_to_is_made() {
         make(below, name, mode::SYMLINK, Some(target));
     }
     let how = Open { write: true, create: true, ..Open::READ };
-    let opened = |path: &[u8], how| {
+    let object = |path: &[u8], how| {
         let opened = open(&session, &Subject::ROOT, path, how, 0o644);
         opened.map(|(handle, ..)| handle.place.object).map_err(|failure| failure.errno)
     };
-    assert_eq!(opened(b"dir/up", Open { new: true, ..how }), Err(code::EXIST));
-    assert_eq!(opened(b"dir/up", Open { create: false, ..how }), Err(code::NOENT));
-    assert_eq!(opened(b"dir/away", Open { parents: true, ..how }), Err(code::NOENT));
-    assert_eq!(opened(b"dir/out", how), Err(code::ACCES));
+    assert_eq!(object(b"dir/up", Open { new: true, ..how }), Err(code::EXIST));
+    assert_eq!(object(b"dir/up", Open { create: false, ..how }), Err(code::NOENT));
+    assert_eq!(object(b"dir/away", Open { parents: true, ..how }), Err(code::NOENT));
+    assert_eq!(object(b"dir/out", how), Err(code::ACCES));
     assert_eq!(fs.lookup(fs.root(), b"made").unwrap(), None);
-    let made = opened(b"dir/up", how);
-    assert!(made.is_ok() && made == opened(b"dir/up", how), "{made:?}");
+    let made = object(b"dir/up", how);
+    assert!(made.is_ok() && made == object(b"dir/up", how), "{made:?}");
     assert_eq!(fs.lookup(fs.root(), b"made").unwrap().map(|entry| entry.object), made.ok());
     drop((session, fs));
     close(&held, &engine);
