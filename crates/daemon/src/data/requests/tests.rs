@@ -1,4 +1,4 @@
-//! What clients ask while the pools go, and of files that are protected, digested, or behind a link.
+//! What clients ask while the pools go, several of them at once, and of files that are protected, digested or behind a link.
 
 use std::time::Duration;
 
@@ -145,6 +145,37 @@ fn what_a_link_leads_to_is_made() {
     let made = object(b"dir/up", how);
     assert!(made.is_ok() && made == object(b"dir/up", how), "{made:?}");
     assert_eq!(fs.lookup(fs.root(), b"made").unwrap().map(|entry| entry.object), made.ok());
+    drop((session, fs));
+    close(&held, &engine);
+}
+
+/// Of those who make a file of one name at once, each gets the same one; of those who want a new one, one alone. Seen red: who was
+/// slower was told that there is one.
+#[test]
+fn who_is_slower_gets_what_the_faster_has_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (held, engine) = held(dir.path());
+    let (fs, session) = opened(&held);
+    let how = Open { write: true, create: true, ..Open::READ };
+    let at_once = |number: usize, new: bool| {
+        let path = format!("{new}{number}").into_bytes();
+        let start = std::sync::Barrier::new(2);
+        let make = || {
+            start.wait();
+            let opened = open(&session, &Subject::ROOT, &path, Open { new, ..how }, 0o644);
+            opened.map(|(handle, ..)| handle.place.object).map_err(|failure| failure.errno)
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(make);
+            [make(), other.join().unwrap()]
+        })
+    };
+    for number in 0..500 {
+        let [one, other] = at_once(number, false);
+        assert!(one.is_ok() && one == other, "{one:?}, {other:?}");
+        let new = at_once(number, true);
+        assert!(new.iter().any(|made| made.is_ok()) && new.contains(&Err(code::EXIST)), "{new:?}");
+    }
     drop((session, fs));
     close(&held, &engine);
 }
