@@ -98,6 +98,7 @@ pub(crate) const UNSAFE: &[&str] = &[
     "crates/rt/src/buf/memory.rs",
     "crates/rt/src/buf/shelf.rs",
     "crates/rt/src/mem/process.rs",
+    "crates/rt/src/thread/lenient.rs",
     "crates/rt/src/workers.rs",
     "crates/wire/src/pipe.rs",
     "crates/wire/src/trays.rs",

@@ -78,6 +78,8 @@ pub(crate) fn serve(
     let _thread = supply.memory.take(THREAD_BYTES);
     // Where the system has less to give, it goes on with that.
     let _ = set_socket_send_buffer_size(stream, SEND_BUFFER);
+    // Who has begun something has others to answer, before he comes for what came of it.
+    rt::thread::be_lenient();
     let (inbox, look) = (Inbox::default(), Look::default());
     let turns = Turns::on(sessions.cores());
     let mut lane = Lane { stream, inbox, look, turns, beside: None, bays: None, supply };
