@@ -10,6 +10,8 @@ use testkit::{golden, truth};
 use verbs::props::Prop;
 
 const POOLS: [&str; 5] = ["single", "mir", "rz1", "rz2", "hurt"];
+/// With it the one that has lost a vdev by `zpool remove`, and has a checkpoint.
+const ALL: [&str; 6] = ["single", "mir", "rz1", "rz2", "hurt", "features"];
 
 /// Runs `thumper -d DIR WORDS`; what it printed.
 fn thumper(dir: &Path, words: &str) -> String {
@@ -83,7 +85,7 @@ fn pools_tell_their_properties() {
     // and no cache file.
     let artifacts =
         ["capacity", "free", "allocated", "fragmentation", "readonly", "load_guid", "cachefile"];
-    for name in POOLS {
+    for name in ALL {
         let (dir, truth) = (golden(name), truth(name));
         let mut count = 0;
         for line in thumper(&dir, &format!("zpool get -Hp all {}", truth.pool())).lines() {
@@ -101,7 +103,7 @@ fn pools_tell_their_properties() {
 
 #[test]
 fn pools_tell_their_state() {
-    for name in POOLS {
+    for name in ALL {
         let (dir, truth) = (golden(name), truth(name));
         let here = |text: String| {
             let path = dir.display().to_string();

@@ -109,6 +109,8 @@ fn report(tops: Vec<Vdev>, cache: Vec<Vdev>, allocated: u64, size: u64) -> PoolR
         spares: Vec::new(),
         cache,
         scan: None,
+        removal: None,
+        checkpoint: None,
         error_count: Some(0),
         damaged: Vec::new(),
         opened: Duration::ZERO,

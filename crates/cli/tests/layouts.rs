@@ -128,6 +128,8 @@ fn pool(
         spares,
         cache,
         scan: None,
+        removal: None,
+        checkpoint: None,
         error_count: Some(0),
         damaged: Vec::new(),
         opened: std::time::Duration::ZERO,

@@ -41,6 +41,7 @@ pub mod nvlist;
 pub mod objset;
 pub mod printing;
 mod reader;
+pub mod removal;
 pub mod sa;
 pub mod scan;
 pub mod space_map;

@@ -2,7 +2,7 @@
 //!
 //! The rules are those of OpenZFS (FORMAT: sections 8.6 and 18), since users compare the numbers.
 
-use dmu::{SpaceMap, Tx};
+use dmu::Tx;
 use rt::sync::atomic::Ordering;
 use rt::sync::{Arc, Mutex};
 
@@ -118,7 +118,8 @@ impl Pool {
         }
         usable += self.dedup()?.saved();
         let slop = slop_of(usable, logs);
-        usable = usable.saturating_sub(self.kept_by_checkpoint()?);
+        let kept = self.kept_by_checkpoint()?.into_values().fold(0, u64::saturating_add);
+        usable = usable.saturating_sub(kept);
         if let Some(deferred) = self.mos.find(key::SYNC_BPLIST)? {
             let phys = dmu::Bpobj::open(&self.mos.objset, deferred)?.phys()?;
             usable = usable.saturating_sub(phys.bytes.get());
@@ -134,24 +135,6 @@ impl Pool {
             }
         }
         Ok(false)
-    }
-
-    /// Bytes that were freed since a checkpoint was taken, and are kept for it.
-    fn kept_by_checkpoint(&self) -> Result<u64> {
-        if self.mos.directory()?.get(key::CHECKPOINT)?.is_none() {
-            return Ok(0);
-        }
-        let zaps: Vec<u64> =
-            self.config.lock().vdev_tree.children.iter().filter_map(|top| top.zap_top).collect();
-        let mut kept = 0;
-        for zap in zaps.into_iter().filter(|zap| *zap != 0) {
-            if let Some(object) = self.mos.zap(zap)?.get_u64(key::TOP_CHECKPOINT_MAP)? {
-                // It holds frees only.
-                let alloc = SpaceMap::open(&self.mos.objset, object)?.phys()?.0.alloc.get();
-                kept = u64::saturating_add(kept, alloc.min(0).unsigned_abs());
-            }
-        }
-        Ok(kept)
     }
 
     /// What may be put on a top-level vdev.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pool::Checkpoint;
 use pool::props::{Key, PoolKey, PoolProp, Source, Value};
 
 use crate::layout::{Class, Layout};
@@ -395,6 +396,25 @@ pub struct Scan {
     pub errors: u64,
 }
 
+/// The last removal of a vdev that held data, as it was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// Number of the top-level vdev.
+    pub vdev: u64,
+    /// When it began, seconds since 1970.
+    pub start: u64,
+    /// When it ended.
+    pub end: Option<u64>,
+    /// It was stopped before its end.
+    pub cancelled: bool,
+    /// Bytes to copy.
+    pub to_copy: u64,
+    /// Bytes copied.
+    pub copied: u64,
+    /// Bytes of the mappings of all vdevs that were removed.
+    pub mappings: u64,
+}
+
 /// A file, or another object, that lost blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
@@ -427,6 +447,10 @@ pub struct PoolReport {
     pub cache: Vec<Vdev>,
     /// The last scrub or resilver.
     pub scan: Option<Scan>,
+    /// The last removal of a vdev that held data.
+    pub removal: Option<Removal>,
+    /// The checkpoint, or what is left of one.
+    pub checkpoint: Option<Checkpoint>,
     /// Damaged blocks that no redundancy covered; nothing is known of a pool that could not be opened.
     pub error_count: Option<u64>,
     /// What of it is damaged, under every name.

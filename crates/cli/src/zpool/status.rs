@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use verbs::pools::{self, Event, PoolReport, Scan, What};
-use verbs::props::nice_bytes;
+use verbs::pools::{self, Event, PoolReport, Removal, Scan, What};
+use verbs::props::{nice_bytes, nice_count};
 
 use super::vdevs::{self, StatusStyle};
 use super::{interval, known_name, reports, words as advice};
@@ -120,6 +120,18 @@ pub(crate) fn one(
     if let Some(scan) = &pool.scan {
         text += &scan_text(door, scan);
     }
+    if let Some(removal) = &pool.removal {
+        text += &removal_text(door, removal, pool, style);
+    }
+    if let Some(checkpoint) = &pool.checkpoint {
+        let kept = nice_count(checkpoint.kept);
+        text += &match checkpoint.made {
+            Some(made) => {
+                format!("checkpoint: created {}, consumes {kept}\n", door.long_date(made))
+            }
+            None => format!("checkpoint: discarding, {kept} remaining.\n"),
+        };
+    }
     text += "config:\n\n";
     let mut out = text.into_bytes();
     let others = (&pool.spares[..], &pool.cache[..]);
@@ -207,6 +219,56 @@ fn scan_text(door: &Door<'_>, scan: &Scan) -> String {
         }
     };
     format!("  scan: {line}\n")
+}
+
+/// The line `remove:`.
+fn removal_text(
+    door: &Door<'_>,
+    removal: &Removal,
+    pool: &PoolReport,
+    style: StatusStyle,
+) -> String {
+    let copied = nice_count(removal.copied);
+    let name = || {
+        let vdev = pool.tree.children.iter().find(|top| top.id == removal.vdev);
+        match vdev.map(|vdev| vdevs::name(vdev, style.naming)) {
+            Some(name) => String::from_utf8_lossy(&name).into_owned(),
+            None => format!("vdev {}", removal.vdev),
+        }
+    };
+    let mut text = match removal.end {
+        Some(end) if removal.cancelled => {
+            format!("remove: Removal of {} canceled on {}\n", name(), door.long_date(end))
+        }
+        Some(end) => {
+            let minutes = end.saturating_sub(removal.start) / 60;
+            format!(
+                "remove: Removal of vdev {} copied {copied} in {}h{}m, completed on {}\n",
+                removal.vdev,
+                minutes / 60,
+                minutes % 60,
+                door.long_date(end)
+            )
+        }
+        // A pool in the midst of one is only read here, so nothing is foretold of it.
+        None => {
+            let share = match removal.to_copy {
+                0 => 0.0,
+                whole => 100.0 * removal.copied as f64 / whole as f64,
+            };
+            format!(
+                "remove: Evacuation of {} in progress since {}\n\t{copied} copied out of {}, {share:.2}% done\n",
+                name(),
+                door.long_date(removal.start),
+                nice_count(removal.to_copy)
+            )
+        }
+    };
+    if removal.mappings > 0 {
+        let bytes = nice_count(removal.mappings);
+        text += &format!("\t{bytes} memory used for removed device mappings\n");
+    }
+    text
 }
 
 /// `zpool history`.

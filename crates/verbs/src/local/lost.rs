@@ -59,6 +59,8 @@ pub(super) fn report(here: &Here, name: &str, error: Error) -> Result<PoolReport
         spares: Vec::new(),
         cache: Vec::new(),
         scan: None,
+        removal: None,
+        checkpoint: None,
         error_count: None,
         damaged: Vec::new(),
         opened: std::time::Duration::ZERO,

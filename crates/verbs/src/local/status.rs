@@ -20,7 +20,7 @@ use super::session::Session;
 use crate::find;
 use crate::health::{self, Facts, Known};
 use crate::layout::Class;
-use crate::pools::{Aux, PoolReport, SUSPENDED, Scan, State, Stats, Vdev};
+use crate::pools::{Aux, PoolReport, Removal, SUSPENDED, Scan, State, Stats, Vdev};
 
 type Result<T> = std::result::Result<T, PoolError>;
 
@@ -36,6 +36,7 @@ pub(crate) fn report(
     let spaces: BTreeMap<u32, (u64, u64)> =
         pool.space_by_top()?.into_iter().map(|(top, size, used)| (top, (size, used))).collect();
     let classes = classes(pool, &config.vdev_tree)?;
+    let kept = pool.kept_by_checkpoint()?;
     let fragmentation = pool.fragmentation_by_top()?;
     let slow = pool.slow();
     let mut known = |vdev: &VdevConfig| {
@@ -44,6 +45,7 @@ pub(crate) fn report(
         if let (Some(id), Some(_)) = (vdev.id, vdev.top) {
             let top = fragmentation.iter().find(|(top, _, _)| u64::from(*top) == id);
             known.stats.fragmentation = top.and_then(|(_, _, percent)| *percent);
+            known.stats.checkpoint = kept.get(&id).copied().unwrap_or(0);
         }
         known
     };
@@ -52,6 +54,8 @@ pub(crate) fn report(
     let spares = others(pool, key::SPARES, "spares", &there)?;
     let cache = others(pool, key::L2CACHE, "l2cache", &there)?;
     let scan = pool.scan_status()?.as_ref().map(of_scan);
+    let removal = pool.removal()?.map(of_removal);
+    let checkpoint = pool.checkpoint()?;
     let resilvering = scan.is_some_and(|scan| scan.resilver && scan.end.is_none());
     let lost = pool.lost_blocks()?;
     let error_count = damaged::count(&lost);
@@ -78,6 +82,8 @@ pub(crate) fn report(
         spares,
         cache,
         scan,
+        removal,
+        checkpoint,
         error_count: Some(error_count),
         damaged: damaged.unwrap_or_default(),
         opened: pool.opened().since_start(),
@@ -248,6 +254,20 @@ pub(super) fn of_scan(now: &ScanStatus) -> Scan {
     }
 }
 
+/// What is told of a removal, with the bytes of all mappings.
+fn of_removal((phys, mappings): (format::removal::Removal, u64)) -> Removal {
+    let ended = phys.state != ScanState::Scanning;
+    Removal {
+        vdev: phys.vdev,
+        start: phys.start_time,
+        end: ended.then_some(phys.end_time),
+        cancelled: phys.state == ScanState::Canceled,
+        to_copy: phys.to_copy,
+        copied: phys.copied,
+        mappings,
+    }
+}
+
 fn features_off(pool: &Pool) -> Result<bool> {
     for feature in Feature::ALL {
         if !pool.features().is_enabled(feature)? {
@@ -283,7 +303,7 @@ fn properties(
     fact(PoolProp::Readonly, number(u64::from(readonly)));
     fact(PoolProp::Dedupratio, number(pool.dedup()?.ratio()));
     fact(PoolProp::Expandsize, number(0));
-    fact(PoolProp::Checkpoint, number(0));
+    fact(PoolProp::Checkpoint, number(pool.checkpoint()?.map_or(0, |checkpoint| checkpoint.kept)));
     fact(PoolProp::Fragmentation, number(fragmentation.unwrap_or(u64::MAX)));
     fact(PoolProp::Freeing, number(internal_dir_used(pool, format::dsl_dir::FREE_DIR_NAME)?));
     fact(PoolProp::Leaked, number(internal_dir_used(pool, format::dsl_dir::LEAK_DIR_NAME)?));
