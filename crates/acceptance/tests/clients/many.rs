@@ -1,4 +1,4 @@
-//! Many at once: threads, connections, open files; and messages that are none.
+//! Many at once: threads, connections, open files; who of them runs first; and messages that are none.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -160,6 +160,31 @@ fn who_can_open_no_more_files_loses_none() {
     assert_eq!(errno(client.stat(&ROOT, b"/new", true)), 2);
     drop(files);
     open(b"/file", anew).unwrap();
+    drop(client);
+    site.end();
+}
+
+/// A connection's thread does not drive out who has woken it (`docs/decisions/0022-looking.md`).
+#[test]
+fn who_asks_goes_on_before_who_serves_him() {
+    const BATCH: &str = "3";
+    let site = Site::new();
+    let client = site.client("tank");
+    client.open(&ROOT, b"/file", NEW, 0o644).unwrap().close(true).unwrap();
+    let tasks = format!("/proc/{}/task", site.server.as_ref().unwrap().pid());
+    let stats = std::fs::read_dir(tasks).unwrap().filter_map(|task| {
+        // Some of them end meanwhile.
+        std::fs::read_to_string(task.unwrap().path().join("stat")).ok()
+    });
+    // The policy is the 39th word behind the name, which is in brackets.
+    let policies: Vec<String> = stats
+        .filter_map(|stat| {
+            let (name, words) = stat.rsplit_once(')')?;
+            let policy = words.split_whitespace().nth(38)?;
+            name.ends_with("(connection").then(|| policy.to_string())
+        })
+        .collect();
+    assert!(policies.iter().any(|policy| policy == BATCH), "{policies:?}");
     drop(client);
     site.end();
 }
