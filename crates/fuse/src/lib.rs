@@ -12,6 +12,7 @@ mod attr;
 mod control;
 mod dirs;
 mod door;
+mod look;
 mod mounted;
 mod nodes;
 mod opened;

@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -111,7 +112,7 @@ pub fn mount(
     let memory =
         pool.memory().of(rt::mem::Holder::Mounts).take(options.threads as u64 * THREAD_BYTES);
     let door = Door::new(Spaces::new(live.clone()), props, options);
-    let opened = door.opened.clone();
+    let (opened, turns) = (door.opened.clone(), door.turns.clone());
     let flags = attach::flags(&props, options.read_only);
     let session = attach::attach(door, (&live.name(), &dir), flags, options.threads);
     let session = session.map_err(|e| match e.kind() {
@@ -121,6 +122,8 @@ pub fn mount(
         ),
         _ => MountError::Host(e.to_string().trim().to_string()),
     })?;
+    // Where there are no more files, it is slept instead.
+    session.as_fd().try_clone_to_owned().into_iter().for_each(|device| turns.look_at(device));
     let (ended, end) = mpsc::bounded(1);
     live.mounted();
     let this = mounted_on(&dir).into_iter().rev().find(|there| there.name.is_some());

@@ -3,12 +3,17 @@
 //! The one idea: the kernel gives a request to the thread that has waited longest, so of many that wait each is served by one
 //! whose core and caches have long been somebody else's. So no more wait than there are cores, and the others rest, within
 //! the last request that they have served. Where all who do not rest have work and one of them waits for something itself (a
-//! disk, or what is to be stable), one that rests joins them; they rest again as soon as enough wait.
+//! disk, or what is to be stable), one that rests joins them; they rest again as soon as enough wait. Who gives the last
+//! answer looks for what comes next ([`crate::look`]).
 
 use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rt::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use crate::look::{Next, look};
 
 /// How often somebody looks who has been at work for long; and that is so long.
 const LOOK: Duration = Duration::from_millis(1);
@@ -33,11 +38,16 @@ struct Threads {
     quiet: u32,
     /// A thread has left the session: the others are to see that it has ended.
     ending: bool,
+    next: Next,
 }
 
 impl Threads {
+    fn at_work(&self) -> usize {
+        self.begun + self.at_length
+    }
+
     fn waiting(&self) -> usize {
-        self.known - self.begun - self.at_length - self.resting
+        self.known - self.at_work() - self.resting
     }
 }
 
@@ -45,6 +55,8 @@ impl Threads {
 pub(crate) struct Turns {
     /// How many wait at most.
     enough: usize,
+    /// Where requests come.
+    device: OnceLock<OwnedFd>,
     threads: Mutex<Threads>,
     change: Condvar,
 }
@@ -76,7 +88,13 @@ impl Drop for Member {
 impl Turns {
     /// Of threads of which so many wait.
     pub(crate) fn new(enough: usize) -> Arc<Turns> {
-        Arc::new(Turns { enough, threads: Mutex::default(), change: Condvar::new() })
+        let (device, threads) = Default::default();
+        Arc::new(Turns { enough, device, threads, change: Condvar::new() })
+    }
+
+    /// Requests come here, and may be looked for.
+    pub(crate) fn look_at(&self, device: OwnedFd) {
+        let _ = self.device.set(device);
     }
 
     /// This thread serves a request, until the turn is dropped.
@@ -97,6 +115,9 @@ impl Turns {
         });
         let mut threads = self.threads.lock();
         threads.known += usize::from(is_new);
+        if threads.at_work() == 0 {
+            threads.next.came();
+        }
         threads.begun += 1;
         if threads.waiting() == 0 {
             threads.quiet = 0;
@@ -144,8 +165,18 @@ impl Drop for Turn<'_> {
             true => threads.begun -= 1,
             false => threads.at_length -= 1,
         }
-        if self.may_rest && threads.waiting() > self.turns.enough && !rt::thread::panicking() {
+        if !self.may_rest || rt::thread::panicking() {
+            return;
+        }
+        let device = self.turns.device.get().filter(|_| threads.at_work() == 0);
+        if threads.waiting() > self.turns.enough {
             self.turns.rest(threads);
+        } else if let Some(device) = device
+            && threads.next.is_due()
+        {
+            drop(threads);
+            look(device);
+            self.turns.threads.lock().next.looked();
         }
     }
 }
@@ -218,7 +249,7 @@ mod tests {
                 let request = Box::new(move || tell.send(id()).unwrap());
                 assert!(self.requests.send(request).is_ok());
                 let id = told.recv_timeout(LONG).unwrap();
-                self.until(|threads| threads.begun + threads.at_length == 0);
+                self.until(|threads| threads.at_work() == 0);
                 format!("{id:?}")
             };
             (0..100).map(one).collect()
@@ -300,5 +331,31 @@ mod tests {
         assert!(mount.all_at_once());
         mount.until(|threads| threads.waiting() == THREADS);
         assert!(mount.end());
+    }
+    /// Where they come from there is nothing yet: who looks does so for a while.
+    #[test]
+    fn who_gives_the_last_answer_looks_for_the_next_request() {
+        let (device, _kernel) = std::io::pipe().unwrap();
+        let turns = Turns::new(ENOUGH);
+        turns.look_at(device.into());
+        let is_looked_for = |turn: Turn<'_>| {
+            let start = rt::time::now();
+            drop(turn);
+            start.elapsed() >= crate::look::LOOK
+        };
+        assert!(is_looked_for(turns.begin()));
+        // What is not done with what it was given has to go on; and while somebody is at work he gives the last answer.
+        assert!((0..100).any(|_| !is_looked_for(turns.pass())));
+        let ((here, came), (end, ended)) = (mpsc::bounded(1), mpsc::bounded::<()>(1));
+        let others = turns.clone();
+        let other = spawn("at work", move || {
+            let _turn = others.begin();
+            here.send(()).unwrap();
+            let _ = ended.recv();
+        });
+        came.recv().unwrap();
+        assert!((0..100).any(|_| !is_looked_for(turns.begin())));
+        drop(end);
+        other.join();
     }
 }

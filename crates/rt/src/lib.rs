@@ -14,6 +14,7 @@ pub mod random;
 pub mod signals;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod soon;
 pub mod sync;
 pub mod thread;
 pub mod time;

@@ -2,8 +2,7 @@
 //!
 //! The one idea: to sleep and to be woken takes as long as a small request. So where few ask, each side looks for the
 //! other's word for some microseconds first, and lets others run meanwhile. But who looks in vain has a core that others
-//! would have been woken on: so only what is likely to come soon is looked for, as a processor does with its branches. What came
-//! soon, or late, after the same few times before is what is expected.
+//! would have been woken on: so only what is likely to come soon is looked for ([`Soon`]).
 //!
 //! Where many ask nobody should look: there is always somebody who has something to do. Where both sides have one core, only one
 //! can be at work: others run at once, and a client that knows of cores for both parts from it. One that knows of a core for
@@ -12,6 +11,7 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use rt::soon::Soon;
 use rt::time::{Instant, now};
 
 use crate::inbox::Inbox;
@@ -53,7 +53,7 @@ enum Seen<T> {
 /// What is waited for, time after time.
 #[derive(Debug)]
 pub struct Look {
-    expected: Expected,
+    next: Soon,
     /// When it was waited for this time, and for how long it would be soon.
     since: Instant,
     soon: Duration,
@@ -63,8 +63,8 @@ pub struct Look {
 
 impl Default for Look {
     fn default() -> Look {
-        let (expected, parting, joining) = Default::default();
-        Look { expected, since: now(), soon: LOOK, parting, joining }
+        let (next, parting, joining) = Default::default();
+        Look { next, since: now(), soon: LOOK, parting, joining }
     }
 }
 
@@ -72,7 +72,7 @@ impl Look {
     /// Is what comes next likely to come soon?
     #[must_use]
     pub fn is_likely(&self) -> bool {
-        self.expected.is_soon()
+        self.next.is_likely()
     }
 
     /// If it is likely, looks for a while whether something has come, on a socket or on the tray, which is left then; how many
@@ -135,7 +135,7 @@ impl Look {
         while passed < LOOK {
             match come(passed > NEAR) {
                 Seen::Came(found) => {
-                    self.expected.learn(true);
+                    self.next.learn(true);
                     return Some(found);
                 }
                 Seen::Nothing(Other::Beside) if cores == Cores::Enough && self.parting.is_due() => {
@@ -156,7 +156,7 @@ impl Look {
 
     /// What was waited for has come.
     pub fn came(&mut self) {
-        self.expected.learn(self.since.elapsed() < self.soon);
+        self.next.learn(self.since.elapsed() < self.soon);
     }
 }
 
@@ -217,40 +217,6 @@ impl Joining {
     }
 }
 
-/// Whether what comes next comes soon, by how it was before.
-#[derive(Debug)]
-struct Expected {
-    /// The last times, the newest in the lowest bit: whether it was soon.
-    history: usize,
-    /// After each history, how sure it is: soon from [`SOON`] on.
-    after: [u8; 1 << TIMES],
-}
-
-/// So many times before matter: those of a large file that is sent in some pieces, and a pause behind the last.
-const TIMES: u32 = 6;
-/// From here on it is expected soon.
-const SOON: u8 = 2;
-/// As sure as it gets: it takes two times in a row to change that.
-const SURE: u8 = 3;
-
-impl Default for Expected {
-    fn default() -> Expected {
-        Expected { history: 0, after: [SOON; 1 << TIMES] }
-    }
-}
-
-impl Expected {
-    fn is_soon(&self) -> bool {
-        self.after[self.history] >= SOON
-    }
-
-    fn learn(&mut self, was_soon: bool) {
-        let after = &mut self.after[self.history];
-        *after = if was_soon { (*after + 1).min(SURE) } else { after.saturating_sub(1) };
-        self.history = (self.history << 1 | usize::from(was_soon)) % self.after.len();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
@@ -258,41 +224,6 @@ mod tests {
     use rt::thread::{core, move_to};
 
     use super::*;
-
-    /// How often it was expected soon and was not, and the other way round, of the last half of `times`.
-    fn wrong(expected: &mut Expected, times: &[bool]) -> (usize, usize) {
-        let (mut vain, mut missed) = (0, 0);
-        for (at, &was_soon) in times.iter().enumerate() {
-            if at >= times.len() / 2 {
-                vain += usize::from(expected.is_soon() && !was_soon);
-                missed += usize::from(!expected.is_soon() && was_soon);
-            }
-            expected.learn(was_soon);
-        }
-        (vain, missed)
-    }
-
-    #[test]
-    fn what_comes_in_turns_is_foreseen() {
-        for pattern in [
-            &[true][..],
-            &[false],
-            &[true, false],
-            &[true, true, true, false],
-            &[true, false, false, false, false],
-        ] {
-            let mut expected = Expected::default();
-            assert_eq!(wrong(&mut expected, &pattern.repeat(100)), (0, 0), "{pattern:?}");
-            // Nor does it take long to see that it has become otherwise.
-            let other: Vec<_> = pattern.iter().map(|soon| !soon).collect();
-            assert_eq!(wrong(&mut expected, &other.repeat(40)), (0, 0), "not {pattern:?}");
-        }
-        // One that is late now and then is no reason not to look.
-        let mut times = vec![true; 1000];
-        (0..1000).step_by(97).for_each(|at| times[at] = false);
-        let (vain, missed) = wrong(&mut Expected::default(), &times);
-        assert!(vain <= 6 && missed == 0, "{vain} in vain, {missed} missed");
-    }
 
     #[test]
     fn who_has_a_core_with_the_other_side_parts_now_and_then() {

@@ -1,7 +1,8 @@
-//! One directory of very many files.
+//! One directory of very many files, and requests that come one after the other.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::path::Path;
 
 use testkit::rounds;
 
@@ -49,5 +50,24 @@ fn a_directory_of_many_files() {
     judged(&stage);
     let served = serve(&stage, "tank", "mnt");
     assert_eq!(fs::read_dir(served.at("d")).unwrap().count() as u64, count / 2);
+    served.unmount(&stage);
+}
+
+/// Who gives the last answer looks for the next request before it sleeps (`docs/decisions/0022-looking.md`): beside the
+/// descriptors at which its threads wait, a mount has one to look at.
+#[test]
+fn a_mount_can_see_what_is_asked_next() {
+    const THREADS: usize = 16;
+    if !wanted("that a mount sees what is asked next") {
+        return;
+    }
+    let stage = stage(64 << 20, "");
+    let served = serve(&stage, "tank", "mnt");
+    let files = fs::read_dir(format!("/proc/{}/fd", served.pid())).unwrap();
+    let devices = files
+        .filter_map(|file| fs::read_link(file.unwrap().path()).ok())
+        .filter(|path| *path == Path::new("/dev/fuse"))
+        .count();
+    assert_eq!(devices, THREADS + 1);
     served.unmount(&stage);
 }
