@@ -216,6 +216,16 @@ impl Znode {
         FileType::from_mode(self.mode)
     }
 
+    /// Is it a directory?
+    pub fn is_dir(&self) -> bool {
+        self.kind() == Some(FileType::Directory)
+    }
+
+    /// Permission bits of the mode.
+    pub fn permissions(&self) -> u32 {
+        self.mode as u32 & 0o7777
+    }
+
     fn set_word(&mut self, attr: Attr, word: u64) {
         match attr {
             Attr::Mode => self.mode = word,

@@ -69,16 +69,6 @@ impl Attrs {
         self.mode as u32 & mode::TYPE
     }
 
-    /// Permission bits of the mode.
-    pub fn permissions(&self) -> u32 {
-        self.mode as u32 & 0o7777
-    }
-
-    /// Is it a directory?
-    pub fn is_dir(&self) -> bool {
-        self.kind() == mode::DIR
-    }
-
     /// Attributes of a new object; times are `now`, the ACL is the trivial one of its mode.
     ///
     /// `with_project`: the file system accounts projects.

@@ -174,10 +174,9 @@ fn difference(what: Happened, path: &[u8], znode: &Znode) -> Difference {
 
 /// What is told of an object that is there, or that shares a block with one that is.
 fn compare(was: Option<&Seen>, is: Option<&Seen>) -> Vec<Difference> {
-    let is_dir = |seen: &Seen| seen.znode.mode as u32 & mode::TYPE == mode::DIR;
     let links = match (was, is) {
         // Also if there is no path to it.
-        (Some(was), Some(is)) if !is_dir(was) && !is_dir(is) => {
+        (Some(was), Some(is)) if !was.znode.is_dir() && !is.znode.is_dir() => {
             let (before, now) = (was.znode.links, is.znode.links);
             if before == 0 || now == 0 { 0 } else { now.wrapping_sub(before) as i64 }
         }
@@ -326,7 +325,8 @@ impl<'a> Side<'a> {
         }
         let mut names = BTreeMap::new();
         for (parent, mut children) in missing {
-            let is_dir = nodes.get(&parent).is_none_or(|node| node.as_ref().is_some_and(is_dir));
+            let is_dir =
+                nodes.get(&parent).is_none_or(|node| node.as_ref().is_some_and(Znode::is_dir));
             if is_dir {
                 self.find_names(parent, &mut children, &mut names)?;
             }
@@ -381,7 +381,7 @@ impl<'a> Side<'a> {
                 return Path::None;
             }
             if let (Some(Some(parent)), false) = (parent, is_hidden(znode))
-                && !is_dir(parent)
+                && !parent.is_dir()
             {
                 return Path::Wrong("Invalid argument");
             }
@@ -402,7 +402,7 @@ impl<'a> Side<'a> {
             if path.len() > DEPTH_MAX {
                 return Path::Wrong("File name too long");
             }
-            if is_dir(znode) && self.dirs.insert(step, path.clone()).is_none() {
+            if znode.is_dir() && self.dirs.insert(step, path.clone()).is_none() {
                 self.dirs_bytes += path.len();
             }
         }
@@ -413,11 +413,7 @@ impl<'a> Side<'a> {
     }
 }
 
-fn is_dir(znode: &Znode) -> bool {
-    znode.mode as u32 & mode::TYPE == mode::DIR
-}
-
 /// Is it the directory of somebody's extended attributes?
 fn is_hidden(znode: &Znode) -> bool {
-    znode.flags & Pflags::XATTR != 0 && is_dir(znode)
+    znode.flags & Pflags::XATTR != 0 && znode.is_dir()
 }

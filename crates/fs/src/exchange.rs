@@ -40,7 +40,9 @@ impl Filesystem {
         // Before anybody can find them: what others do below them there is not to be in a log without it.
         self.tell_untold_names(&tx);
         dir.put_u64(&tx, &one.name, entry_value(other.object, other.kind))?;
+        self.note_lost_name();
         other_dir.put_u64(&tx, &other.name, entry_value(one.object, one.kind))?;
+        self.note_lost_name();
         let moved_in = i64::from(other.kind == mode::DIR) - i64::from(one.kind == mode::DIR);
         let moved_in = if from == to { 0 } else { moved_in };
         self.count_entries(&tx, dir.object(), 0, moved_in)?;

@@ -17,7 +17,7 @@ use format::znode::{Pflags, Znode};
 use format::{DnodePhys, ObjectType};
 use pool::{Dataset, Pool};
 use rt::buf::Shelf;
-use rt::sync::atomic::AtomicBool;
+use rt::sync::atomic::{AtomicBool, AtomicU64};
 use rt::sync::{Arc, Mutex, RwLock};
 
 use crate::accounts::quota_zaps;
@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) in_use: InUse,
     pub(crate) digests: Digests,
     pub(crate) tree: Mutex<()>,
+    /// How often a name has ceased to lead where it did.
+    pub(crate) names_lost: AtomicU64,
     /// What an intent log holds is done again.
     pub(crate) replays: AtomicBool,
     pub(crate) locks: Locks,
@@ -106,6 +108,7 @@ impl Filesystem {
             in_use: InUse::default(),
             digests: Digests::default(),
             tree: Mutex::new(()),
+            names_lost: AtomicU64::new(0),
             replays: AtomicBool::new(false),
             locks: Locks::default(),
             marks: OnceLock::new(),
@@ -200,6 +203,11 @@ impl Filesystem {
         // What was rolled back or destroyed is freed: its blocks are others' soon, and not all have checksums.
         self.dataset.not_revoked()?;
         Ok(self.objset.object(number)?)
+    }
+
+    /// The attributes of fixed size of an object.
+    pub fn znode(&self, number: u64) -> Result<Znode> {
+        self.znode_of(&self.object(number)?)
     }
 
     /// The attributes of an object.

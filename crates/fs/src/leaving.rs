@@ -97,6 +97,7 @@ impl Filesystem {
         if !zap.remove(tx, name)? {
             return Err(FsError::NotFound { path: shown(name) });
         }
+        self.note_lost_name();
         self.count_entries(tx, zap.object(), -1, -i64::from(is_dir))
     }
 

@@ -8,6 +8,7 @@ use format::ObjectType;
 use format::dirent::Dirent;
 use format::zap::Cursor;
 use format::zap::normal::normalized;
+use rt::sync::atomic::Ordering;
 
 use crate::error::{FsError, Refusal, Result, shown};
 use crate::filesystem::Filesystem;
@@ -58,6 +59,18 @@ impl Filesystem {
         }
         let found = zap.get_normalized(name, self.match_case)?;
         Ok(found.and_then(|found| Some(entry(&found.name, found.value.as_u64()?))))
+    }
+
+    /// How often a name has ceased to lead where it did. If it is as before a name was looked up, the name still leads there;
+    /// to be asked when what it leads to is held, or was read.
+    pub fn names_lost(&self) -> u64 {
+        self.shared.names_lost.load(Ordering::Acquire)
+    }
+
+    /// A name leads elsewhere by now, or nowhere, and what it led to is locked: nobody holds that before he sees this, and
+    /// nothing else has its number.
+    pub(crate) fn note_lost_name(&self) {
+        self.shared.names_lost.fetch_add(1, Ordering::AcqRel);
     }
 
     /// All entries of a directory but "." and "..", in the order of their hashes.

@@ -1,6 +1,6 @@
 //! Who may do what with a file, by its owner, group and permissions.
 
-use fs::Attrs;
+use fs::Znode;
 use wire::Subject;
 
 /// To read it, or list it.
@@ -21,17 +21,17 @@ fn is_in(who: &Subject, gid: u64) -> bool {
 }
 
 /// Is the file his?
-pub(super) fn owns(who: &Subject, attrs: &Attrs) -> bool {
-    who.uid == 0 || u64::from(who.uid) == attrs.uid
+pub(super) fn owns(who: &Subject, znode: &Znode) -> bool {
+    who.uid == 0 || u64::from(who.uid) == znode.uid
 }
 
 /// May he do all of `want` with it?
-pub(super) fn may(who: &Subject, attrs: &Attrs, want: u32) -> bool {
-    let permissions = attrs.mode as u32;
+pub(super) fn may(who: &Subject, znode: &Znode, want: u32) -> bool {
+    let permissions = znode.mode as u32;
     let class = match () {
         () if who.uid == 0 => return true,
-        () if u64::from(who.uid) == attrs.uid => permissions >> 6,
-        () if is_in(who, attrs.gid) => permissions >> 3,
+        () if u64::from(who.uid) == znode.uid => permissions >> 6,
+        () if is_in(who, znode.gid) => permissions >> 3,
         () => permissions,
     };
     class & want == want
@@ -43,26 +43,23 @@ pub(super) fn given_by(who: &Subject, gid: u64, mode: u32) -> u32 {
     if may { mode } else { mode & !SET_GID }
 }
 
-/// May he take the name of a file with `attrs` out of a directory?
-pub(super) fn may_remove(who: &Subject, dir: &Attrs, attrs: &Attrs) -> bool {
+/// May he take the name of a file with `znode` out of a directory?
+pub(super) fn may_remove(who: &Subject, dir: &Znode, znode: &Znode) -> bool {
     let sticky = dir.mode as u32 & STICKY != 0;
-    may(who, dir, WRITE | THROUGH) && (!sticky || owns(who, dir) || owns(who, attrs))
+    may(who, dir, WRITE | THROUGH) && (!sticky || owns(who, dir) || owns(who, znode))
 }
 
 /// May who may write it give it attributes? Those of a directory in which names are their owners' are its owner's.
-pub(super) fn may_give_attributes(who: &Subject, attrs: &Attrs) -> bool {
-    !attrs.is_dir() || attrs.mode as u32 & STICKY == 0 || owns(who, attrs)
+pub(super) fn may_give_attributes(who: &Subject, znode: &Znode) -> bool {
+    !znode.is_dir() || znode.mode as u32 & STICKY == 0 || owns(who, znode)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn file(mode: u32, uid: u64, gid: u64) -> Attrs {
-        let now = format::znode::Time::default();
-        let mut attrs = Attrs::new(mode, false, now);
-        (attrs.uid, attrs.gid) = (uid, gid);
-        attrs
+    fn file(mode: u32, uid: u64, gid: u64) -> Znode {
+        Znode { mode: mode.into(), uid, gid, ..Znode::default() }
     }
 
     fn who(uid: u32, gid: u32) -> Subject {

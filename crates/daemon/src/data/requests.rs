@@ -1,7 +1,8 @@
 //! What each request does.
 
+use format::dirent::FileType;
 use format::znode::Time;
-use fs::{Algorithm, Attrs, FsError, NewObject, Object, Setattr, When, Who, code, mode};
+use fs::{Algorithm, FsError, NewObject, Object, Setattr, When, Who, Znode, code, mode};
 use rt::buf::PooledBuf;
 use rt::sync::Arc;
 use wire::{Entry, Open, Reply, Request, Space, Stat, Subject, Target};
@@ -102,9 +103,13 @@ pub(super) fn answer(
             return Ok((Reply::Bytes, Some(bulk)));
         }
         Request::Get { who, path, length } => {
-            let (handle, ..) = open(session, &who, &path, Open::READ, 0)?;
+            let (handle, mut seen, _) = open(session, &who, &path, Open::READ, 0)?;
             let bulk = read(&handle, 0, length as usize, supply)?;
-            return Ok((Reply::Got(stat(&handle.place)?), Some(bulk)));
+            if bulk.length() as u64 > seen.size {
+                // It has grown meanwhile.
+                seen = stat(&handle.place)?;
+            }
+            return Ok((Reply::Got(seen), Some(bulk)));
         }
         Request::Write { stable, .. } | Request::Put { stable, .. } => {
             if let Some(goal) = goal.filter(|_| stable) {
@@ -161,7 +166,7 @@ pub(super) fn answer(
         }
         Request::Chmod { who, of, mode } => {
             let file = owned(session, &who, &of)?;
-            let given = |attrs: &Attrs| access::given_by(&who, attrs.gid, mode & PERMISSIONS);
+            let given = |attrs: &fs::Attrs| access::given_by(&who, attrs.gid, mode & PERMISSIONS);
             let Place { fs, object } = &file.place;
             fs.change_mode(*object, given).map_err(told)?;
             Reply::Done
@@ -203,7 +208,7 @@ pub(super) fn answer(
             if !name.starts_with(b"user.") && who.uid != 0 {
                 return fail(code::PERM, "only attributes called user.* can be changed");
             }
-            if !access::may_give_attributes(&who, &file.place.attrs()?) {
+            if !access::may_give_attributes(&who, &file.place.znode()?) {
                 return fail(code::PERM, "Operation not permitted");
             }
             let Place { fs, object } = &file.place;
@@ -243,7 +248,7 @@ fn with(session: &Session, who: &Subject, of: &Target, want: u32) -> Result<Arc<
         Target::Handle(number) => session.handle(*number),
         Target::Path(path) => {
             let handle = again(|| held(session, who, path))?;
-            match access::may(who, &handle.place.attrs()?, want) {
+            match access::may(who, &handle.place.znode()?, want) {
                 true => Ok(Arc::new(handle)),
                 false => denied(path),
             }
@@ -267,7 +272,7 @@ fn changeable(session: &Session, who: &Subject, of: &Target) -> Result<Arc<Handl
 /// The same, to be changed as only its owner may.
 fn owned(session: &Session, who: &Subject, of: &Target) -> Result<Arc<Handle>> {
     let file = with(session, who, of, 0)?;
-    match access::owns(who, &file.place.attrs()?) {
+    match access::owns(who, &file.place.znode()?) {
         true => Ok(file),
         false => fail(code::PERM, "Operation not permitted"),
     }
@@ -338,14 +343,16 @@ fn open(
         let why = "the server began anew meanwhile, and some of what was written may be lost";
         return fail(code::IO, format!("{}: {why}", shown(path)));
     }
-    let (object, mut attrs) = place.fs.open_object(place.object).map_err(told)?;
-    match attrs.kind() {
-        mode::FILE => {}
-        mode::DIR => return fail(code::ISDIR, format!("{}: Is a directory", shown(path))),
+    let (object, mut znode) = place.open()?;
+    match znode.kind() {
+        Some(FileType::File) => {}
+        Some(FileType::Directory) => {
+            return fail(code::ISDIR, format!("{}: Is a directory", shown(path)));
+        }
         _ => return fail(code::NXIO, format!("{}: not a regular file", shown(path))),
     }
     let want = if how.read { READ } else { 0 } | if how.write { WRITE } else { 0 };
-    if !is_new && !access::may(who, &attrs, want) {
+    if !is_new && !access::may(who, &znode, want) {
         return denied(path);
     }
     if how.write && !is_new {
@@ -361,8 +368,8 @@ fn open(
             place.fs.truncate(place.object, 0).map_err(told)?;
         } else if how.unbroken {
             let (now, held_for) = (rt::time::wall_clock(), session.tree.held_for(&place));
-            if broken::may_be(attrs.ctime, now, held_for)
-                || session.left.may_be_broken(&place, attrs.ctime, now)
+            if broken::may_be(znode.ctime, now, held_for)
+                || session.left.may_be_broken(&place, znode.ctime, now)
             {
                 let why = "the server began anew, or who wrote it went away, soon after it was \
                            changed, and some of it may be lost; write it anew, or touch it if it \
@@ -370,20 +377,20 @@ fn open(
                 return fail(code::IO, format!("{}: {why}", shown(path)));
             }
             // Not by its mode, which somebody may change just now, and which would take its list of who may do what away.
-            let touch = Setattr { atime: Some(When::At(attrs.atime)), ..Setattr::default() };
+            let touch = Setattr { atime: Some(When::At(znode.atime)), ..Setattr::default() };
             change(&handle, &touch)?;
         }
         if how.unbroken {
             // Should all that follows be lost, the file must not look as nobody had touched it.
             place.fs.fsync(place.object).map_err(told)?;
         }
-        attrs = place.attrs()?;
+        znode = place.znode()?;
     }
     if digests {
         place.fs.watch(place.object).map_err(told)?;
         handle.digests = true;
     }
-    let stat = stat_of(&place, &object, &attrs)?;
+    let stat = stat_of(&place, &object, &znode)?;
     Ok((handle, stat, kept_since_ms))
 }
 
@@ -456,7 +463,7 @@ fn make_file(
 }
 
 /// What somebody makes in a directory, with this mode.
-fn made_in(dir: &Attrs, mode: u32, who: &Subject) -> NewObject<'static> {
+fn made_in(dir: &Znode, mode: u32, who: &Subject) -> NewObject<'static> {
     let mut owner = Who { uid: who.uid.into(), gid: who.gid.into() };
     let mut mode = mode;
     if dir.permissions() & SET_GID != 0 {
@@ -488,7 +495,7 @@ fn make_directory(
     }
     let (dir, above, name) = session.tree.parent(who, path)?;
     if session.tree.enter(&dir, name)?.is_some() {
-        return match parents && session.tree.find(who, path, true)?.place.attrs()?.is_dir() {
+        return match parents && session.tree.find(who, path, true)?.place.znode()?.is_dir() {
             true => Ok(()),
             false => fail(code::EXIST, format!("{}: File exists", shown(path))),
         };
@@ -523,7 +530,7 @@ fn holds_removable(
     if place.fs.name() != dir.fs.name() {
         return fail(code::PERM, format!("{}: it is a file system", shown(path)));
     }
-    match access::may_remove(who, above, &place.attrs()?) {
+    match access::may_remove(who, above, &place.znode()?) {
         true => Ok(true),
         false => denied(path),
     }
@@ -538,10 +545,10 @@ fn rename(session: &Session, who: &Subject, from: &[u8], to: &[u8]) -> Result<()
     if into.fs.name() != dir.fs.name() {
         return fail(code::XDEV, format!("{}: Invalid cross-device link", shown(to)));
     }
-    if let Some(attrs) =
-        moved.filter(|_| dir.object != into.object).map(|m| m.attrs()).transpose()?
-        && attrs.is_dir()
-        && !access::may(who, &attrs, WRITE)
+    if let Some(znode) =
+        moved.filter(|_| dir.object != into.object).map(|m| m.znode()).transpose()?
+        && znode.is_dir()
+        && !access::may(who, &znode, WRITE)
     {
         // What is above it changes, and that is in it.
         return denied(from);
@@ -554,15 +561,15 @@ fn rename(session: &Session, who: &Subject, from: &[u8], to: &[u8]) -> Result<()
 
 fn list(session: &Session, who: &Subject, path: &[u8], from: u64) -> Result<Reply> {
     let dir = session.tree.find(who, path, true)?.place;
-    let attrs = dir.attrs()?;
-    if attrs.kind() != mode::DIR {
+    let znode = dir.znode()?;
+    if !znode.is_dir() {
         return fail(code::NOTDIR, format!("{}: Not a directory", shown(path)));
     }
-    if !access::may(who, &attrs, READ) {
+    if !access::may(who, &znode, READ) {
         return denied(path);
     }
     // Who may read names alone is told of names alone.
-    let goes = access::may(who, &attrs, THROUGH);
+    let goes = access::may(who, &znode, THROUGH);
     let below = session.tree.file_systems_in(&dir)?;
     let mut entries = Vec::new();
     let passed = FILE_SYSTEMS - from;
@@ -620,35 +627,35 @@ fn kind_alone(place: &Place, kind: u32) -> Stat {
 }
 
 fn stat(place: &Place) -> Result<Stat> {
-    let (object, attrs) = place.fs.open_object(place.object).map_err(told)?;
-    stat_of(place, &object, &attrs)
+    let (object, znode) = place.open()?;
+    stat_of(place, &object, &znode)
 }
 
-fn stat_of(place: &Place, object: &Object, attrs: &Attrs) -> Result<Stat> {
+fn stat_of(place: &Place, object: &Object, znode: &Znode) -> Result<Stat> {
     let allocated = object.stat_bytes().map_err(|e| told(e.into()))?;
     let time = |time: Time| (time.secs, time.nanos);
     Ok(Stat {
         device: place.fs.dataset().object,
         object: place.object,
-        generation: generation(attrs),
-        mode: attrs.mode as u32,
-        links: attrs.links,
-        uid: u32::try_from(attrs.uid).unwrap_or(u32::MAX),
-        gid: u32::try_from(attrs.gid).unwrap_or(u32::MAX),
-        size: attrs.size,
+        generation: generation(znode),
+        mode: znode.mode as u32,
+        links: znode.links,
+        uid: u32::try_from(znode.uid).unwrap_or(u32::MAX),
+        gid: u32::try_from(znode.gid).unwrap_or(u32::MAX),
+        size: znode.size,
         allocated,
-        atime: time(attrs.atime),
-        mtime: time(attrs.mtime),
-        ctime: time(attrs.ctime),
+        atime: time(znode.atime),
+        mtime: time(znode.mtime),
+        ctime: time(znode.ctime),
     })
 }
 
 /// What tells a file from all others of its number. The txg alone would not do: one that is lost with a server comes again, and
 /// so do the numbers of objects that were made in it.
-fn generation(attrs: &Attrs) -> u64 {
-    let Time { secs, nanos } = attrs.crtime;
+fn generation(znode: &Znode) -> u64 {
+    let Time { secs, nanos } = znode.crtime;
     let made_nanos = secs.wrapping_mul(1_000_000_000).wrapping_add(nanos.into());
-    attrs.gen_txg.wrapping_add(made_nanos as u64)
+    znode.gen_txg.wrapping_add(made_nanos as u64)
 }
 
 #[cfg(test)]

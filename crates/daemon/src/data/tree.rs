@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use fs::{Attrs, DirEntry, Filesystem, FsError, code, mode};
+use fs::{DirEntry, Filesystem, FsError, Object, Znode, code, mode};
 use rt::sync::Arc;
 use verbs::{Held, System};
 use wire::{Failure, Subject};
@@ -58,8 +58,16 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn attrs(&self) -> Result<Attrs> {
-        self.fs.attrs(self.object).map_err(told)
+    /// It, and its attributes of fixed size.
+    pub(super) fn open(&self) -> Result<(Arc<Object>, Znode)> {
+        let object = self.fs.object(self.object).map_err(told)?;
+        let znode = self.fs.znode_of(&object).map_err(told)?;
+        Ok((object, znode))
+    }
+
+    /// These alone.
+    pub(super) fn znode(&self) -> Result<Znode> {
+        self.fs.znode(self.object).map_err(told)
     }
 
     /// The guid of its pool.
@@ -77,19 +85,27 @@ impl Place {
 /// What a path leads to.
 pub(super) struct Found {
     pub(super) place: Place,
-    /// The directory that it was found in, and its name there. Nobody finds the root of a tree anywhere.
-    entry: Option<(Place, Vec<u8>)>,
+    /// Where it was found. Nobody finds the root of a tree anywhere.
+    entry: Option<Entry>,
+}
+
+/// An entry of a directory that was looked up.
+struct Entry {
+    dir: Place,
+    name: Vec<u8>,
+    /// How many names had been lost before, in its file system.
+    lost: u64,
 }
 
 /// A directory, its attributes, and a name in it.
-pub(super) type Parent<'p> = (Place, Attrs, &'p [u8]);
+pub(super) type Parent<'p> = (Place, Znode, &'p [u8]);
 
 /// How far a path leads.
 pub(super) enum Reached {
     There(Found),
     /// To a directory that whoever asked may go through, which has nothing of this name: the last one of the path, or of
     /// where a link at its end leads.
-    Short(Place, Box<Attrs>, Vec<u8>),
+    Short(Place, Box<Znode>, Vec<u8>),
 }
 
 /// A tree of some pool that the server holds.
@@ -191,7 +207,10 @@ impl Tree {
     /// Does the name of what was found still lead to it? To be asked when it is held: it may have been removed before, and
     /// its number given to something else. Else a failure that is [`again`]'s.
     pub(super) fn confirm(&self, found: &Found) -> Result<()> {
-        let Some((dir, name)) = &found.entry else { return Ok(()) };
+        let Some(Entry { dir, name, lost }) = &found.entry else { return Ok(()) };
+        if dir.fs.names_lost() == *lost {
+            return Ok(());
+        }
         match self.enter(dir, name) {
             Ok(Some(now)) if now.is(&found.place) => Ok(()),
             // The directory may be something else by now, too.
@@ -212,13 +231,13 @@ impl Tree {
     pub(super) fn reach(&self, who: &Subject, path: &[u8], follow: bool) -> Result<Reached> {
         let root = self.system(&self.root)?.fs.clone();
         let root = Place { object: root.root(), fs: root };
-        // Each in the one before it, by this name.
-        let mut way = vec![(root, Vec::new())];
+        // Each in the one before it, by this name, which was looked up when so many had been lost.
+        let mut way = vec![(root, Vec::new(), 0)];
         let mut rest: Vec<Vec<u8>> = names(path)?.map(<[u8]>::to_vec).collect();
         rest.reverse();
         let mut links = 0;
         while let Some(name) = rest.pop() {
-            let Some((at, _)) = way.last() else { break };
+            let Some((at, ..)) = way.last() else { break };
             if name == b".." {
                 // Only a link can say so.
                 way.pop();
@@ -230,27 +249,28 @@ impl Tree {
                 }
                 continue;
             }
-            let attrs = at.attrs()?;
-            if attrs.kind() != mode::DIR {
+            let dir = at.znode()?;
+            if !dir.is_dir() {
                 return fail(code::NOTDIR, format!("{}: Not a directory", shown(path)));
             }
-            if !access::may(who, &attrs, THROUGH) {
+            if !access::may(who, &dir, THROUGH) {
                 return denied(path);
             }
+            let lost = at.fs.names_lost();
             let Some((place, kind)) = self.step(at, &name)? else {
                 return match rest.is_empty() {
-                    true => Ok(Reached::Short(at.clone(), attrs.into(), name)),
+                    true => Ok(Reached::Short(at.clone(), dir.into(), name)),
                     false => missing(path),
                 };
             };
             // An entry that lies about what is no link leads to it, and no further.
             if [mode::FILE, mode::DIR].contains(&kind) || rest.is_empty() && !follow {
-                way.push((place, name));
+                way.push((place, name, lost));
                 continue;
             }
-            let found = place.attrs()?;
+            let found = place.fs.attrs(place.object).map_err(told)?;
             if found.kind() != mode::SYMLINK {
-                way.push((place, name));
+                way.push((place, name, lost));
                 continue;
             }
             links += 1;
@@ -268,8 +288,8 @@ impl Tree {
                 fs::parts(&target).map(<[u8]>::to_vec).collect::<Vec<_>>().into_iter().rev(),
             );
         }
-        let Some((place, name)) = way.pop() else { return fail(code::ACCES, shown(path)) };
-        let entry = way.pop().map(|(dir, _)| (dir, name));
+        let Some((place, name, lost)) = way.pop() else { return fail(code::ACCES, shown(path)) };
+        let entry = way.pop().map(|(dir, ..)| Entry { dir, name, lost });
         Ok(Reached::There(Found { place, entry }))
     }
 
@@ -280,14 +300,14 @@ impl Tree {
             return fail(code::INVAL, format!("{}: it is the root of the tree", shown(path)));
         };
         let place = self.find(who, before, true)?.place;
-        let attrs = place.attrs()?;
-        if attrs.kind() != mode::DIR {
+        let znode = place.znode()?;
+        if !znode.is_dir() {
             return fail(code::NOTDIR, format!("{}: Not a directory", shown(path)));
         }
-        if !access::may(who, &attrs, THROUGH) {
+        if !access::may(who, &znode, THROUGH) {
             return denied(path);
         }
-        Ok((place, attrs, name))
+        Ok((place, znode, name))
     }
 }
 

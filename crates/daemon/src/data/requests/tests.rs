@@ -74,7 +74,7 @@ fn who_may_append_may_do_so_whatever_attributes_there_are() {
     let file = NewObject::of(mode::FILE | 0o644, Who { uid: 7, gid: 7 });
     let number = fs.create_with(fs.root(), b"log", &file, b"one, ").unwrap();
     fs.set_xattr(number, b"user.any", Some(b"x")).unwrap();
-    let protect = |attrs: &mut Attrs| attrs.flags |= format::znode::Pflags::APPENDONLY;
+    let protect = |attrs: &mut fs::Attrs| attrs.flags |= format::znode::Pflags::APPENDONLY;
     fs.change_attrs(number, protect).unwrap();
     let who = Subject { uid: 7, gid: 7, groups: Vec::new() };
     let (handle, ..) = open(&session, &who, b"log", Open { write: true, ..Open::READ }, 0).unwrap();

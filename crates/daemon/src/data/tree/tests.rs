@@ -74,7 +74,22 @@ fn what_has_got_the_number_of_what_was_found_is_not_taken_for_it() {
     make("b");
     fs.rename(fs.root(), b"b", fs.root(), other.as_bytes()).unwrap();
     assert_eq!(tree.confirm(&found).err().map(|failure| failure.errno), Some(code::STALE));
-    drop((fs, tree));
+    // And so is what has changed places with another, or has another name.
+    make("c");
+    let find = |name: &[u8]| tree.find(&Subject::ROOT, name, true).unwrap();
+    let both = [find(b"c"), find(other.as_bytes())];
+    fs.exchange(fs.root(), b"c", fs.root(), other.as_bytes()).unwrap();
+    for found in &both {
+        assert_eq!(tree.confirm(found).err().map(|failure| failure.errno), Some(code::STALE));
+    }
+    let found = find(b"c");
+    fs.rename(fs.root(), b"c", fs.root(), b"d").unwrap();
+    assert_eq!(tree.confirm(&found).err().map(|failure| failure.errno), Some(code::STALE));
+    // What is lost elsewhere is no matter.
+    let found = find(b"d");
+    fs.unlink(fs.root(), other.as_bytes()).unwrap();
+    assert_eq!(tree.confirm(&found), Ok(()));
+    drop((fs, tree, both));
     close(&held, &engine);
 }
 
@@ -88,7 +103,7 @@ fn what_is_made_to_be_open_is_so_before_anybody_can_remove_it() {
     let handle = Handle::held(Place { fs: fs.clone(), object });
     fs.unlink(fs.root(), b"a").unwrap();
     held.pool("tank").unwrap().sync().unwrap();
-    assert_eq!(handle.place.attrs().map(|attrs| attrs.links).ok(), Some(0));
+    assert_eq!(handle.place.znode().map(|znode| znode.links).ok(), Some(0));
     drop(handle);
     assert!(fs.attrs(object).is_err(), "it went with who had it open");
     drop(fs);
