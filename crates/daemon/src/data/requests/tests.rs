@@ -1,9 +1,11 @@
-//! What clients ask while the pools go, several of them at once, and of files that are protected, digested or behind a link.
+//! What clients ask while the pools go, several of them at once, and of files that are protected, digested, growing or behind a
+//! link.
 
 use std::time::Duration;
 
 use fs::Filesystem;
 use pool::props::space::Owner;
+use rt::mem::Class;
 use rt::time::sleep;
 use verbs::Held;
 
@@ -112,6 +114,34 @@ fn a_digest_that_has_to_be_made_asks_for_its_memory() {
     assert!(memory_for_one() >= 2 * MIB);
     assert_eq!(memory_for_one(), 0, "it is kept by now");
     drop((session, fs));
+    close(&held, &engine);
+}
+
+/// It grows after it was opened, while memory for what is read of it is waited for.
+#[test]
+fn who_gets_a_file_that_grows_is_told_of_no_fewer_bytes_than_he_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let (held, engine) = held(dir.path());
+    let (fs, session) = opened(&held);
+    let file = NewObject::of(mode::FILE | 0o644, Who { uid: 0, gid: 0 });
+    let number = fs.create_with(fs.root(), b"file", &file, b"old, ").unwrap();
+    let memory = rt::Account::new(64 * MIB, 0);
+    let (buffers, shares) = (rt::BufPool::of(&memory), Shares::of(MIB));
+    let supply = Supply { buffers: &buffers, memory: &memory, shares: &shares, shop: None };
+    let all = memory.try_grant(Class::Normal, memory.max(Class::Normal)).unwrap();
+    let (reply, bulk) = std::thread::scope(|scope| {
+        let request = Request::Get { who: Subject::ROOT, path: b"file".to_vec(), length: 100 };
+        let got = scope.spawn(|| answer(&session, request, None, Vec::new(), supply).unwrap());
+        while memory.wanted() == 0 {
+            sleep(Duration::from_millis(1));
+        }
+        fs.append(number, b"new").unwrap();
+        drop(all);
+        got.join().unwrap()
+    });
+    let Reply::Got(stat) = reply else { panic!("{reply:?}") };
+    assert_eq!((stat.size, bulk.as_ref().map(Bulk::length)), (8, Some(8)));
+    drop((bulk, session, fs));
     close(&held, &engine);
 }
 
