@@ -134,6 +134,45 @@ fn what_is_left_is_worked_off_by_itself() {
     assert_verified(&images);
 }
 
+/// Whoever knows what another file has taken the place of, be it a kernel that is about to open it, still meets it; it goes when
+/// he forgets it. In the delete queue it stands only if a txg comes in between.
+#[test]
+fn what_is_replaced_stays_until_it_is_forgotten() {
+    let (images, mut session) = Session::create(&SHAPES[1], RECORD);
+    let fs = session.filesystem();
+    let replaced = |name: &str, old: &str| {
+        let (old, _new) = (put(fs, old, 3), put(fs, name, 2));
+        fs.know(old);
+        old
+    };
+    let (soon, later) = (replaced("a", "b"), replaced("c", "d"));
+    let unknown = put(fs, "f", 3);
+    put(fs, "e", 2);
+    for (from, to) in [(b"a", b"b"), (b"c", b"d"), (b"e", b"f")] {
+        fs.rename(fs.root(), from, fs.root(), to).unwrap();
+    }
+    assert!(fs.attrs(unknown).is_err(), "nobody knows it");
+    for number in [soon, later] {
+        assert_eq!(fs.attrs(number).unwrap().links, 0);
+        fs.hold(number).unwrap();
+        let mut bytes = vec![0; 4 * RECORD as usize];
+        assert_eq!(fs.read(number, 0, &mut bytes).unwrap() as u64, 3 * RECORD);
+        fs.let_go(number).unwrap();
+    }
+    fs.forget(soon, 1);
+    assert!(fs.attrs(soon).is_err());
+    session.pool().sync().unwrap();
+    let fs = session.filesystem();
+    assert_eq!(fs.delete_queue().unwrap(), [later]);
+    fs.forget(later, 1);
+    assert!(fs.attrs(later).is_err());
+    session.pool().sync().unwrap();
+    assert_eq!(session.filesystem().delete_queue().unwrap(), [0; 0]);
+    session.close().unwrap();
+    judge(&images, engine::POOL, 2, 0);
+    assert_verified(&images);
+}
+
 /// Truncates and holes of many blocks take several txgs, each of which leaves a file that is as long as
 /// it says.
 #[test]

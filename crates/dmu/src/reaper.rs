@@ -164,6 +164,7 @@ impl Objset {
         };
         let mut known = self.reaper.known.lock();
         let Some(known) = known.as_mut() else { return Ok(left) };
+        let going: BTreeSet<u64> = fresh.iter().map(|dying| dying.object.number()).collect();
         let entering: Vec<(u64, u64)> = {
             let mut entering = self.reaper.entering.lock();
             let (now, later) =
@@ -172,7 +173,9 @@ impl Objset {
             now
         };
         for (_, number) in entering {
-            if !known.enter(tx, number) {
+            // What goes in the txg in which it has lost its name stands there only if it does not go as a whole.
+            let goes = going.contains(&number);
+            if goes || !known.enter(tx, number) {
                 self.reaper.orphans.lock().remove(&number);
             }
         }

@@ -600,7 +600,7 @@ impl Filesystem {
                 (true, true) if Zap::of(object.clone())?.count()? > 0 => {
                     return Err(FsError::NotEmpty { path: shown(new_name) });
                 }
-                _ => replaced = Some((old, self.leaving(object, &attrs)?)),
+                _ => replaced = Some((old, self.leaving(object, &attrs, true)?)),
             }
         }
         // Told before anybody can find it under its new name: what others do below a directory there comes after it in

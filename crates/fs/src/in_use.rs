@@ -4,7 +4,8 @@
 //! last one lets go of it, or after a crash when the pool is opened again. A file that is only known by its number
 //! is freed at once, but its number is given to nothing else until it is forgotten: who asks for it then meets
 //! nothing, never another file. Directories and special files are used without being opened (somebody stands in
-//! one, or has the end of a pipe): they are kept until they are forgotten.
+//! one, or has the end of a pipe), and so is what another file takes the place of (somebody may be about to open it
+//! by a name that was never missing): they are kept until they are forgotten.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use dmu::{Object, Tx};
 use rt::sync::atomic::{AtomicUsize, Ordering};
 use rt::sync::{Arc, Mutex};
 
-use crate::attrs::{self, Attrs, mode};
+use crate::attrs::{self, Attrs};
 use crate::error::{FsError, Refusal, Result};
 use crate::filesystem::Filesystem;
 use crate::removed::numbers;
@@ -176,21 +177,25 @@ impl Filesystem {
         hidden.into_iter().map(|number| self.object(number)).collect()
     }
 
-    /// Keeps an object that has just lost its last name, with what of it is hidden, if somebody has it open; `false`: nobody
-    /// has, and it is to be freed.
+    /// Can what has no name stay for as long as it is used?
+    pub(crate) fn keeps_orphans(&self) -> bool {
+        self.delete_queue != 0
+    }
+
+    /// Keeps an object that has just lost its last name, with what of it is hidden, if somebody uses it, be it that he has it
+    /// open, or, with `known_is_used`, that he knows its number; `false`: nobody does, and it is to be freed.
     pub(crate) fn keep_orphan(
         &self,
         tx: &Tx<'_>,
         object: &Arc<Object>,
-        kind: u32,
+        known_is_used: bool,
         hidden: &[Arc<Object>],
     ) -> Result<bool> {
         let number = object.number();
-        let known_is_used = !matches!(kind, mode::FILE | mode::SYMLINK);
         if !self.shared.in_use.is_used(number, known_is_used) {
             return Ok(false);
         }
-        if self.delete_queue == 0 {
+        if !self.keeps_orphans() {
             let (path, why) = (format!("object {number}"), Refusal::Busy);
             return Err(FsError::Refused { path, why });
         }

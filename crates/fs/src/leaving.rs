@@ -6,7 +6,7 @@
 use dmu::{Object, Tx, Zap};
 use rt::sync::Arc;
 
-use crate::attrs::{self, Attrs};
+use crate::attrs::{self, Attrs, mode};
 use crate::error::{FsError, Result, shown};
 use crate::filesystem::Filesystem;
 use crate::locks::Locked;
@@ -18,7 +18,8 @@ use crate::stable::Gone;
 pub(crate) struct Leaving {
     pub(crate) gone: Gone,
     object: Arc<Object>,
-    kind: u32,
+    /// Who knows its number uses it, also if it is not open.
+    known_is_used: bool,
     /// What goes with it, if it goes.
     hidden: Vec<Arc<Object>>,
 }
@@ -54,7 +55,7 @@ impl Filesystem {
     ) -> Result<Gone> {
         self.permit_to(dir, Change::Lose)?;
         self.permit(attrs, Change::Leave, String::from_utf8_lossy(name))?;
-        let leaving = self.leaving(object, attrs)?;
+        let leaving = self.leaving(object, attrs, false)?;
         let change = || {
             self.remove_entry(tx, dir, name, attrs.is_dir())?;
             self.lose_name(tx, leaving)
@@ -63,19 +64,27 @@ impl Filesystem {
         change().inspect_err(|_| self.tell_untold_names(tx))
     }
 
-    /// What an object with these attributes takes with it when it loses a name. What cannot be read is found out while the name
-    /// is there yet.
-    pub(crate) fn leaving(&self, object: Arc<Object>, attrs: &Attrs) -> Result<Leaving> {
+    /// What an object with these attributes takes with it when it loses a name, or its name leads to something else from now on.
+    /// What cannot be read is found out while the name is there yet.
+    pub(crate) fn leaving(
+        &self,
+        object: Arc<Object>,
+        attrs: &Attrs,
+        is_replaced: bool,
+    ) -> Result<Leaving> {
         let gone = Gone::of(object.number(), attrs);
         let hidden = if gone.last { self.hidden_of(attrs)? } else { Vec::new() };
-        Ok(Leaving { gone, object, kind: attrs.kind(), hidden })
+        // Who has looked up a name that is always there finds something to open by it, however often that is replaced.
+        let lasts = is_replaced && self.keeps_orphans();
+        let known_is_used = lasts || !matches!(attrs.kind(), mode::FILE | mode::SYMLINK);
+        Ok(Leaving { gone, object, known_is_used, hidden })
     }
 
     /// A name that led to an object does no more; with the last one it goes.
     pub(crate) fn lose_name(&self, tx: &Tx<'_>, leaving: Leaving) -> Result<Gone> {
-        let Leaving { gone, object, kind, hidden } = leaving;
+        let Leaving { gone, object, known_is_used, hidden } = leaving;
         if gone.last {
-            self.free_object(tx, &object, kind, &hidden)?;
+            self.free_object(tx, &object, known_is_used, &hidden)?;
         } else {
             self.change_znode(tx, &object, |znode| {
                 znode.links -= 1;

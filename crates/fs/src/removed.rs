@@ -83,16 +83,16 @@ impl Filesystem {
         Ok(tx)
     }
 
-    /// Frees an object of this kind that has no name any more, and what of it is hidden; if somebody has it open, only then when
-    /// he lets go of it.
+    /// Frees an object that has no name any more, and what of it is hidden; if somebody uses it, only then when he does no
+    /// more.
     pub(crate) fn free_object(
         &self,
         tx: &Tx<'_>,
         object: &Arc<Object>,
-        kind: u32,
+        known_is_used: bool,
         hidden: &[Arc<Object>],
     ) -> Result<()> {
-        if self.keep_orphan(tx, object, kind, hidden)? {
+        if self.keep_orphan(tx, object, known_is_used, hidden)? {
             return Ok(());
         }
         if self.goes_at_once(object)? {

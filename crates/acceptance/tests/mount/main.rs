@@ -10,6 +10,7 @@ mod many;
 mod model;
 mod places;
 mod programs;
+mod replaced;
 mod served;
 mod snapdir;
 mod words;
