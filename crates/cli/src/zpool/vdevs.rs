@@ -301,9 +301,9 @@ pub struct ListStyle {
 
 /// The rows of `zpool list -v` below a pool's own.
 pub fn list(out: &mut Vec<u8>, tree: &Vdev, spares: &[Vdev], cache: &[Vdev], style: ListStyle) {
-    for vdev in of_class(tree, Class::Normal) {
-        list_tree(out, vdev, 2, style);
-    }
+    // What was removed has a row here, and here alone.
+    let has_row = |vdev: &&Vdev| vdev.class == Class::Normal && vdev.kind != VdevKind::Hole;
+    tree.children.iter().filter(has_row).for_each(|vdev| list_tree(out, vdev, 2, style));
     for (class, heading) in SECTIONS {
         let mut vdevs = of_class(tree, class).peekable();
         if vdevs.peek().is_some() {
