@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rt::sync::atomic::{AtomicU64, Ordering};
 use rt::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::look::{Next, look};
@@ -58,6 +59,8 @@ pub(crate) struct Turns {
     enough: usize,
     /// Where requests come.
     device: OnceLock<OwnedFd>,
+    /// Requests that threads have taken so far.
+    begun: AtomicU64,
     threads: Mutex<Threads>,
     change: Condvar,
 }
@@ -89,8 +92,8 @@ impl Drop for Member {
 impl Turns {
     /// Of threads of which so many wait.
     pub(crate) fn new(enough: usize) -> Arc<Turns> {
-        let (device, threads) = Default::default();
-        Arc::new(Turns { enough, device, threads, change: Condvar::new() })
+        let (device, begun, threads) = Default::default();
+        Arc::new(Turns { enough, device, begun, threads, change: Condvar::new() })
     }
 
     /// Requests come here, and may be looked for.
@@ -114,6 +117,7 @@ impl Turns {
             of.get_or_insert_with(|| Member(self.clone()));
             is_new
         });
+        self.begun.fetch_add(1, Ordering::Relaxed);
         let mut threads = self.threads.lock();
         threads.known += usize::from(is_new);
         if threads.at_work() == 0 {
@@ -173,11 +177,11 @@ impl Drop for Turn<'_> {
         if threads.waiting() > self.turns.enough {
             self.turns.rest(threads);
         } else if let Some(device) = device
-            && threads.next.is_due()
+            && let Some(mut giving) = threads.next.is_due()
         {
             drop(threads);
-            look(device);
-            self.turns.threads.lock().next.looked();
+            look(device, &self.turns.begun, &mut giving);
+            self.turns.threads.lock().next.looked(giving);
         }
     }
 }
