@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use crate::{BULK_MAX, Hello};
 
 /// First bytes of a connection, the version with them.
-pub const MAGIC: [u8; 8] = *b"THUMDAT\x0a";
+pub const MAGIC: [u8; 8] = *b"THUMDAT\x0b";
 /// Bytes in front of a frame.
 pub const HEADER: usize = 8;
 /// Bytes that most messages have at most, without their bulk.

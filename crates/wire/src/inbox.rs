@@ -74,6 +74,18 @@ impl Inbox {
         &mut self.bytes[self.to..]
     }
 
+    /// Takes as many bytes as `out` has, if so many have arrived; false: none is taken.
+    #[must_use]
+    pub fn take_now(&mut self, out: &mut [u8]) -> bool {
+        let to = self.from + out.len();
+        if to > self.to {
+            return false;
+        }
+        out.copy_from_slice(&self.bytes[self.from..to]);
+        self.from = to;
+        true
+    }
+
     /// Takes as many bytes as `out` has; waits for them.
     ///
     /// # Errors

@@ -18,6 +18,7 @@
 
 // Those of the machine, not of `rt`: the other process knows no others.
 use core::sync::atomic::{AtomicU32, Ordering};
+use std::cell::Cell;
 use std::io::{Error, Result};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -30,8 +31,12 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use crate::PIPE_LEAST;
 use crate::inbox::{BYTES, Inbox};
 
-/// Bytes in front of a tray's message, with its word: what two processors write lies in lines of its own.
-const WORD: usize = 128;
+/// Bytes that go from one processor to another together.
+const LINE: usize = 64;
+/// Bytes from a tray's word to its place: what two processors write lies in lines of its own, which come in pairs.
+const PLACE: usize = 2 * LINE;
+/// Bytes in front of a tray's message, with its word and its place.
+const WORD: usize = 2 * PLACE;
 /// Bytes of a tray.
 const TRAY: usize = WORD + BYTES;
 /// Bytes that both trays take in memory, whole pages.
@@ -69,6 +74,8 @@ pub struct Trays {
     ours: usize,
     /// Which is the other side's.
     theirs: usize,
+    /// Bytes that were laid there last, unless it was warmed since.
+    laid: Cell<usize>,
 }
 
 // SAFETY: the memory is there until this is dropped, wherever that is. What two threads do to it at once is what two
@@ -105,13 +112,15 @@ impl Trays {
         // SAFETY: the system chooses a place where nothing is.
         let memory = unsafe { mmap(std::ptr::null_mut(), ALL, access, MapFlags::SHARED, file, 0) }?;
         let memory = NonNull::new(memory.cast()).ok_or_else(|| Error::other("mapped at 0"))?;
-        Ok(Trays { memory, ours, theirs })
+        Ok(Trays { memory, ours, theirs, laid: Cell::new(0) })
     }
 
     /// From now on a message may be laid here, until [`Trays::leave`]. One that is there stays.
     pub fn look(&self) {
         let word = self.word(self.ours);
-        let _ = word.compare_exchange(AWAY, LOOKS, Ordering::AcqRel, Ordering::Relaxed);
+        if word.load(Ordering::Relaxed) == AWAY {
+            let _ = word.compare_exchange(AWAY, LOOKS, Ordering::AcqRel, Ordering::Relaxed);
+        }
     }
 
     /// Takes what has been laid here, if anything has; how many bytes, 0 if it is no message.
@@ -151,8 +160,22 @@ impl Trays {
         // SAFETY: they fit behind the word. The other side reads them only after the word says that they are there, and
         // any value that it may see before is valid.
         unsafe { copy(pieces, self.bytes(self.theirs)) };
+        self.laid.set(length);
         let there = THERE + length as u32;
         word.compare_exchange(LOOKS, there, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Has the other side's tray come back to our core's caches, once it has taken what was laid there last: the next message
+    /// is about as long. To be asked for while there is nothing else to do: else who lays that down waits for each line, half
+    /// a microsecond for 4 KiB.
+    pub fn warm(&self) {
+        if self.laid.get() == 0 || self.word(self.theirs).load(Ordering::Acquire) >= THERE {
+            return;
+        }
+        for at in (0..self.laid.take()).step_by(LINE) {
+            // SAFETY: no more bytes were laid there than lie behind the word. No message is there, and any value is valid.
+            unsafe { self.bytes(self.theirs).add(at).write_volatile(0) };
+        }
     }
 
     /// Takes back what was laid down; false if the other side has taken it, or nothing was.
@@ -197,7 +220,11 @@ impl Trays {
     pub fn meet(&self) -> Other {
         // One more, since none is 0.
         let ours = rt::thread::core() as u32 + 1;
-        self.place(self.ours).store(ours, Ordering::Relaxed);
+        let place = self.place(self.ours);
+        // The other side reads it each time, and mostly it is as it was.
+        if place.load(Ordering::Relaxed) != ours {
+            place.store(ours, Ordering::Relaxed);
+        }
         match self.place(self.theirs).load(Ordering::Relaxed) {
             0 => Other::Nowhere,
             theirs if theirs == ours => Other::Beside,
@@ -207,8 +234,8 @@ impl Trays {
 
     /// Where the owner of a tray looked: the core and one more.
     fn place(&self, tray: usize) -> &AtomicU32 {
-        // SAFETY: as its word, right behind it, in front of the message.
-        unsafe { self.memory.add(tray * TRAY + size_of::<u32>()).cast::<AtomicU32>().as_ref() }
+        // SAFETY: as its word, behind it, in front of the message.
+        unsafe { self.memory.add(tray * TRAY + PLACE).cast::<AtomicU32>().as_ref() }
     }
 
     fn word(&self, tray: usize) -> &AtomicU32 {
@@ -284,6 +311,21 @@ mod tests {
             assert!(one.put(&[&[7; BYTES]]));
             assert_eq!(other.leave(&mut inbox), Some(BYTES));
             assert!(taken(&mut inbox) == [7; BYTES]);
+        }
+    }
+
+    #[test]
+    fn what_was_not_taken_is_not_warmed_away() {
+        let (server, client) = both();
+        let mut inbox = Inbox::default();
+        for length in [1, 64, BYTES] {
+            server.look();
+            assert!(client.put(&[&vec![7; length]]));
+            client.warm();
+            assert_eq!(server.take(&mut inbox), Some(length));
+            assert!(taken(&mut inbox) == vec![7; length]);
+            client.warm();
+            assert_eq!((client.laid.get(), server.take(&mut inbox)), (0, None));
         }
     }
 

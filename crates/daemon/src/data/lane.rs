@@ -284,7 +284,7 @@ impl<'a> Lane<'a> {
     /// wait.
     fn receive(&mut self) -> std::io::Result<Came> {
         let mut head = [0; HEADER];
-        self.inbox.take(&mut self.clock().over(self.stream), &mut head)?;
+        self.take_in(&mut head)?;
         let head = Head::read(head).map_err(invalid)?;
         if head.bulk > 0 && head.part > PART_BESIDE_BULK_MAX {
             return Err(invalid(wire::FrameError::Part(head.part)));
@@ -292,8 +292,16 @@ impl<'a> Lane<'a> {
         let wanted = (DECODED * head.part) as u64;
         let memory = (head.bulk == 0).then(|| self.supply.grant(wanted)).flatten();
         let mut part = vec![0; head.part];
-        self.inbox.take(&mut self.clock().over(self.stream), &mut part)?;
+        self.take_in(&mut part)?;
         Ok(Came { head, request: decode(&part).map_err(invalid)?, memory })
+    }
+
+    /// Takes bytes of a message, by a clock of their own if it has to wait for them.
+    fn take_in(&mut self, out: &mut [u8]) -> std::io::Result<()> {
+        match self.inbox.take_now(out) {
+            true => Ok(()),
+            false => self.inbox.take(&mut self.clock().over(self.stream), out),
+        }
     }
 
     /// Takes the bulk bytes of a request into buffers for where they go, with the memory for them and what it takes to
@@ -315,6 +323,11 @@ impl<'a> Lane<'a> {
         let share = self.supply.shares.take(handle.place.pool(), wanted);
         let memory = self.supply.grant(wanted);
         let mut bulk = handle.place.fs.buffers_for(*offset, head.bulk);
+        if let (Way::Behind, [all]) = (head.way, &mut bulk[..])
+            && self.inbox.take_now(all)
+        {
+            return Ok((bulk, Some((share, memory))));
+        }
         let (clock, mut at) = (self.clock(), 0);
         for piece in &mut bulk {
             self.take(head, clock, at, piece)?;
@@ -358,7 +371,6 @@ impl<'a> Lane<'a> {
     }
 
     fn send(&mut self, answer: &Answer, bulk: Option<Bulk>) -> std::io::Result<()> {
-        let clock = self.clock();
         let length = bulk.as_ref().map_or(0, Bulk::length);
         debug_assert!(length <= BULK_MAX);
         let way = self.way_of(length);
@@ -369,22 +381,24 @@ impl<'a> Lane<'a> {
                 let failure =
                     Failure { errno: fs::code::TOOBIG, text: format!("the answer: {why}") };
                 let frame = encode(&Answer::Err(failure), 0, Way::Behind).map_err(Error::other)?;
-                return clock.write(self.stream, &[&frame]);
+                return self.clock().write(self.stream, &[&frame]);
             }
         };
         match (way, bulk, &mut self.beside) {
             (Way::Pipe, Some(bulk), Some(beside)) => {
+                let clock = Clock::of(self.supply);
                 let done = beside.lend(bulk, clock)?;
-                self.say(clock, &[&frame])?;
+                self.say(&[&frame], Some(clock))?;
                 self.beside.as_ref().map_or(Ok(()), |beside| beside.lend_rest(done))
             }
             (Way::Bay, Some(bulk), Some(beside)) => match beside.trays.fill(&bulk.pieces(0)) {
-                true => self.say(clock, &[&frame]),
+                true => self.say(&[&frame], None),
                 false => Err(Error::other("an answer that is larger than its bay")),
             },
             (_, bulk, _) => {
-                let pieces = bulk.as_ref().map_or(Vec::new(), |bulk| bulk.pieces(0));
-                self.say(clock, &[&[&frame[..]], &pieces[..]].concat())
+                let mut pieces = vec![&frame[..]];
+                pieces.extend(bulk.iter().flat_map(|bulk| bulk.pieces(0)));
+                self.say(&pieces, None)
             }
         }
     }
@@ -409,14 +423,15 @@ impl<'a> Lane<'a> {
         self.bays.is_some()
     }
 
-    /// Lays an answer where the client looks, or sends it. The client may ask again at once, so we look before.
-    fn say(&self, clock: Clock<'_>, pieces: &[&[u8]]) -> std::io::Result<()> {
+    /// Lays an answer where the client looks, or sends it, by the clock that has begun, if one has. The client may ask again at
+    /// once, so we look before.
+    fn say(&self, pieces: &[&[u8]], clock: Option<Clock<'a>>) -> std::io::Result<()> {
         let trays = self.beside.as_ref().map(|beside| &beside.trays);
         let looks_next = self.turns.are_of_few() && self.look.is_likely();
         trays.filter(|_| looks_next).inspect(|trays| trays.look());
         match trays.is_some_and(|trays| trays.put(pieces)) {
             true => Ok(()),
-            false => clock.write(self.stream, pieces),
+            false => clock.unwrap_or_else(|| self.clock()).write(self.stream, pieces),
         }
     }
 }
