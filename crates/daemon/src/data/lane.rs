@@ -323,30 +323,28 @@ impl<'a> Lane<'a> {
         let share = self.supply.shares.take(handle.place.pool(), wanted);
         let memory = self.supply.grant(wanted);
         let mut bulk = handle.place.fs.buffers_for(*offset, head.bulk);
-        if let (Way::Behind, [all]) = (head.way, &mut bulk[..])
-            && self.inbox.take_now(all)
-        {
-            return Ok((bulk, Some((share, memory))));
-        }
-        let (clock, mut at) = (self.clock(), 0);
+        let (mut clock, mut at) = (None, 0);
         for piece in &mut bulk {
-            self.take(head, clock, at, piece)?;
+            self.take(head, &mut clock, at, piece)?;
             at += piece.len();
         }
         Ok((bulk, Some((share, memory))))
     }
 
-    /// Takes bulk bytes of a request, the next ones from `at` on, wherever they come, by the clock of all of them.
+    /// Takes bulk bytes of a request, the next ones from `at` on, wherever they come, by the clock of all of them, which begins
+    /// when they are waited for.
     fn take(
         &mut self,
         head: Head,
-        clock: Clock<'a>,
+        clock: &mut Option<Clock<'a>>,
         at: usize,
         out: &mut [u8],
     ) -> std::io::Result<()> {
+        let mut clock = || *clock.get_or_insert_with(|| Clock::of(self.supply));
         match (head.way, &self.beside) {
-            (Way::Behind, _) => self.inbox.take(&mut clock.over(self.stream), out),
-            (Way::Pipe, Some(beside)) => beside.take(clock, out),
+            (Way::Behind, _) if self.inbox.take_now(out) => Ok(()),
+            (Way::Behind, _) => self.inbox.take(&mut clock().over(self.stream), out),
+            (Way::Pipe, Some(beside)) => beside.take(clock(), out),
             (Way::Bay, Some(beside)) => {
                 // They are in use already.
                 self.bays.get_or_insert_with(|| self.supply.memory.take(BAYS_BYTES as u64));
@@ -361,10 +359,10 @@ impl<'a> Lane<'a> {
 
     /// Reads bytes that nobody wants.
     fn pass_over(&mut self, head: Head) -> std::io::Result<()> {
-        let (mut at, mut part, clock) = (0, [0; 16 << 10], self.clock());
+        let (mut at, mut part, mut clock) = (0, [0; 16 << 10], None);
         while at < head.bulk {
             let now = (head.bulk - at).min(part.len());
-            self.take(head, clock, at, &mut part[..now])?;
+            self.take(head, &mut clock, at, &mut part[..now])?;
             at += now;
         }
         Ok(())
