@@ -73,6 +73,16 @@ pub(crate) struct Giving {
 }
 
 impl Giving {
+    /// Leaves what is there to others, if it is time to try that; has one of them taken it?
+    fn leave(&mut self, begun: &AtomicU64, seen: u64) -> bool {
+        let is_due = self.is_due();
+        let was_taken = is_due && is_taken(begun, seen);
+        if is_due {
+            self.learn(was_taken);
+        }
+        was_taken
+    }
+
     fn is_due(&mut self) -> bool {
         let takes = self.takes.checked_sub(1);
         self.takes = takes.unwrap_or(0);
@@ -104,11 +114,7 @@ pub(crate) fn look(device: impl AsFd, begun: &AtomicU64, giving: &mut Giving) {
             (0..PAUSES).for_each(|_| rt::sync::hint::spin_loop());
             // What others take need not be looked for as often.
             if (glance == 0 || !are_taken) && is_there() {
-                let is_left = giving.is_due();
-                are_taken = is_left && is_taken(begun, seen);
-                if is_left {
-                    giving.learn(are_taken);
-                }
+                are_taken = giving.leave(begun, seen);
                 if !are_taken {
                     return;
                 }
